@@ -1,0 +1,41 @@
+# `make` lists the targets. Environments are made by scripts/env.py: dependencies are installed once per machine, below
+# $XDG_CACHE_HOME/twintrace/envs (or ~/.cache/…), and .venv is this checkout's thin layer over them.
+
+# 3.11 is what everything is tested on; any other of 3.10 to 3.13 will do. `make test PYTHON=python3.12` chooses.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.10 python3.13 python3; do \
+	$$p -c 'import sys, ensurepip, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+PY := .venv/bin/python
+env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
+
+PYTEST_ARGS ?= -n auto
+BENCH ?= record
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: ## find the difference between two small runs
+	@$(env) torch fast
+	@$(PY) examples/01_find_the_difference/run.py
+
+test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
+	$(PY) -m pytest $(PYTEST_ARGS) --require=torch -m "not slow"
+
+test-all: lint ## lint, then every test
+	$(PY) -m pytest $(PYTEST_ARGS) --require=torch
+
+lint: ## ruff check, ruff format --check, mypy
+	@$(env) dev
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
+	@$(env) test
+	@for name in $(BENCH); do $(PY) -m benchmarks.$$name || exit; done
+
+clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
+	rm -rf .venv .mypy_cache .pytest_cache build dist
+	find . -type d \( -name __pycache__ -o -name .ruff_cache \) -prune -exec rm -rf {} +

@@ -1,0 +1,376 @@
+"""The verbs.
+
+    record(path, model)        record a run                          -> Recorder
+    open(path)                 a recorded run                        -> Trace
+    listing(path)              a recorded run, for people            -> Listing
+    compare(left, right)       where two runs part                   -> Comparison
+    verdict(comparison)        the same as text, at most 15 lines    -> str
+    selfcheck(step)            does recording change the run?        -> SelfCheck
+    seed_all(seed)             the same random numbers every time    -> Undo
+    doctor()                   what can be recorded here             -> list of Finding
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .align.addresses import pair_up
+from .collect import selfcheck as _selfcheck
+from .collect.seeding import Seeded, seed_all
+from .collect.scripts import selfcheck_script
+from .collect.selection import Selection
+from .collect.selfcheck import Run, SelfCheck, selfcheck
+from .collect.session import Session as Recorder
+from .frameworks import registry
+from .frameworks.protocol import Framework
+from .judge.sameness import different_settings, same_value
+from .model.errors import MissingPackageError, TraceError, UsageError
+from .model.records import Call, Keep, Level, Role
+from .model.results import Comparison, Difference, Divergence, Finding, Listing, Match, Row
+from .model.sites import Site
+from .model.tensors import Tensor
+from .model.values import TensorRef, leaves, tensor_slots
+from .report.text import verdict
+from .store import digest
+from .store.registry import layouts, open_trace
+from .store.trace import Journal, Trace
+
+__all__ = [
+    "Comparison",
+    "Finding",
+    "Listing",
+    "Recorder",
+    "Run",
+    "Seeded",
+    "SelfCheck",
+    "Trace",
+    "compare",
+    "doctor",
+    "listing",
+    "open",
+    "record",
+    "seed_all",
+    "selfcheck",
+    "selfcheck_script",
+    "verdict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The terminal's library is needed for trees only, and recording must not need it.
+    if name in ("print_tree", "print_table", "listing_json"):
+        from .report import tree
+
+        return {"print_tree": tree.print_tree, "print_table": tree.print_table, "listing_json": tree.as_json}[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def record(
+    path: str | os.PathLike[str],
+    model: Any = None,
+    *,
+    level: str = "mix",
+    keep: str = "fingerprint",
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    names: Sequence[str] | None = None,
+    between: tuple[str, str] | None = None,
+    forward_only: bool = False,
+    inputs_only: bool = False,
+    first: int | None = None,
+    predicate: Callable[[Site], bool] | None = None,
+    framework: str | None = None,
+    buffer: int | str = "64 MB",
+    strict: bool = False,
+    overwrite: bool = False,
+) -> Recorder:
+    """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
+
+    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op
+    level         module | api (functions, methods, operators, collectives) | mix (both) | op (kernels)
+    keep          statistics (seven numbers) | fingerprint (those and 128 bits of the bytes) | tensor (every value as well)
+    steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
+    names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
+    forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
+    framework     needed only when no model is given and several frameworks are imported
+    buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
+    strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
+    """
+    chosen_level = _choose(Level, "level", level)
+    chosen_keep = _choose(Keep, "keep", keep)
+    selection = Selection(
+        steps=steps,
+        ranks=ranks,
+        names=names,
+        between=between,
+        forward_only=forward_only,
+        inputs_only=inputs_only,
+        first=first,
+        predicate=predicate,
+    )
+    models = _models(model)
+    workshop = _framework(models, framework)
+    if not models and chosen_level in (Level.MODULE, Level.MIX):
+        raise UsageError(
+            f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
+        )
+    options: dict[str, Any] = {
+        "level": chosen_level,
+        "keep": chosen_keep,
+        "selection": selection,
+        "strict": strict,
+        "buffer": _bytes(buffer),
+        "overwrite": overwrite,
+    }
+    override = _selfcheck.OVERRIDE.get()
+    if override is not None:
+        return override(workshop, models, options)
+    return Recorder(Path(path), workshop, models, **options)
+
+
+def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
+    """Open a trace. `tolerant=True` skips damaged records and lists them, instead of raising when one is reached."""
+    return open_trace(path, tolerant=tolerant)
+
+
+def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] | Trace) -> Comparison:
+    """Lay two runs of the same program side by side: the first call whose inputs agree and whose output does not.
+
+    Calls are paired by address and tensors by their bits, which is right for two runs of one program on one machine.
+    """
+    traces = [side if isinstance(side, Trace) else open_trace(side, tolerant=True) for side in (left, right)]
+    common = sorted(set(traces[0].places) & set(traces[1].places))
+    if not common:
+        raise TraceError(
+            f"{traces[0].path} and {traces[1].path} have no step and rank in common: the left has {traces[0].places[:3]} …, "
+            f"the right {traces[1].places[:3]} …"
+        )
+    same = different = 0
+    alone: tuple[list[Match], list[Match]] = ([], [])
+    divergence: Divergence | None = None
+    for step, rank in common:
+        sides = (traces[0].journal(step, rank), traces[1].journal(step, rank))
+        for match in pair_up(sides[0].calls(), sides[1].calls()):
+            if match.left is None or match.right is None:
+                alone[match.left is None].append(match)
+                continue
+            found = _differences(match.left, match.right, sides)
+            same, different = (same, different + 1) if found else (same + 1, different)
+            divergence = _earlier(divergence, match.left, match.right, found, step, rank)
+    left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
+    remarks = [f"Not compared, only on one side: step {step}, rank {rank}." for step, rank in left_out[:1]]
+    return Comparison(
+        traces[0].path, traces[1].path, same, different, tuple(alone[0]), tuple(alone[1]), divergence, tuple(remarks)
+    )
+
+
+def listing(path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None) -> Listing:
+    """A trace for people: one row for each call, indented by the modules around it."""
+    trace = open_trace(path, tolerant=True)
+    rows: list[Row] = []
+    calls = tensors = 0
+    notes: list[str] = []
+    damage: list[str] = []
+    for place in trace.places:
+        if step not in (None, place[0]) or rank not in (None, place[1]):
+            continue
+        journal = trace.journal(*place)
+        found = list(journal.calls()) if limit is None or len(rows) < limit else []
+        rows.extend(_rows(journal, found))
+        calls += len(journal)
+        tensors += sum(1 for _ in journal.tensors())
+        notes += [f"{note.topic}: {note.text}" for note in journal.notes()]
+        if not journal.complete:
+            damage.append(f"step {place[0]}, rank {place[1]}: the process ended before the step was closed; what it wrote is here")
+        damage += [str(item) for item in journal.damage]
+    shown = tuple(rows if limit is None else rows[:limit])
+    settings = trace.manifest.get("settings")
+    return Listing(
+        trace.path,
+        trace.layout,
+        trace.framework,
+        trace.steps,
+        trace.ranks,
+        settings if isinstance(settings, Mapping) else {},
+        calls,
+        tensors,
+        shown,
+        calls - len(shown),
+        tuple(dict.fromkeys(notes)),
+        tuple(damage),
+    )
+
+
+def doctor() -> list[Finding]:
+    """What is installed, what can be recorded, what is missing and how to get it."""
+    import numpy
+
+    findings = [
+        Finding("python", True, platform.python_version()),
+        Finding("numpy", True, numpy.__version__),
+        Finding("layouts", True, f"traces that can be opened: {', '.join(layouts())}"),
+    ]
+    fast = digest.backend() == "numba"
+    findings.append(
+        Finding("fast digest", fast, "numba" if fast else "numpy only: recording works, and is slower", "pip install 'twintrace[fast]'")
+    )
+    for name in registry.names():
+        if name == "reference":
+            continue
+        try:
+            workshop = registry.by_name(name)
+        except MissingPackageError as error:
+            findings.append(Finding(name, False, "not installed", str(error).rpartition("Get it with: ")[2]))
+            continue
+        except Exception as error:  # noqa: BLE001 - an installed framework may fail to import in any way; say so and go on
+            findings.append(Finding(name, False, f"installed, but it does not import: {type(error).__name__}: {error}"))
+            continue
+        version = workshop.environment().get(name, "")
+        findings.append(Finding(name, True, f"{version}: records {', '.join(sorted(workshop.capabilities()))}"))
+    return findings
+
+
+def _differences(left: Call, right: Call, sides: tuple[Journal, Journal]) -> tuple[Difference, ...]:
+    found = []
+    partners = dict(_tensors(right))
+    for (role, slot), identity in _tensors(left):
+        other = partners.get((role, slot))
+        if other is not None:
+            tensors = (sides[0].tensor(identity), sides[1].tensor(other))
+            if not same_value(*tensors):
+                found.append(Difference(role, slot, *tensors))
+    return tuple(found)
+
+
+def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
+    for slot, identity in tensor_slots(call.args, call.kwargs):
+        yield ("input", slot), identity
+    for name, identity in (*call.parameters.items(), *call.buffers.items()):
+        yield ("parameter", name), identity
+    for slot, leaf in leaves(call.output):
+        if isinstance(leaf, TensorRef):
+            yield ("output", slot), leaf.id
+    for slot, identity in call.after.items():
+        yield ("output", slot), identity
+    for gradient in call.gradients:
+        role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"
+        yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
+
+
+def _earlier(
+    known: Divergence | None, left: Call, right: Call, found: tuple[Difference, ...], step: int, rank: int
+) -> Divergence | None:
+    """Keep the first call that parts although its inputs agree; until there is one, the first call that differs at all."""
+    inherited = any(item.role in ("input", "parameter") for item in found)
+    if not found or (known is not None and (inherited or not known.inherited)):
+        return known
+    outputs = tuple(item for item in found if item.role == "output")
+    gradients_only = not outputs and not inherited
+    if gradients_only and known is not None:
+        return known
+    shown = found if inherited else (outputs or found)
+    return Divergence(step, rank, left, right, shown, inherited, different_settings(left, right))
+
+
+def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
+    """Calls in the order in which they began: a module before what it called, although its line comes after."""
+    parents = {call.id: call.parent for call in calls}
+
+    def depth(identity: int | None) -> int:
+        count = 0
+        while identity is not None and identity in parents and count < 1000:
+            identity = parents[identity]
+            count += 1
+        return count
+
+    def specs(pairs: Iterator[tuple[tuple[str, str], int]], wanted: str) -> tuple[str, ...]:
+        return tuple(_spec(journal.tensor(identity)) for (role, _), identity in pairs if role == wanted)
+
+    for call in sorted(calls, key=lambda call: call.id):
+        site = call.site
+        name = f"{site.name or '(model)'}#{site.call}" if site.call or site.kind != "module" else site.name or "(model)"
+        frame = f"{Path(call.stack[0].file).name}:{call.stack[0].line}" if call.stack else ""
+        remark = call.raised or "; ".join(call.missing)
+        phase = "" if site.phase == "forward" else f"{site.phase}/"
+        yield Row(
+            journal.header.step,
+            journal.header.rank,
+            depth(call.parent),
+            phase + name,
+            str(site.kind),
+            site.type,
+            specs(_tensors(call), "input"),
+            specs(_tensors(call), "output"),
+            len(call.gradients),
+            frame,
+            remark,
+        )
+
+
+def _spec(tensor: Tensor) -> str:
+    return str(tensor.spec) + (" (missing)" if tensor.missing and tensor.payload is None and not tensor.statistics else "")
+
+
+def _choose(kinds: Any, name: str, value: object) -> Any:
+    try:
+        return kinds(value)
+    except ValueError:
+        expected = ", ".join(repr(kind.value) for kind in kinds)
+        raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
+
+
+def _models(model: Any) -> dict[str, Any]:
+    if model is None:
+        return {}
+    if isinstance(model, Mapping) and not registry.framework_of(model):
+        models = {str(name): item for name, item in model.items()}
+    elif isinstance(model, list | tuple):
+        models = {str(number): item for number, item in enumerate(model)}
+    else:
+        models = {"": model}
+    for name, item in models.items():
+        workshop = registry.framework_of(item)
+        if workshop is None or not workshop.is_module(item):
+            known = ", ".join(f.name for f in registry.loaded()) or "none is imported"
+            which = f"model[{name!r}]" if name else "model"
+            raise UsageError(
+                f"{which}: expected a module of a known framework ({known}), got {type(item).__module__}.{type(item).__qualname__}."
+            )
+    return models
+
+
+def _framework(models: Mapping[str, Any], name: str | None) -> Framework:
+    owners = {owner.name: owner for owner in map(registry.framework_of, models.values()) if owner is not None}
+    if len(owners) > 1:
+        raise UsageError(f"model: expected modules of one framework, got {', '.join(sorted(owners))}. Record them separately.")
+    if name is not None:
+        chosen = registry.by_name(name)
+        if owners and chosen.name not in owners:
+            raise UsageError(f"framework={name!r}, but the model belongs to {next(iter(owners))}.")
+        return chosen
+    if owners:
+        return next(iter(owners.values()))
+    loaded = registry.loaded()
+    if len(loaded) == 1:
+        return loaded[0]
+    names = ", ".join(registry.names())
+    state = "none is imported" if not loaded else "several are imported"
+    raise UsageError(f"framework: {state} and no model was given. Import one before recording, or say framework= one of {names}.")
+
+
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def _bytes(size: int | str) -> int:
+    if isinstance(size, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", size.upper())
+        if match and match[2] in _UNITS:
+            size = int(float(match[1]) * _UNITS[match[2]])
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        raise UsageError(f"buffer: expected a number of bytes or a text such as '64 MB', got {size!r}.")
+    return size

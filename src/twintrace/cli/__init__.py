@@ -1,0 +1,53 @@
+"""THE COUNTER: one file per command, options and one call into `api`.
+
+    twintrace show TRACE            a trace as a tree, a table, or JSON
+    twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace selfcheck SCRIPT      does recording change the run?
+    twintrace doctor                what is installed, what can be recorded
+
+In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..model.errors import TwintraceError
+from .compare import compare
+from .doctor import doctor
+from .selfcheck import selfcheck
+from .show import show
+
+__all__ = ["cli", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="twintrace")
+def cli() -> None:
+    """Record what a network computed, lay two records side by side, see where they first part and why."""
+
+
+for _command in (show, compare, selfcheck, doctor):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """The `twintrace` command."""
+    try:
+        cli.main(standalone_mode=False)
+    except TwintraceError as error:
+        click.echo(f"twintrace: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        click.echo("twintrace: interrupted", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # `twintrace show … | head`
+        sys.stderr.close()
+        sys.exit(0)

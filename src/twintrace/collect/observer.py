@@ -1,0 +1,194 @@
+"""Look at tensors: a number for each value that was seen, its line in the journal, its bytes in the payload.
+
+    observe(x)   ->  7      first sight: read once, statistics and fingerprint, a line `tensor 7`
+    observe(x)   ->  7      the same storage, the same version: not read again
+    x.add_(1)
+    observe(x)   ->  9      another version: another value, another number
+
+Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
+
+A version counter does not see everything (batch norm's running statistics, writes through `.data` or numpy). So on the host a
+small tensor that seems unchanged is read again, and of a large one a sample is: if it differs, it is a new value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ..frameworks.protocol import Framework, Look, Unreadable
+from ..model.errors import TraceWriteError
+from ..model.records import Keep
+from ..model.tensors import Statistics
+from ..store.digest import digest
+from ..store.lines import encode as encode_json
+from ..store.lines import seal_text
+from ..store.writer import Journal, TraceWriter
+
+SMALL = 2048
+_PURGE_EVERY = 4096
+
+
+class _Seen:
+    """A view of a storage, as it was when it was read."""
+
+    __slots__ = ("check", "id", "version")
+
+    def __init__(self, version: Any, identity: int, check: bytes | None) -> None:
+        self.version, self.id, self.check = version, identity, check
+
+
+class _Storage:
+    __slots__ = ("hold", "views")
+
+    def __init__(self, hold: Any) -> None:
+        self.hold = hold
+        self.views: dict[Any, _Seen] = {}
+
+
+class Observer:
+    """Numbers the tensors of one journal after another."""
+
+    def __init__(self, framework: Framework, keep: Keep, writer: TraceWriter) -> None:
+        self._framework = framework
+        self._keep = keep
+        self._writer = writer
+        self._journal: Journal | None = None
+        self._storages: dict[Any, _Storage] = {}
+        self._next = 0
+        self._purge_at = _PURGE_EVERY
+        self.payload_trouble: TraceWriteError | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tensors this journal has."""
+        return self._next
+
+    def begin(self, journal: Journal) -> None:
+        """A new journal: numbers begin at 0, nothing is known."""
+        self.forget_all()
+        self._journal = journal
+        self._next = 0
+
+    def forget_all(self) -> None:
+        """Release every storage."""
+        for storage in self._storages.values():
+            self._framework.release(storage.hold)
+        self._storages.clear()
+
+    def forget(self, tensors: Sequence[Any]) -> None:
+        """These were written to: whatever was known of their storages is no longer so."""
+        for tensor in tensors:
+            identity = self._framework.identity(tensor)
+            if identity is not None:
+                storage = self._storages.get(identity[0])
+                if storage is not None:
+                    storage.views.clear()
+
+    def observe(self, tensor: Any, producer: int | None = None) -> int:
+        """The number of this tensor's present value."""
+        identity = self._framework.identity(tensor)
+        if identity is None:
+            number, _ = self._read(tensor, producer)
+            return number
+        key, view, version = identity
+        storage = self._storages.get(key)
+        if storage is not None:
+            seen = storage.views.get(view)
+            if seen is not None and seen.version == version and self._unchanged(tensor, seen):
+                return seen.id
+        number, check = self._read(tensor, producer)
+        if storage is None:
+            if len(self._storages) >= self._purge_at:
+                self._purge()
+            storage = self._storages[key] = _Storage(self._framework.hold(tensor))
+        storage.views[view] = _Seen(version, number, check)
+        return number
+
+    def _unchanged(self, tensor: Any, seen: _Seen) -> bool:
+        return seen.check is None or seen.check == _sample(self._framework.host(tensor))
+
+    def _read(self, tensor: Any, producer: int | None) -> tuple[int, bytes | None]:
+        """Give the tensor a number and write its line; also what `_unchanged` will compare."""
+        number = self._next
+        self._next = number + 1
+        look = self._framework.look(tensor)
+        body = _start_line(number, look, producer)
+        check = None
+        if look.parts:
+            body += self._parts(look)
+        else:
+            try:
+                array = self._framework.host(tensor)
+            except Unreadable as error:
+                body += f',"missing":{encode_json(str(error))}'
+            else:
+                if look.device == "cpu":
+                    check = _sample(array)
+                body += self._values(array, look.dtype)
+        if look.facts:
+            body += f',"facts":{encode_json(dict(look.facts))}'
+        assert self._journal is not None
+        self._journal.add(seal_text(body))
+        return number, check
+
+    def _values(self, array: np.ndarray, dtype: str) -> str:
+        found = digest(array, dtype, fingerprint=self._keep is not Keep.STATISTICS)
+        text = _statistics_text(found.statistics)
+        if found.fingerprint is None:
+            return text
+        text += f',"fp":"{found.fingerprint}"'
+        if self._keep is Keep.TENSOR:
+            text += self._payload(array, found.fingerprint)
+        return text
+
+    def _payload(self, array: np.ndarray, fingerprint: str) -> str:
+        if self.payload_trouble is None:
+            try:
+                place = self._writer.store(array.reshape(-1).view(np.uint8), fingerprint)
+            except TraceWriteError as error:
+                self.payload_trouble = error
+            else:
+                where = f"{place.offset},{place.nbytes}" if place.step is None else f"{place.offset},{place.nbytes},{place.step}"
+                return f',"at":[{where}]'
+        return f',"missing":{encode_json(str(self.payload_trouble))}'
+
+    def _parts(self, look: Look) -> str:
+        numbers = {name: self.observe(part) for name, part in look.parts.items()}
+        return f',"parts":{encode_json(numbers)}'
+
+    def _purge(self) -> None:
+        """Forget storages that are gone; the next purge comes when as many again have been seen."""
+        gone = [key for key, storage in self._storages.items() if self._framework.released(storage.hold)]
+        for key in gone:
+            self._framework.release(self._storages.pop(key).hold)
+        self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
+
+
+def _start_line(number: int, look: Look, producer: int | None) -> str:
+    shape = ",".join(map(str, look.shape))
+    by = "null" if producer is None else producer
+    grad = "true" if look.requires_grad else "false"
+    return f'{{"k":"tensor","id":{number},"dtype":"{look.dtype}","shape":[{shape}],"device":"{look.device}","grad":{grad},"by":{by}'
+
+
+def _statistics_text(s: Statistics) -> str:
+    low, high, mean, norm = _number(s.min), _number(s.max), _number(s.mean), _number(s.norm)
+    return f',"stats":[{low},{high},{mean},{norm},{s.nan},{s.posinf},{s.neginf},{s.zero}]'
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return "null"
+    return repr(value) if isfinite(value) else f'{{"$float":"{value!r}"}}'
+
+
+def _sample(array: np.ndarray) -> bytes:
+    """All of a small array, 32 elements of a large one."""
+    if array.nbytes <= SMALL:
+        return array.tobytes()
+    flat = array.reshape(-1)
+    return flat[:: max(1, len(flat) // 32)].tobytes()

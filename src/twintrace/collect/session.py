@@ -1,0 +1,586 @@
+"""A recording: hears of calls from a framework, decides what is wanted, writes it down.
+
+    session = Session(path, framework, {"": model}, level=…, keep=…)
+    session.start()          hooks in place
+    … a training step …      enter / leave / gradient from the framework, lines to the journal
+    session.step()           this step's journal is closed, the next one begins with the next call
+    session.stop()           nothing that was installed remains
+    session.close()          everything is on disk
+
+Whatever goes wrong in here is told to the user once and noted in the journal; the training goes on. With `strict=True` it is
+raised instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..frameworks.protocol import Framework, ModuleView, Open, Watch
+from ..model.errors import SessionError, TraceWriteError, TwintraceError
+from ..model.records import Keep, Level, Role
+from ..model.sites import Kind, Phase, Site
+from ..store.digest import warm_up
+from ..store.lines import Wire, seal, wire_token
+from ..store.writer import Journal, TraceWriter
+from .flatten import Flattener
+from .observer import Observer
+from .selection import Selection, Sieve
+from .stacks import Stacks
+
+_LIVE: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+class _Thread(threading.local):
+    """What belongs to one thread: whether it is inside the recorder, and the modules around it."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
+
+
+class _State:
+    """What the session keeps with an open call."""
+
+    __slots__ = ("depth", "epoch", "line", "mutates")
+
+    def __init__(self, epoch: int, line: dict[str, Wire] | None, depth: int, mutates: Sequence[str] = ()) -> None:
+        self.epoch, self.line, self.depth, self.mutates = epoch, line, depth, mutates
+
+
+class Session:
+    """One recording of one run. Two may exist; they know nothing of each other."""
+
+    def __init__(
+        self,
+        path: Path,
+        framework: Framework,
+        models: Mapping[str, Any],
+        *,
+        level: Level,
+        keep: Keep,
+        selection: Selection,
+        strict: bool = False,
+        buffer: int,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = path
+        self._framework = framework
+        self._level, self._keep = level, keep
+        self._selection, self._sieve = selection, Sieve(selection)
+        self._strict = strict
+        self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
+        self._rank, self._world = framework.rank()
+        self._wanted_rank = selection.wants_rank(self._rank)
+        self._writer: TraceWriter | None = None
+        if self._wanted_rank:
+            manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
+            self._writer = TraceWriter.create(
+                path,
+                manifest,
+                rank=self._rank,
+                world=self._world,
+                keep_payload=keep is Keep.TENSOR,
+                buffer=buffer,
+                overwrite=overwrite,
+            )
+            self._observer = Observer(framework, keep, self._writer)
+        self._flattener = Flattener(framework, self._observe)
+        self._producer: int | None = None
+        self._stacks = Stacks(framework.internal_paths(), self._write_stack)
+        self._watch: Watch = framework.watch(models, level, self)
+        self._thread = _Thread()
+        self._lock = threading.RLock()
+        self._journal: Journal | None = None
+        self._number = 0
+        self._epoch = 0
+        self._running = self._armed = self._closed = self._lost = False
+        self._next_call = 0
+        self._total = 0
+        self._counts: dict[tuple[Phase, Kind, str], int] = {}
+        self._configs: dict[str, tuple[Any, int]] = {}
+        self._config_count = 0
+        self._undo_saved: list[Callable[[], None]] = []
+        self._told: set[str] = set()
+        self._noted: set[tuple[str, str]] = set()
+        warm_up()
+        _adopt(self)
+
+    # --- the user's side ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Record from here on."""
+        self._must_be_open("start")
+        if self._running:
+            raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
+        self._running = True
+        self._arm()
+
+    def stop(self) -> None:
+        """Stop recording; every hook is removed. `start` goes on in the same step."""
+        if not self._running:
+            raise SessionError("stop() without start(): the recorder is not running. Call start() before it.")
+        self._running = False
+        self._disarm()
+
+    def step(self, number: int | None = None) -> None:
+        """The step is over; the next is `number`, or one more."""
+        self._must_be_open("step")
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+            raise SessionError(f"step({number!r}): expected a step number, 0 or more, or nothing.")
+        with self._lock:
+            following = self._number + 1 if number is None else number
+            if self._writer and (following == self._number or self._writer.has_step(following)):
+                raise SessionError(
+                    f"step {following} is already recorded in {self.path}, and a trace holds each step once. "
+                    f"Give the next step a number of its own."
+                )
+            self._end_step()
+            self._number = following
+        if self._running:
+            wanted = self._selection.wants_step(self._number)
+            if wanted and not self._armed:
+                self._arm()
+            elif not wanted and self._armed:
+                self._disarm()
+
+    def save(self, name: str, value: Any) -> None:
+        """Record one value, and its gradient when it comes; inside or outside a recorded region."""
+        self._must_be_open("save")
+        if not self._wanted_rank or not self._selection.wants_step(self._number):
+            return
+        if self._thread.busy:
+            return
+        self._thread.busy = True
+        try:
+            with self._lock:
+                call = self._save(name, value)
+                for slot, tensor in call.outputs:
+                    undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
+                    self._undo_saved.append(undo)
+        except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training
+            self._trouble(f"save({name!r})", error)
+        finally:
+            self._thread.busy = False
+
+    def close(self) -> None:
+        """Everything is written; the trace can be opened anywhere."""
+        if self._closed:
+            return
+        if self._running:
+            self.stop()
+        self._closed = True
+        atexit.unregister(self.close)
+        try:
+            with self._lock:
+                self._end_step()
+                if self._writer:
+                    self._writer.close()
+        except TwintraceError as error:
+            self._trouble("close", error)
+        finally:
+            _LIVE.discard(self)
+
+    def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def number(self) -> int:
+        """The present step."""
+        return self._number
+
+    @property
+    def total_calls(self) -> int:
+        """How many calls were recorded so far, over all steps."""
+        return self._total + self._next_call
+
+    def abandon(self) -> None:
+        """In a forked child (a data loader's worker): record nothing, touch nothing of the parent's."""
+        self._closed = self._lost = True
+        self._armed = self._running = False
+        atexit.unregister(self.close)
+        self._lock = threading.RLock()
+        self._watch.stop()
+        if self._writer:
+            self._writer.abandon()
+
+    # --- the framework's side (Sink) ----------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self._thread.busy
+
+    def enter(
+        self,
+        kind: Kind,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        phase: Phase = Phase.FORWARD,
+        module: ModuleView | None = None,
+        mutates: Sequence[str] = (),
+    ) -> Open | None:
+        here = self._thread
+        if here.busy:
+            return None
+        here.busy = True
+        try:
+            with self._lock:
+                return self._enter(kind, name, args, kwargs, phase, module, mutates)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(name, error)
+            return None
+        finally:
+            here.busy = False
+
+    def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None:
+        here = self._thread
+        here.busy = True
+        try:
+            with self._lock:
+                self._leave(call, output, missing)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(call.name, error)
+        finally:
+            here.busy = False
+
+    def fail(self, call: Open, error: BaseException) -> None:
+        here = self._thread
+        here.busy = True
+        try:
+            with self._lock:
+                state: _State = call.state
+                if call.kind is Kind.MODULE:
+                    del self._thread.modules[state.depth :]
+                if state.line is not None and state.epoch == self._epoch:
+                    state.line["out"] = None
+                    state.line["raised"] = f"{type(error).__name__}: {error}"[:400]
+                    self._write_call(state.line)
+        except Exception as trouble:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(call.name, trouble)
+        finally:
+            here.busy = False
+
+    def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
+        state: _State = call.state
+        if state.epoch == self._epoch:
+            self._write_gradient({"k": "grad", "of": call.id, "role": role.value, "slot": slot}, tensor, count)
+
+    def parameter_gradient(self, name: str, tensor: Any) -> None:
+        if self._sieve.everything or self._wants_parameter(name):
+            self._write_gradient({"k": "grad", "role": Role.PARAMETER.value, "slot": name}, tensor, 0)
+
+    def forget(self, tensors: Sequence[Any]) -> None:
+        if self._writer:
+            with self._lock:
+                self._observer.forget(tensors)
+
+    def note(self, topic: str, text: str) -> None:
+        self._tell(f"{topic}: {text}", key=topic)
+        with self._lock:
+            self._note_in_journal(topic, text)
+
+    # --- one call -----------------------------------------------------------------------------------------------
+
+    def _enter(
+        self,
+        kind: Kind,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        phase: Phase,
+        module: ModuleView | None,
+        mutates: Sequence[str],
+    ) -> Open | None:
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        if module is not None:
+            self._sieve.enter_module(name)
+            if self._lost or self._level in (Level.API, Level.OP):
+                return self._scope(name, up, phase)
+        key = (phase, kind, name)
+        number = self._counts.get(key, 0)
+        self._counts[key] = number + 1
+        if self._lost or not (
+            self._sieve.everything
+            or self._sieve.wants(Site(kind, name, number, phase, path, module.type if module else ""))
+        ):
+            return self._scope(name, up, phase) if module is not None else None
+        self._open_journal()
+        call = Open(self._next_call, kind, name, phase, [])
+        self._next_call += 1
+        call.wants_gradients = not (self._selection.forward_only or self._selection.inputs_only)
+        line: dict[str, Wire] = {"k": "call", "id": call.id, "kind": kind.value, "name": name, "n": number}
+        line["phase"] = phase.value
+        line["path"], line["up"] = path, up
+        call.state = _State(self._epoch, line, len(around), mutates)
+        if module is not None:
+            self._thread.modules.append((name, call.id))
+            self._describe_module(line, module)
+        flatten, found = self._flattener.flatten, call.inputs
+        line["in"] = [flatten(value, str(i), found) for i, value in enumerate(args)]
+        line["kw"] = {key: flatten(value, f"kw.{key}", found) for key, value in kwargs.items()} if kwargs else {}
+        line["stack"] = self._stacks.capture(3)
+        if mutates:
+            line["mutates"] = list(mutates)
+        return call
+
+    def _scope(self, path: str, up: int | None, phase: Phase) -> Open:
+        """A module that is not recorded itself: its calls still learn where they are."""
+        around = self._thread.modules
+        call = Open(-1, Kind.MODULE, path, phase, [], wants_gradients=False)
+        call.state = _State(self._epoch, None, len(around))
+        around.append((path, up))
+        return call
+
+    def _leave(self, call: Open, output: Any, missing: Sequence[str]) -> None:
+        state: _State = call.state
+        if call.kind is Kind.MODULE:
+            # All above too: a module inside that raised past its hooks may still be there.
+            del self._thread.modules[state.depth :]
+            self._sieve.leave_module(call.name)
+        if state.line is None or state.epoch != self._epoch:
+            return
+        line = state.line
+        if state.mutates:
+            self._observer.forget([tensor for slot, tensor in call.inputs if _under(slot, state.mutates)])
+        if self._selection.inputs_only:
+            line["out"] = wire_token("unrecorded", "only inputs were asked for")
+        else:
+            self._producer = call.id
+            try:
+                line["out"] = self._flattener.flatten(output, "", call.outputs)
+                if state.mutates:
+                    self._observe_mutated(call, state)
+            finally:
+                self._producer = None
+        if missing:
+            line["missing"] = list(missing)
+        self._write_call(line)
+
+    def _observe_mutated(self, call: Open, state: _State) -> None:
+        """Arguments that were written to and are not returned (`out=`, collectives): their new values are results too."""
+        returned = {id(tensor) for _, tensor in call.outputs}
+        after: dict[str, Wire] = {}
+        for slot, tensor in call.inputs:
+            if _under(slot, state.mutates) and id(tensor) not in returned:
+                after[slot] = self._observe(tensor)
+        if after and state.line is not None:
+            state.line["after"] = after
+
+    def _save(self, name: str, value: Any) -> Open:
+        self._open_journal()
+        key = (Phase.FORWARD, Kind.SAVE, str(name))
+        number = self._counts.get(key, 0)
+        self._counts[key] = number + 1
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        call = Open(self._next_call, Kind.SAVE, str(name), Phase.FORWARD, [])
+        self._next_call += 1
+        call.state = _State(self._epoch, None, len(around))
+        line: dict[str, Wire] = {"k": "call", "id": call.id, "kind": Kind.SAVE.value, "name": str(name), "n": number}
+        line |= {"phase": Phase.FORWARD.value, "path": path, "up": up, "in": [], "kw": {}}
+        line["out"] = self._flattener.flatten(value, "", call.outputs)
+        line["stack"] = self._stacks.capture(3)
+        self._write_call(line)
+        return call
+
+    def _saved_gradient(self, call: Open, slot: str) -> Callable[[Any], None]:
+        return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor)
+
+    # --- lines --------------------------------------------------------------------------------------------------
+
+    def _observe(self, tensor: Any) -> int:
+        return self._observer.observe(tensor, self._producer)
+
+    def _write_call(self, line: dict[str, Wire]) -> None:
+        journal = self._open_journal()
+        journal.add(seal(line))
+        self._commit(journal)
+
+    def _write_gradient(self, line: dict[str, Wire], tensor: Any, count: int) -> None:
+        here = self._thread
+        if here.busy or self._lost or self._closed:
+            return
+        here.busy = True
+        try:
+            with self._lock:
+                journal = self._open_journal()
+                line["t"] = self._observe(tensor)
+                line["n"] = count
+                journal.add(seal(line))
+                self._commit(journal)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("gradient", error)
+        finally:
+            here.busy = False
+
+    def _commit(self, journal: Journal) -> None:
+        try:
+            journal.commit()
+        except TraceWriteError:
+            self._lost = True  # the journal itself cannot be written: nothing more can be said on disk
+            raise
+        trouble = self._observer.payload_trouble
+        if trouble is not None and "payload" not in self._told:
+            self.note("payload", str(trouble))
+            if self._strict:
+                raise trouble
+
+    def _write_stack(self, number: int, frames: list[list[object]]) -> None:
+        self._open_journal().add(seal({"k": "stack", "id": number, "frames": frames}))
+
+    def _describe_module(self, line: dict[str, Wire], module: ModuleView) -> None:
+        line["type"] = module.type
+        line["config"] = self._config(module)
+        parameters = module.own_parameters()
+        if parameters:
+            line["params"] = {name: self._observe(tensor) for name, tensor in parameters.items()}
+        buffers = module.own_buffers()
+        if buffers:
+            line["buffers"] = {name: self._observe(tensor) for name, tensor in buffers.items()}
+
+    def _config(self, module: ModuleView) -> int:
+        """The number of this module's configuration; written again only when it may have changed."""
+        state = module.state()
+        known = self._configs.get(module.path)
+        if known is not None and known[0] == state:
+            return known[1]
+        number = self._config_count
+        self._config_count += 1
+        values = {name: self._flattener.flatten(value, "", []) for name, value in module.configuration().items()}
+        line = {"k": "module", "id": number, "path": module.path, "type": module.type, "values": values}
+        self._open_journal().add(seal(line))
+        self._configs[module.path] = (state, number)
+        return number
+
+    def _note_in_journal(self, topic: str, text: str) -> None:
+        if (topic, text) in self._noted or self._lost or self._closed or not self._wanted_rank:
+            return
+        self._noted.add((topic, text))
+        journal = self._open_journal()
+        journal.add(seal({"k": "note", "topic": topic, "text": text}))
+        self._commit(journal)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _open_journal(self) -> Journal:
+        """The present step's journal; made when the step's first record comes."""
+        if self._journal is None:
+            assert self._writer is not None
+            header = {
+                "world": self._world,
+                "framework": self._framework.name,
+                "settings": self._settings,
+                "environment": dict(self._framework.environment()),
+                "groups": [list(group) for group in self._framework.groups()],
+            }
+            self._journal = self._writer.begin_step(self._number, header)
+            self._observer.begin(self._journal)
+        return self._journal
+
+    def _end_step(self) -> None:
+        self._watch.end_step()
+        while self._undo_saved:
+            self._undo_saved.pop()()
+        self._epoch += 1
+        if self._journal is not None and self._writer is not None:
+            self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
+            try:
+                self._writer.end_step()
+            except TraceWriteError as error:
+                self._lost = True
+                self._trouble("step", error)
+            self._observer.forget_all()
+            self._journal = None
+        self._total += self._next_call
+        self._next_call = self._config_count = 0
+        for table in (self._counts, self._configs, self._noted):
+            table.clear()
+        self._stacks.reset()
+        self._sieve.reset()
+
+    def _arm(self) -> None:
+        if self._wanted_rank and not self._lost and self._selection.wants_step(self._number):
+            if (self._journal is None) and self._writer is not None:
+                self._open_journal()
+            self._watch.start()
+            self._armed = True
+
+    def _disarm(self) -> None:
+        if self._armed:
+            self._armed = False
+            self._watch.stop()
+            self._thread.modules.clear()
+
+    def _wants_parameter(self, name: str) -> bool:
+        if self._selection.forward_only or self._selection.inputs_only:
+            return False
+        owner = name.rpartition(".")[0]
+        return self._sieve.wants(Site(Kind.MODULE, owner, 0, Phase.BACKWARD, owner))
+
+    # --- trouble ------------------------------------------------------------------------------------------------
+
+    def _must_be_open(self, verb: str) -> None:
+        if self._closed:
+            raise SessionError(f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path.")
+
+    def _trouble(self, where: str, error: Exception) -> None:
+        """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""
+        if self._strict:
+            raise error
+        text = f"{where}: could not be recorded ({type(error).__name__}: {error})"
+        self._tell(text, key=f"{type(error).__name__}:{where}")
+        try:
+            with self._lock:
+                self._note_in_journal("unrecorded", text)
+        except (TwintraceError, OSError):
+            self._lost = True
+
+    def _tell(self, text: str, *, key: str) -> None:
+        if key in self._told:
+            return
+        self._told.add(key)
+        try:
+            warnings.warn(f"twintrace: {text}", RuntimeWarning, stacklevel=4)
+        except RuntimeWarning:
+            if self._strict:
+                raise  # otherwise: the user turned warnings into errors, but a recorder does not end the training
+
+
+def _under(slot: str, places: Sequence[str]) -> bool:
+    return any(slot == place or slot.startswith(f"{place}.") for place in places)
+
+
+def _adopt(session: Session) -> None:
+    """Close at exit; let go in forked children."""
+    if not _LIVE:
+        _register_fork_hook()
+    _LIVE.add(session)
+    atexit.register(session.close)
+
+
+_fork_hook_registered = False
+
+
+def _register_fork_hook() -> None:
+    global _fork_hook_registered
+    if not _fork_hook_registered and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_abandon_all)
+        _fork_hook_registered = True
+
+
+def _abandon_all() -> None:
+    for session in list(_LIVE):
+        session.abandon()

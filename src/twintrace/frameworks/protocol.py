@@ -1,0 +1,184 @@
+"""All that is ever asked of a framework.
+
+    workshop = registry.framework_of(model)              whose object is this?
+    watch = workshop.watch({"": model}, Level.MIX, sink)
+    watch.start()                                        hooks are in place; the sink hears of every call
+    watch.stop()                                         nothing that was installed remains
+
+A framework tells the sink what happens; what to keep of it is the sink's affair. The sink's side (`collect`) never learns
+which framework it talks to.
+
+    framework calls                     sink answers
+    enter(kind, name, args, …)          an Open call, or None: not wanted, do not come back
+    leave(open, output)                 -
+    fail(open, error)                   -
+    gradient(open, role, slot, tensor)  -
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..model.records import Level, Role
+from ..model.sites import Kind, Phase
+
+
+class Capability(str, enum.Enum):
+    """What a framework's adapter can do here and now. Asked for by name; versions are never parsed."""
+
+    MODULE = "module"
+    API = "api"
+    OP = "op"
+    BACKWARD = "backward"
+    COLLECTIVES = "collectives"
+    COMPILED = "compiled"
+
+    __str__ = str.__str__
+
+
+class Unreadable(Exception):
+    """A tensor's values cannot be had (meta, inside vmap, …). The text says why; it becomes the record's `missing`."""
+
+
+@dataclass(slots=True)
+class Look:
+    """A tensor at first sight, without its values."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    requires_grad: bool
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """Tensors that together make up this one (indices and values of a sparse tensor); then `host` is not asked."""
+
+
+@dataclass(slots=True)
+class Open:
+    """A call between enter and leave. `inputs` and `outputs` are the tensors found, each with its slot."""
+
+    id: int
+    kind: Kind
+    name: str
+    phase: Phase
+    inputs: list[tuple[str, Any]]
+    outputs: list[tuple[str, Any]] = field(default_factory=list)
+    wants_gradients: bool = True
+    state: Any = None
+    """The sink's own notes."""
+
+
+class Sink(Protocol):
+    """Who hears of the calls. Nothing that it does may raise into the training, unless the user asked for that."""
+
+    @property
+    def busy(self) -> bool:
+        """True while this thread is inside the sink: what the recorder itself calls is not to be reported."""
+
+    def enter(
+        self,
+        kind: Kind,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        phase: Phase = Phase.FORWARD,
+        module: ModuleView | None = None,
+        mutates: Sequence[str] = (),
+    ) -> Open | None: ...
+    def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None: ...
+    def fail(self, call: Open, error: BaseException) -> None: ...
+    def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None: ...
+    def parameter_gradient(self, name: str, tensor: Any) -> None: ...
+    def forget(self, tensors: Sequence[Any]) -> None:
+        """These tensors were written to in a way that their version does not show."""
+
+    def note(self, topic: str, text: str) -> None:
+        """Say something once: in the journal and, for the user, as a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleView:
+    """What the sink may want to know of a module: asked for only when it is needed."""
+
+    path: str
+    type: str
+    own_parameters: Callable[[], Mapping[str, Any]]
+    own_buffers: Callable[[], Mapping[str, Any]]
+    configuration: Callable[[], Mapping[str, Any]]
+    state: Callable[[], Any]
+    """Changes when the configuration may have changed (the training flag)."""
+
+
+class Watch(Protocol):
+    """Hooks on a run. May be started and stopped any number of times."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None:
+        """Remove everything that was installed, last in first out."""
+
+    def end_step(self) -> None:
+        """Drop what belongs to the step's graph."""
+
+
+class Undo(Protocol):
+    """What `seed_all` gives back: calling it, or leaving its `with` block, restores what was before."""
+
+    def __call__(self) -> None: ...
+    def __enter__(self) -> Undo: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Framework(Protocol):
+    """One workshop."""
+
+    name: str
+
+    def capabilities(self) -> frozenset[Capability]: ...
+    def is_tensor(self, value: object) -> bool: ...
+    def is_module(self, value: object) -> bool: ...
+    def look(self, tensor: Any) -> Look: ...
+    def host(self, tensor: Any) -> np.ndarray:
+        """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not."""
+
+    def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
+        """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
+
+    def hold(self, tensor: Any) -> Any:
+        """A weak hold on the tensor's storage: while it is held, the storage's identity is not given to another."""
+
+    def released(self, hold: Any) -> bool:
+        """Has the storage gone?"""
+
+    def release(self, hold: Any) -> None: ...
+    def token(self, value: Any) -> tuple[str, str] | None:
+        """(kind, text) of a value that only this framework knows: a dtype, a device, a process group."""
+
+    def named_modules(self, model: Any) -> Iterator[tuple[str, Any]]: ...
+    def named_parameters(self, model: Any) -> Iterator[tuple[str, Any]]: ...
+    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink) -> Watch: ...
+    def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        """Call back with the tensor's gradient when it is known; the result removes the hook."""
+
+    def rank(self) -> tuple[int, int]:
+        """(rank, world size)."""
+
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The process groups that this rank knows, as lists of ranks."""
+
+    def environment(self) -> Mapping[str, Any]:
+        """Versions, threads, determinism: what a reader of the trace will ask first."""
+
+    def internal_paths(self) -> tuple[str, ...]:
+        """Directories whose frames are the framework's own, not the user's."""
+
+    def seed_all(self, seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
+        """Seed this framework's generators; what to call to undo each change."""
+
+    def snapshot(self, model: Any) -> Mapping[str, Any]:
+        """Parameters, buffers and gradients by name, copied: what a self-check compares."""

@@ -1,0 +1,157 @@
+"""Functions, methods and operators: every public torch call, seen through torch's own function mode.
+
+    with recording:  x + y, F.relu(x), torch.cat([x, y]), x[0], from_torch_imported_relu(x)    all seen, none is patched
+
+A mode is what torch offers for this; names that were imported before are seen too, and nothing remains afterwards. Inside a
+call the mode is off, so only the outermost function is reported: what the user's code, or a module, has called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from ...model.sites import Kind, Phase
+from ..protocol import Sink
+from .gradients import Gradients, edges_of, next_sequence_number
+from .modules import in_backward
+from .names import Api, describe
+from .patches import patch
+
+_UNKNOWN = object()
+
+
+class CallMode(TorchFunctionMode):
+    """Reports each call to the sink and follows its gradients."""
+
+    def __init__(self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase]) -> None:
+        super().__init__()
+        self._sink, self._gradients, self._phase = sink, gradients, phase
+        self._apis: dict[Any, Any] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        api: Api | None = self._apis.get(func, _UNKNOWN)
+        if api is _UNKNOWN:
+            api = self._apis[func] = describe(func)
+        if api is None or self._sink.busy or torch._C._get_tracing_state() is not None:
+            return func(*args, **kwargs)
+        call = self._sink.enter(
+            Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=api.mutates(args, kwargs)
+        )
+        if call is None:
+            return func(*args, **kwargs)
+        follows = call.wants_gradients and torch.is_grad_enabled()
+        inputs = edges_of(call) if follows else []
+        start = next_sequence_number()
+        try:
+            output = func(*args, **kwargs)
+        except BaseException as error:
+            self._sink.fail(call, error)
+            raise
+        self._sink.leave(call, output)
+        if follows:
+            self._gradients.follow(call, inputs, start)
+        return output
+
+
+class Calls:
+    """Puts the mode in place, and keeps it there while the autograd engine runs."""
+
+    def __init__(self, sink: Sink, gradients: Gradients) -> None:
+        self._updates = Updates()
+        self._mode: Any = CallMode(sink, gradients, self._phase)
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        yield from self._updates.install()
+        yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
+        yield patch(torch.overrides, "has_torch_function", _without_modes)
+        yield self.enter()
+
+    def enter(self) -> Callable[[], None]:
+        """Switch the mode on in this thread."""
+        self._mode.__enter__()
+        return self.leave
+
+    def leave(self) -> None:
+        """Switch it off, whatever other modes have come on top since."""
+        above = []
+        while (mode := torch.overrides._pop_mode()) is not self._mode:
+            above.append(mode)
+        for mode in reversed(above):
+            torch.overrides._push_mode(mode)
+
+    def suspend(self) -> Callable[[], None]:
+        """Switch the mode off around a compiled region, which would otherwise be compiled with it inside."""
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            return lambda: None
+        self.leave()
+        return lambda: self._mode.__enter__()
+
+    def _in_engine(self, original: Any) -> Any:
+        """`backward` is itself a call during which the mode is off; recomputed blocks inside it would go unseen."""
+
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            if self._mode in torch.overrides._get_current_function_mode_stack():
+                return original(*args, **kwargs)
+            with self._mode:
+                return original(*args, **kwargs)
+
+        return run_backward
+
+    def _phase(self) -> Phase:
+        if in_backward() != -1:
+            return Phase.RECOMPUTE
+        return Phase.UPDATE if self._updates.running else Phase.FORWARD
+
+
+class Updates:
+    """Tells the optimizer's calls from those of the forward pass."""
+
+    def __init__(self) -> None:
+        self.running = False
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        yield register_optimizer_step_pre_hook(self._begin).remove
+        yield register_optimizer_step_post_hook(self._end).remove
+        yield self._end
+
+    def _begin(self, *_: Any) -> None:
+        self.running = True
+
+    def _end(self, *_: Any) -> None:
+        self.running = False
+
+
+def flush_after_backward(gradients: Gradients) -> Callable[[Any], Any]:
+    """A layer for the engine: when a backward pass is over, sums that still wait are reported."""
+
+    def layer(original: Any) -> Any:
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                gradients.flush()
+
+        return run_backward
+
+    return layer
+
+
+def _without_modes(original: Any) -> Any:
+    """`nn.MultiheadAttention` and `nn.TransformerEncoderLayer` leave their fused path, and with it its bits, when they see a mode."""
+
+    def has_torch_function(arguments: Any) -> bool:
+        kinds = {type(argument) for argument in arguments} - {torch.Tensor, nn.Parameter}
+        disabled = torch._C._disabled_torch_function_impl
+        return any(getattr(kind, "__torch_function__", disabled) is not disabled for kind in kinds)
+
+    return has_torch_function

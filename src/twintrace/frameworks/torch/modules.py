@@ -1,0 +1,186 @@
+"""Modules: where in the network we are, what goes in and comes out, how it is configured.
+
+    encoder.0.norm1 (LayerNorm)   eps=1e-05, normalized_shape=(8,), training=True   weight f32[8], bias f32[8]
+
+Calls are seen where all modules are called, in `nn.Module.__call__`. Not by hooks on each module: a hook is seen by others (torch's
+own fused encoder layer stops fusing, and its bits change; a pickled or copied model takes it along; torch.compile compiles it in).
+A compiled or scripted module is seen from outside.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+
+from ...model.sites import Kind, Phase
+from ..protocol import ModuleView, Sink
+from .gradients import Gradients, edges_of, next_sequence_number
+from .patches import patch
+
+in_backward: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module once, with its path; not what is inside a compiled or scripted one."""
+    seen: set[int] = set()
+    pending: list[tuple[str, nn.Module]] = [("", model)]
+    while pending:
+        path, module = pending.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        if not is_opaque(module):
+            children = [(f"{path}.{name}" if path else name, child) for name, child in module._modules.items() if child is not None]
+            pending.extend(reversed(children))
+
+
+def is_opaque(module: nn.Module) -> bool:
+    """Does what happens inside escape us?"""
+    if isinstance(module, torch.jit.ScriptModule) or getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+
+
+def view_of(path: str, module: nn.Module) -> ModuleView:
+    """What the sink may ask about a module."""
+    inner = getattr(module, "_orig_mod", module)
+    return ModuleView(
+        path,
+        getattr(inner, "original_name", type(inner).__name__),
+        own_parameters=lambda: {name: p for name, p in inner._parameters.items() if p is not None},
+        own_buffers=lambda: {name: b for name, b in inner._buffers.items() if b is not None},
+        configuration=lambda: configuration(inner),
+        state=lambda: inner.training,
+    )
+
+
+def configuration(module: nn.Module) -> Mapping[str, Any]:
+    """Everything that the constructor left on the module, except parameters, submodules and torch's own bookkeeping."""
+    found = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, Tensor | nn.Module)
+    }
+    return {**found, "training": module.training}
+
+
+class Modules:
+    """Reports the calls of some models' modules, and the gradients of their parameters."""
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        sink: Sink,
+        gradients: Gradients,
+        *,
+        suspend: Callable[[], Callable[[], None]],
+        follow_thread: Callable[[], Callable[[], None]],
+    ) -> None:
+        self._models, self._sink, self._gradients = models, sink, gradients
+        self._suspend, self._follow_thread = suspend, follow_thread
+        self._known: dict[int, tuple[nn.Module, ModuleView | None, bool]] = {}
+        self._threads: set[int] = set()
+
+    def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        self._threads = {threading.get_ident()}
+        self._learn()
+        yield self._known.clear
+        yield patch(nn.Module, "__call__", self._layer)
+        if parameter_gradients:
+            for prefix, model in self._models.items():
+                for name, parameter in model.named_parameters():
+                    if parameter.requires_grad and not isinstance(parameter, nn.parameter.UninitializedParameter):
+                        yield self._hook_parameter(".".join(filter(None, (prefix, name))), parameter)
+
+    def _learn(self) -> None:
+        for prefix, model in self._models.items():
+            for path, module in named_modules(model):
+                full = ".".join(filter(None, (prefix, path)))
+                if id(module) in self._known and self._known[id(module)][1] is not None:
+                    continue
+                opaque = is_opaque(module)
+                view = view_of(full, module)
+                self._known[id(module)] = (module, view, opaque)
+                if opaque:
+                    self._sink.note(
+                        "compiled",
+                        f"{full or 'the model'} ({view.type}) is compiled or scripted: it is recorded from outside, the calls inside it cannot be seen.",
+                    )
+
+    def _layer(self, original: Any) -> Any:
+        def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - the name that tracebacks show
+            if torch.compiler.is_compiling() or self._sink.busy:
+                return original(module, *args, **kwargs)
+            return self._call(original, module, args, kwargs)
+
+        return __call__
+
+    def _call(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        known = self._known.get(id(module))
+        if known is None:
+            known = self._meet(module)
+        _, view, opaque = known
+        if view is None or torch._C._get_tracing_state() is not None:
+            return original(module, *args, **kwargs)
+        phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
+        call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
+        if call is None:
+            return original(module, *args, **kwargs)
+        follows = call.wants_gradients and torch.is_grad_enabled()
+        inputs = edges_of(call) if follows else []
+        start = next_sequence_number()
+        resume = self._suspend() if opaque else self._enter_thread()
+        try:
+            output = original(module, *args, **kwargs)
+        except BaseException as error:
+            self._sink.fail(call, error)
+            raise
+        finally:
+            if resume is not None:
+                resume()
+        self._sink.leave(call, output)
+        if follows:
+            self._gradients.follow(call, inputs, start)
+        return output
+
+    def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None, bool]:
+        """A module that was not there when recording began: grown since, or none of ours."""
+        self._learn()
+        return self._known.setdefault(id(module), (module, None, False))
+
+    def _enter_thread(self) -> Callable[[], None] | None:
+        """Modes belong to a thread; a forward in another thread gets one for its duration."""
+        here = threading.get_ident()
+        if here in self._threads:
+            return None
+        self._threads.add(here)
+        leave = self._follow_thread()
+
+        def done() -> None:
+            self._threads.discard(here)
+            leave()
+
+        return done
+
+    def _hook_parameter(self, name: str, parameter: Tensor) -> Callable[[], None]:
+        """On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled."""
+        node = get_gradient_edge(parameter).node
+
+        def hook(gradients: tuple[Tensor | None, ...]) -> None:
+            if gradients and gradients[0] is not None:
+                self._sink.parameter_gradient(name, gradients[0])
+
+        handle = node.register_prehook(hook)
+
+        def remove() -> None:
+            handle.remove()
+            _ = node  # the node lives only as long as somebody holds it
+
+        return remove

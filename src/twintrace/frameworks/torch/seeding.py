@@ -1,0 +1,71 @@
+"""Seed torch, make it deterministic, take dropout out; each change with its undoing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+
+
+def seed_all(seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
+    """Change torch's global state; the results undo it, to be called last first."""
+    undo: list[Callable[[], None]] = []
+    state = torch.get_rng_state()
+    undo.append(lambda: torch.set_rng_state(state))
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states = torch.cuda.get_rng_state_all()
+        undo.append(lambda: torch.cuda.set_rng_state_all(states))
+    torch.manual_seed(seed)
+    if deterministic:
+        undo.extend(_make_deterministic())
+    if disable_dropout:
+        undo.append(_disable_dropout())
+    return undo
+
+
+def _make_deterministic() -> list[Callable[[], None]]:
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn = (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark)
+    workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
+
+    def restore() -> None:
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = cudnn
+        if workspace is None:
+            os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    return [restore]
+
+
+def _disable_dropout() -> Callable[[], None]:
+    """Every dropout becomes the identity: the functions by name, and the arguments of the fused ones."""
+    originals: dict[str, Any] = {name: getattr(nn.functional, name) for name in _DROPOUTS}
+    attention = nn.functional.scaled_dot_product_attention
+    tensor_dropout = torch.dropout
+
+    def identity(input: Any, *_: Any, **__: Any) -> Any:
+        return input
+
+    def attention_without(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any) -> Any:
+        return attention(query, key, value, attn_mask, 0.0, *rest, **more)
+
+    def restore() -> None:
+        for name, original in originals.items():
+            setattr(nn.functional, name, original)
+        nn.functional.scaled_dot_product_attention = attention
+        torch.dropout = tensor_dropout
+
+    for name in originals:
+        setattr(nn.functional, name, identity)
+    nn.functional.scaled_dot_product_attention = attention_without
+    torch.dropout = identity
+    return restore

@@ -1,0 +1,184 @@
+"""Look at a torch tensor, recognise it again, read its values on the host.
+
+    look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (sparse, quantised, DTensor)
+    identity(t)   (storage, view, version): equal means the same values
+    host(t)       numpy, a view of the tensor's own memory where that is possible
+
+Nothing here changes a tensor, makes an autograd node or draws a random number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..protocol import Look, Unreadable
+
+NAMES: dict[torch.dtype, str] = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
+    torch.complex32: "c32", torch.complex64: "c64", torch.complex128: "c128",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "b8",
+    torch.quint8: "u8", torch.qint8: "i8", torch.qint32: "i32",
+}  # fmt: skip
+# Element types that not every torch has. The name in torch is longer than ours.
+for _ours, _theirs in {
+    "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn_x2": "float4_e2m1fn_x2",
+}.items():  # fmt: skip
+    if hasattr(torch, _theirs):
+        NAMES[getattr(torch, _theirs)] = _ours
+
+_NUMPY = frozenset(("f64", "f32", "f16", "c64", "c128", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8"))
+_AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+_DEVICES: dict[torch.device, str] = {}
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def is_tensor(value: object) -> bool:
+    """Is this a torch tensor?"""
+    return isinstance(value, Tensor)
+
+
+def look(tensor: Tensor) -> Look:
+    """What can be said without the values."""
+    device = tensor.device
+    where = _DEVICES.get(device)
+    if where is None:
+        where = _DEVICES[device] = str(device)
+    found = Look(NAMES.get(tensor.dtype, "u8"), (), where, tensor.requires_grad)
+    try:
+        found.shape = tuple(tensor.shape)
+    except RuntimeError:  # nested tensors and parameters that are not initialised yet have none
+        found.facts = {"shape": "unknown"}
+    plain = tensor.layout is torch.strided and type(tensor) in _PLAIN and tensor.dtype in NAMES
+    if not plain or tensor.is_quantized or tensor.is_nested:
+        _look_closer(tensor, found)
+    return found
+
+
+def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
+    """Storage, the view of it, and the version of its contents; None where torch gives no version."""
+    try:
+        storage = tensor.untyped_storage()._cdata
+        view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg())
+        if tensor.dtype.is_complex:
+            view = (*view, tensor.is_conj())
+        return storage, view, tensor._version
+    except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
+        return None
+
+
+def hold(tensor: Tensor) -> int:
+    """A weak hold: the storage may go, its identity is not given to another while we have this."""
+    return int(tensor.untyped_storage()._weak_ref())
+
+
+def released(reference: int) -> bool:
+    """Has the storage gone?"""
+    return bool(torch.UntypedStorage._expired(reference))
+
+
+def release(reference: int) -> None:
+    """Give the hold back."""
+    torch.UntypedStorage._free_weak_ref(reference)
+
+
+def host(tensor: Tensor) -> np.ndarray:
+    """The values, C-contiguous, in their storage type."""
+    try:
+        return _host(tensor)
+    except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
+        raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
+
+
+def _host(tensor: Tensor) -> np.ndarray:
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
+    with torch.no_grad():
+        found = tensor.detach()
+        if type(found) is not Tensor:
+            found = _plain(found)
+        device = found.device.type
+        if device == "meta":
+            raise Unreadable("a meta tensor has no values")
+        if found.numel() and found.untyped_storage().nbytes() == 0:
+            raise Unreadable("its storage has been freed")
+        if found.is_quantized:
+            found = found.int_repr()
+        if device != "cpu":
+            found = found.cpu()
+        if found.is_neg():
+            found = found.resolve_neg()
+        if found.dtype.is_complex and found.is_conj():
+            found = found.resolve_conj()
+        name = NAMES.get(found.dtype)
+        if name in _NUMPY:
+            array = found.numpy()
+        elif found.dtype is torch.complex32:
+            array = torch.view_as_real(found).contiguous().numpy().view(np.uint32)[..., 0]
+        else:
+            array = found.view(_AS_INTEGER[found.element_size()]).numpy()
+            array = array.view(f"u{array.itemsize}")
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A plain tensor for a subclass: its local shard, or itself without the class's own behaviour."""
+    if hasattr(tensor, "to_local"):
+        return tensor.to_local()  # type: ignore[no-any-return]  # DTensor
+    name = type(tensor).__name__
+    if name in ("FakeTensor", "FunctionalTensor"):
+        raise Unreadable(f"a {name} has no values")
+    return tensor.as_subclass(Tensor)
+
+
+def _look_closer(tensor: Tensor, found: Look) -> None:
+    """The unusual ones: say what they are, and name the parts of those that have no bytes of their own."""
+    facts: dict[str, Any] = dict(found.facts)
+    if type(tensor) not in _PLAIN:
+        facts["class"] = type(tensor).__name__
+    if tensor.dtype not in NAMES:
+        facts["dtype"] = str(tensor.dtype)
+    try:
+        if hasattr(tensor, "placements") and hasattr(tensor, "to_local"):
+            facts |= {"placements": [str(p) for p in tensor.placements], "shape": list(tensor.shape)}
+            found.shape = tuple(tensor.to_local().shape)
+        if tensor.is_quantized:
+            facts["quantised"] = _quantisation(tensor)
+        parts = _parts(tensor)
+        if parts:
+            facts["layout"] = str(tensor.layout).removeprefix("torch.")
+            found.parts = parts
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
+        facts["unknown"] = str(error).splitlines()[0][:120]
+    found.facts = facts
+
+
+def _quantisation(tensor: Tensor) -> dict[str, Any]:
+    scheme = tensor.qscheme()
+    if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return {"scheme": str(scheme), "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+    scales, zeros = tensor.q_per_channel_scales().tolist(), tensor.q_per_channel_zero_points().tolist()
+    return {"scheme": str(scheme), "scales": scales, "zero_points": zeros, "axis": tensor.q_per_channel_axis()}
+
+
+def _parts(tensor: Tensor) -> dict[str, Tensor]:
+    with torch.no_grad():
+        source = tensor.detach()
+        if tensor.layout is torch.sparse_coo:
+            return {"indices": source._indices(), "values": source._values()}
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+            return {"crow": source.crow_indices(), "col": source.col_indices(), "values": source.values()}
+        if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+            return {"ccol": source.ccol_indices(), "row": source.row_indices(), "values": source.values()}
+        if tensor.is_nested:
+            if tensor.layout is torch.jagged:
+                return {"values": source.values(), "offsets": source.offsets()}
+            return {str(i): part for i, part in enumerate(source.unbind())}
+        if tensor.layout is torch._mkldnn:
+            return {"values": source.to_dense()}
+    return {}

@@ -1,0 +1,15 @@
+"""THE VOCABULARY: the words that the rooms use with each other.
+
+What lives here: frozen dataclasses and enums, and nothing that does anything. In: nothing. Out: the types that every other
+room takes and gives.
+
+    sites.py     addresses of calls               forward/api:torch.relu#3
+    tensors.py   what is known of a tensor        f32[8, 1024], statistics, fingerprint, place
+    values.py    arguments and results            nested, typed, with the tensors taken out
+    records.py   what a trace holds               Call, Gradient, Note, Header
+    results.py   what a comparison finds          Pair, Divergence, Comparison
+    errors.py    what is raised                   one tree
+
+Not here: reading and writing them (`store`), making them (`collect`). Surprising: no numpy. A tensor's values never travel
+between rooms inside these types, only their address does.
+"""

@@ -1,0 +1,170 @@
+"""One line of a journal: JSON that carries its own check.
+
+    {"k":"call","id":7,"name":"torch.relu", … ,"crc":"5f0c2b1a"}
+
+`seal` makes such a line, `unseal` takes it back or says what is wrong with it. `wire_*` and `value_of` translate between
+`model.values` and JSON; tags begin with `$`, so that plain JSON stands for plain Python:
+
+    1.5  "same"  null  true        themselves            {"$t": 12}              tensor 12
+    [1, 2]                         a list                {"$tuple": [1, 2]}      a tuple
+    {"$float": "nan"}              a non-finite float    {"$slice": "1:2"}       a slice (a Token)
+
+The hot side (seal) runs on the training thread; it builds no model objects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from ..model.errors import TraceFormatError
+from ..model.values import Nest, TensorRef, Token, Value
+
+Wire: TypeAlias = Any
+"""JSON as Python has it."""
+
+MAX_DEPTH = 64
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+_TAIL = len(',"crc":"00000000"}')
+
+
+def seal(line: Mapping[str, Wire]) -> bytes:
+    """The bytes of a line, with check and newline."""
+    return seal_text(encode(line)[:-1])
+
+
+def seal_text(body: str) -> bytes:
+    """The same for JSON that is written out already, without its closing brace."""
+    raw = body.encode("utf-8", "surrogatepass")
+    return b'%b,"crc":"%08x"}\n' % (raw, crc32(raw))
+
+
+def unseal(raw: bytes) -> dict[str, Wire]:
+    """The line's content; ValueError with one clause on what is wrong."""
+    raw = raw.rstrip(b"\n")
+    body, tail = raw[:-_TAIL], raw[-_TAIL:]
+    if len(raw) < _TAIL + 8 or not tail.startswith(b',"crc":"') or not tail.endswith(b'"}'):
+        raise ValueError("the line has no check at its end: it is torn or was edited")
+    try:
+        expected = int(tail[8:16], 16)
+    except ValueError:
+        raise ValueError("the check at the end of the line is not a number") from None
+    if crc32(body) != expected:
+        raise ValueError(f"the line's check says {expected:08x}, its bytes give {crc32(body):08x}")
+    try:
+        line = json.loads(body + b"}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(line, dict):
+        raise ValueError(f"expected a JSON object, got {type(line).__name__}")
+    return line
+
+
+# --- values: the writing side -------------------------------------------------------------------------------------
+
+
+def wire_float(value: float) -> Wire:
+    """A float as JSON: itself when finite, tagged when not."""
+    return value if math.isfinite(value) else {"$float": repr(value)}
+
+
+def wire_tensor(identity: int) -> Wire:
+    """The place of a tensor."""
+    return {"$t": identity}
+
+
+def wire_nest(kind: str, keys: list[str] | None, items: list[Wire]) -> Wire:
+    """A container. Lists are bare, tuples and sets have their own tag, the rest keep their class and field names."""
+    if keys is None:
+        return items if kind == "list" else {f"${kind}": items}
+    return {"$dict" if kind == "dict" else "$object": [kind, list(zip(keys, items, strict=True))]}
+
+
+def wire_token(kind: str, text: str) -> Wire:
+    """A dtype, a device, a slice, or anything else of which the text is kept."""
+    return {"$token": [kind, text]}
+
+
+def wire_of(value: Value) -> Wire:
+    """JSON for a model value (the cold side: importers and tests; recorders build JSON directly)."""
+    if isinstance(value, TensorRef):
+        return wire_tensor(value.id)
+    if isinstance(value, Token):
+        return wire_token(value.kind, value.text)
+    if isinstance(value, Nest):
+        items = [wire_of(item) for _, item in value.items]
+        plain = value.kind in ("list", "tuple", "set")
+        return wire_nest(value.kind, None if plain else [key for key, _ in value.items], items)
+    if isinstance(value, complex):
+        return {"$complex": [wire_float(value.real), wire_float(value.imag)]}
+    if isinstance(value, float):
+        return wire_float(value)
+    return value
+
+
+# --- values: the reading side -------------------------------------------------------------------------------------
+
+
+def value_of(wire: Wire, depth: int = 0) -> Value:
+    """A model value from JSON; ValueError with one clause where the JSON is not one of the known forms."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if wire is None or isinstance(wire, bool | int | float | str):
+        return wire
+    if isinstance(wire, list):
+        return Nest("list", tuple((str(i), value_of(item, depth + 1)) for i, item in enumerate(wire)))
+    if not isinstance(wire, dict) or len(wire) != 1:
+        raise ValueError(f"expected a value or an object with one $tag, got {str(wire)[:80]}")
+    ((tag, content),) = wire.items()
+    if tag == "$t" and isinstance(content, int) and content >= 0:
+        return TensorRef(content)
+    if tag in ("$tuple", "$set") and isinstance(content, list):
+        return Nest(tag[1:], tuple((str(i), value_of(item, depth + 1)) for i, item in enumerate(content)))
+    if tag in ("$dict", "$object") and _is_pair(content, str, list):
+        return Nest(content[0], tuple(_named(item, depth) for item in content[1]))
+    if tag == "$token" and _is_pair(content, str, str):
+        return Token(content[0], content[1])
+    if tag == "$float":
+        return _float_of(content)
+    if tag == "$complex" and isinstance(content, list) and len(content) == 2:
+        real, imag = (value_of(part, depth + 1) for part in content)
+        if isinstance(real, int | float) and isinstance(imag, int | float):
+            return complex(real, imag)
+    raise ValueError(f"unknown form {str(wire)[:80]}")
+
+
+def number_of(wire: Wire) -> float | int | None:
+    """A number of a statistics list."""
+    if wire is None or (isinstance(wire, int | float) and not isinstance(wire, bool)):
+        return wire
+    if isinstance(wire, dict) and wire.keys() == {"$float"}:
+        return _float_of(wire["$float"])
+    raise ValueError(f"expected a number, got {str(wire)[:80]}")
+
+
+def field_of(line: Mapping[str, Wire], name: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """`line[name]`, checked; TraceFormatError that names the record and the field."""
+    value = line.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        names = " or ".join(k.__name__ for k in kind) if isinstance(kind, tuple) else kind.__name__
+        raise TraceFormatError(f"{where}: field {name!r}: expected {names}, got {str(value)[:60]!r}. The line is damaged.")
+    return value
+
+
+def _is_pair(content: Wire, first: type, second: type) -> bool:
+    return isinstance(content, list) and len(content) == 2 and isinstance(content[0], first) and isinstance(content[1], second)
+
+
+def _named(item: Wire, depth: int) -> tuple[str, Value]:
+    if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
+        raise ValueError(f"expected [name, value], got {str(item)[:80]}")
+    return item[0], value_of(item[1], depth + 1)
+
+
+def _float_of(content: Wire) -> float:
+    if content in ("nan", "inf", "-inf"):
+        return float(content)
+    raise ValueError(f"expected nan, inf or -inf, got {str(content)[:40]}")

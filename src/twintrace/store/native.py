@@ -1,0 +1,130 @@
+"""Our own layout, as the registry wants it: recognise, read, write.
+
+`write` copies any trace into a directory of our own layout, so that a foreign dump becomes one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ..model.errors import TraceError
+from ..model.records import Call, Gradient, Role
+from ..model.tensors import Tensor
+from .lines import Wire, seal, wire_float, wire_of
+from .reader import is_native, open_native
+from .trace import Journal, Trace
+from .writer import TraceWriter
+
+__all__ = ["read", "recognises", "write"]
+
+recognises = is_native
+
+
+def read(path: Path, *, tolerant: bool) -> Trace:
+    """Open a directory of our own layout."""
+    return open_native(path, tolerant=tolerant)
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Copy `trace` into a new directory. Values that cannot be read are marked missing, with the reason."""
+    for rank in trace.ranks:
+        manifest = {key: value for key, value in trace.manifest.items() if key not in ("format", "version", "created")}
+        manifest["world"] = len(trace.ranks)
+        writer = TraceWriter.create(path, manifest, rank=rank, world=len(trace.ranks), keep_payload=True)
+        try:
+            for step in trace.steps:
+                if (step, rank) in trace.places:
+                    _write_journal(writer, trace.journal(step, rank))
+        finally:
+            writer.close()
+
+
+def _write_journal(writer: TraceWriter, source: Journal) -> None:
+    head = source.header
+    journal = writer.begin_step(
+        head.step,
+        {
+            "world": head.world,
+            "framework": head.framework,
+            "settings": dict(head.settings),
+            "environment": dict(head.environment),
+            "groups": [list(group) for group in head.groups],
+        },
+    )
+    for tensor in source.tensors():
+        journal.add(seal(_tensor_line(writer, source, tensor)))
+    stacks: dict[object, int] = {}
+    configs: dict[object, int] = {}
+    for call in source.calls():
+        for line in _call_lines(call, stacks, configs):
+            journal.add(seal(line))
+        journal.commit()
+    for gradient in source.parameter_gradients():
+        journal.add(seal(_gradient_line(gradient)))
+    for note in source.notes():
+        journal.add(seal({"k": "note", "topic": note.topic, "text": note.text}))
+    journal.add(seal({"k": "end"}))
+    writer.end_step()
+
+
+def statistics_wire(tensor: Tensor) -> Wire:
+    """The eight numbers of a tensor line."""
+    s = tensor.statistics
+    if s is None:
+        return None
+    numbers = [wire_float(n) if isinstance(n, float) else n for n in (s.min, s.max, s.mean, s.norm)]
+    return [*numbers, s.nan, s.posinf, s.neginf, s.zero]
+
+
+def _tensor_line(writer: TraceWriter, source: Journal, tensor: Tensor) -> Wire:
+    line: dict[str, Wire] = {"k": "tensor", "id": tensor.id, "dtype": tensor.spec.dtype, "shape": list(tensor.spec.shape)}
+    line |= {"device": tensor.device, "grad": tensor.requires_grad, "by": tensor.producer}
+    line |= {"stats": statistics_wire(tensor), "fp": tensor.fingerprint}
+    missing = tensor.missing
+    if tensor.payload is not None:
+        try:
+            data = np.ascontiguousarray(source.array(tensor)).reshape(-1).view(np.uint8)
+            place = writer.store(data, tensor.fingerprint or f"tensor{tensor.id}")
+            line["at"] = [place.offset, place.nbytes] + ([] if place.step is None else [place.step])
+        except TraceError as error:
+            missing = str(error)
+    if missing:
+        line["missing"] = missing
+    line |= {name: dict(values) for name, values in (("facts", tensor.facts), ("parts", tensor.parts)) if values}
+    return line
+
+
+def _call_lines(call: Call, stacks: dict[object, int], configs: dict[object, int]) -> Iterator[Wire]:
+    site = call.site
+    line: dict[str, Wire] = {"k": "call", "id": call.id, "kind": site.kind, "name": site.name, "n": site.call}
+    line |= {"phase": site.phase, "path": site.path, "type": site.type, "up": call.parent}
+    line |= {"in": [wire_of(v) for v in call.args], "kw": {k: wire_of(v) for k, v in call.kwargs.items()}}
+    line |= {"out": wire_of(call.output), "params": dict(call.parameters), "buffers": dict(call.buffers)}
+    if call.stack:
+        if call.stack not in stacks:
+            stacks[call.stack] = len(stacks)
+            frames = [[f.file, f.line, f.function, f.code] for f in call.stack]
+            yield {"k": "stack", "id": stacks[call.stack], "frames": frames}
+        line["stack"] = stacks[call.stack]
+    if call.config:
+        key = (call.config.path, call.config.type, repr(call.config.values))
+        if key not in configs:
+            configs[key] = len(configs)
+            values = {k: wire_of(v) for k, v in call.config.values.items()}
+            yield {"k": "module", "id": configs[key], "path": call.config.path, "type": call.config.type, "values": values}
+        line["config"] = configs[key]
+    optional = {"raised": call.raised, "mutates": list(call.mutates), "after": dict(call.after), "missing": list(call.missing)}
+    line |= {name: value for name, value in optional.items() if value}
+    yield line
+    for gradient in call.gradients:
+        yield _gradient_line(gradient)
+
+
+def _gradient_line(gradient: Gradient) -> Wire:
+    line: dict[str, Wire] = {"k": "grad", "role": gradient.role, "slot": gradient.slot, "t": gradient.tensor, "n": gradient.count}
+    if gradient.role is not Role.PARAMETER:
+        line["of"] = gradient.of
+    return line

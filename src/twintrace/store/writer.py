@@ -1,0 +1,260 @@
+"""Write a trace: a journal for each step, payloads behind the training thread.
+
+    writer = TraceWriter.create(path, manifest, rank=0, world=1, keep_payload=True)
+    journal = writer.begin_step(0, header)
+    where = writer.store(array_bytes, fingerprint)      # Location; the same bytes are stored once
+    journal.add(line); journal.commit()                 # one write() for all the lines of a record
+    writer.end_step(); writer.close()
+
+After `commit` returns the record survives `kill -9`: its bytes are with the kernel. (Power loss is another matter: see
+FORMAT.md.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..model.errors import SessionError, TraceExistsError, TraceWriteError
+from ..model.tensors import Location
+from . import layout
+from .lines import Wire, seal
+from .stage import DEFAULT_BYTES, Stage
+
+# Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
+REMEMBERED = 1 << 19
+
+
+class Journal:
+    """The append-only journal of one step of one rank."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / layout.JOURNAL
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            raise SessionError(
+                f"{directory} is already recorded, and a trace holds each step once. "
+                f"Call rec.step() between steps, or give the next step a number of its own: rec.step(number)."
+            ) from None
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def add(self, line: bytes) -> None:
+        """Keep a sealed line for the next commit."""
+        self._pending.append(line)
+
+    def commit(self) -> None:
+        """Write all pending lines with one call. On failure the file is cut back to its last whole line."""
+        if not self._pending:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        try:
+            written = os.write(self._file, data)
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise TraceWriteError(
+                f"{self.path}: could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+            ) from error
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Close the file; pending lines are written first."""
+        try:
+            self.commit()
+        finally:
+            os.close(self._file)
+
+    def abandon(self) -> None:
+        """In a forked child: let go without writing."""
+        self._pending.clear()
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+
+class TraceWriter:
+    """One rank's hand on a trace."""
+
+    def __init__(self, root: Path, *, rank: int, keep_payload: bool, buffer: int = DEFAULT_BYTES) -> None:
+        self.root = root
+        self.rank = rank
+        self.keep_payload = keep_payload
+        self._buffer = buffer
+        self._stage: Stage | None = None
+        self._stage_failed = False
+        self._step = -1
+        self._base = 0
+        self._directory = root
+        self._file_begun = False
+        self._known: dict[str, tuple[int, int, int]] = {}
+        self._journal: Journal | None = None
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        manifest: Mapping[str, Any],
+        *,
+        rank: int = 0,
+        world: int = 1,
+        keep_payload: bool = False,
+        buffer: int = DEFAULT_BYTES,
+        overwrite: bool = False,
+    ) -> TraceWriter:
+        """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there."""
+        if overwrite and world == 1:
+            _remove_trace(root)
+        document = {"format": layout.FORMAT, "version": layout.VERSION, "created": time.time(), **manifest}
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            _publish(root, text, document, rank=rank, world=world)
+        except PermissionError as error:
+            raise TraceWriteError(f"{root} is not writable ({error.strerror}). Choose another path.") from error
+        except (NotADirectoryError, FileExistsError) as error:
+            if isinstance(error, TraceExistsError):
+                raise
+            raise TraceExistsError(f"{root}: expected a directory, found a file in the way. Choose another path.") from error
+        except OSError as error:
+            raise TraceWriteError(f"{root} cannot be written ({error.strerror}). Choose another path.") from error
+        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer)
+
+    def has_step(self, step: int) -> bool:
+        """Has this rank recorded that step already?"""
+        return layout.journal_dir(self.root, step, self.rank).exists()
+
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
+        """Open the journal of `step`; its first line is the header."""
+        self._directory = layout.journal_dir(self.root, step, self.rank)
+        journal = Journal(self._directory)
+        self._step, self._file_begun = step, False
+        self._journal = journal
+        stage = self._open_stage() if self.keep_payload else None
+        position = [stage.begin(self._directory / layout.PAYLOAD), stage.size] if stage else None
+        self._file_begun = stage is not None
+        head = {"k": "head", "format": layout.VERSION, "step": step, "rank": self.rank, "stage": position, **header}
+        journal.add(seal(head))
+        journal.commit()
+        return journal
+
+    def store(self, data: np.ndarray, fingerprint: str) -> Location:
+        """Keep the bytes of a one-dimensional uint8 array, unless this trace has them already."""
+        key = f"{fingerprint}{len(data)}"
+        known = self._known.get(key)
+        if known is not None:
+            step, offset, nbytes = known
+            return Location(offset, nbytes, None if step == self._step else step)
+        if self._stage is None:
+            raise TraceWriteError(f"{self.root}: the payload is not open, so tensors are not kept. Free some disk space.")
+        offset = self._stage.append(data)
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = (self._step, offset, len(data))
+        return Location(offset, len(data))
+
+    def end_step(self) -> None:
+        """Close the journal. The payload goes on being written behind."""
+        journal, self._journal = self._journal, None
+        if journal:
+            journal.close()
+        if self._stage and self._file_begun:
+            self._stage.end()
+
+    def drain(self) -> None:
+        """Wait until all payload bytes are in their files."""
+        if self._stage:
+            self._stage.drain()
+
+    def close(self) -> None:
+        """End the trace: everything written, the ring removed."""
+        try:
+            self.end_step()
+        finally:
+            stage, self._stage = self._stage, None
+            if stage:
+                stage.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's files."""
+        if self._journal:
+            self._journal.abandon()
+        if self._stage:
+            self._stage.abandon()
+        self._journal = self._stage = None
+
+    def _open_stage(self) -> Stage | None:
+        if self._stage is None and not self._stage_failed:
+            try:
+                self._stage = Stage(layout.stage_path(self.root, self.rank), self._buffer)
+            except OSError:
+                self._stage_failed = True  # no room even for the ring: every tensor's record will say so
+        return self._stage
+
+
+def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, world: int) -> None:
+    """Put the manifest in place in one step, so that no reader and no other rank ever sees half of it."""
+    manifest = root / layout.MANIFEST
+    draft = root / f".manifest-{os.getpid()}"
+    draft.write_text(text)
+    try:
+        os.link(draft, manifest)
+        strangers = [p.name for p in root.iterdir() if p.name != layout.MANIFEST and not p.name.startswith(".manifest-")]
+        if strangers and world == 1:
+            manifest.unlink()
+            raise TraceExistsError(
+                f"{root} is not empty ({', '.join(sorted(strangers)[:3])} …) and holds no trace. Choose an empty or a new directory."
+            )
+    except FileExistsError as error:
+        if isinstance(error, TraceExistsError):
+            raise
+        _join(root, manifest, document, rank=rank, world=world)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
+    """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
+    try:
+        other = json.loads(manifest.read_text())
+    except (ValueError, OSError):
+        other = None
+    same = isinstance(other, dict) and all(
+        other.get(key) == document.get(key) for key in ("format", "version", "framework", "settings", "world")
+    )
+    if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
+        return
+    raise TraceExistsError(
+        f"{root} already holds another trace. Choose another path, or record with overwrite=True to replace it."
+    )
+
+
+def _remove_trace(root: Path) -> None:
+    """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so."""
+    manifest = root / layout.MANIFEST
+    try:
+        document = json.loads(manifest.read_text())
+    except (OSError, ValueError):
+        return
+    if not isinstance(document, dict) or document.get("format") != layout.FORMAT:
+        return
+    for step, rank in layout.journals(root):
+        directory = layout.journal_dir(root, step, rank)
+        shutil.rmtree(directory)
+        with contextlib.suppress(OSError):
+            directory.parent.rmdir()
+    for stage in root.glob("rank*.stage"):
+        stage.unlink()
+    manifest.unlink()

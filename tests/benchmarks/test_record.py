@@ -1,0 +1,138 @@
+"""The benchmark runs, and its targets can be missed."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import peers, record
+from benchmarks.measure import Plan, Row, WorkerFailed, measure
+from benchmarks.targets import judge
+
+pytest.importorskip("torch")
+
+
+def good_rows():
+    """A run in which every target is met."""
+    ours = [("module", "statistics"), ("module", "fingerprint"), ("api", "statistics"), ("api", "fingerprint"),
+            ("api", "tensor"), ("mix", "statistics")]  # fmt: skip
+    theirs = {
+        ("module", "statistics"): 0.6,
+        ("api", "statistics"): 5.0,
+        ("api", "tensor"): 15.0,
+        ("mix", "statistics"): 6.0,
+    }
+    return [
+        *(Row("twintrace", *key, both=1.1, extra=0.1, growth=1.0, bytes_per_step=4e8, files=8) for key in ours),
+        *(Row("msprobe", *key, both=1 + extra, extra=extra, bytes_per_step=1e9) for key, extra in theirs.items()),
+        Row("stopped", "api", "statistics", both=1.0),
+    ]
+
+
+def changed(key, **figures):
+    return [replace(row, **figures) if row.key == key else row for row in good_rows()]
+
+
+def words(rows):
+    return {verdict.target: verdict.word for verdict in judge(rows)}
+
+
+def test_a_good_run_meets_every_target():
+    assert set(words(good_rows()).values()) == {"met"}
+
+
+@pytest.mark.parametrize(
+    ("key", "figures", "target"),
+    [
+        (("twintrace", "api", "statistics"), {"extra": 0.9}, "api statistics: extra time / msprobe api statistics"),
+        (("twintrace", "api", "fingerprint"), {"extra": 0.9}, "api fingerprint: extra time / msprobe api statistics"),
+        (
+            ("twintrace", "module", "statistics"),
+            {"extra": 0.4},
+            "module statistics: extra time / msprobe module statistics",
+        ),
+        (("twintrace", "mix", "statistics"), {"extra": 1.1}, "mix statistics: extra time / msprobe mix statistics"),
+        (("twintrace", "api", "tensor"), {"extra": 3.0}, "api tensor: extra time / msprobe api tensor"),
+        (("twintrace", "api", "tensor"), {"bytes_per_step": 6e8}, "api tensor: bytes / msprobe api tensor"),
+        (("twintrace", "api", "tensor"), {"files": 3000}, "api tensor: files of a trace"),
+        (("twintrace", "api", "statistics"), {"growth": 1.5}, "api statistics: last / first steps"),
+        (("stopped", "api", "statistics"), {"both": 1.2}, "api statistics: stopped / bare"),
+    ],
+)
+def test_a_bad_figure_misses_its_target_and_no_other(key, figures, target):
+    missed = [name for name, word in words(changed(key, **figures)).items() if word == "MISSED"]
+
+    assert missed == [target]
+
+
+def test_a_tool_that_failed_is_not_measured():
+    """A row with an error holds no figures, and zero extra time would meet anything."""
+    rows = changed(("twintrace", "api", "tensor"), error="RuntimeError: no disk", extra=0.0)
+
+    assert words(rows)["api tensor: extra time / msprobe api tensor"] == "not measured"
+
+
+def test_the_table_shows_a_failure_in_its_row():
+    text = record.costs_table([Row("msprobe", "api", "tensor", error="OSError: no space")])
+
+    assert text.splitlines()[1].split() == ["msprobe", "api", "tensor", "failed:", "OSError:", "no", "space"]
+
+
+def test_a_failing_worker_becomes_a_row():
+    class Failing:
+        def ask(self, do, model=None):
+            raise WorkerFailed("ImportError: No module named 'msprobe'")
+
+    row = measure(Plan("msprobe", "api", "statistics", 1), Failing(), Failing())
+
+    assert row.error == "ImportError: No module named 'msprobe'"
+
+
+@pytest.mark.parametrize(
+    ("figures", "status"), [([], 0), ([(("stopped", "api", "statistics"), {"both": 1.2})], 1)], ids=["met", "missed"]
+)
+def test_the_status_tells_a_missed_target(monkeypatch, capsys, figures, status):
+    rows = changed(figures[0][0], **figures[0][1]) if figures else good_rows()
+    monkeypatch.setattr(record, "run", lambda *_: rows)
+
+    assert record.main(["--no-peers"]) == status
+    assert ("MISSED" in capsys.readouterr().out) == bool(status)
+
+
+def test_a_peer_that_cannot_be_had_is_told(monkeypatch, capsys):
+    def unavailable(name):
+        raise peers.PeerUnavailable("pip ended with 1")
+
+    monkeypatch.setattr(peers, "environment", unavailable)
+    monkeypatch.setattr(record, "run", lambda *_: good_rows())
+
+    assert record.main([]) == 1
+    assert "msprobe was not measured: pip ended with 1" in capsys.readouterr().out
+
+
+def test_an_edit_whose_text_is_not_there_stops_the_build(tmp_path):
+    (tmp_path / "peer.py").write_text("import one\n")
+    edits = (peers.Edit("peer.py", "import one\n", "import two\n"),)
+    peers.apply(edits, tmp_path)
+
+    assert (tmp_path / "peer.py").read_text() == "import two\n"
+    with pytest.raises(peers.PeerUnavailable, match="found it 0 times"):
+        peers.apply(edits, tmp_path)
+
+
+def test_a_tiny_run_prints_both_tables_and_leaves_nothing(tmp_path, capsys):
+    """The whole way, with real workers: recorded, stopped and bare."""
+    figures, disk = tmp_path / "figures.json", tmp_path / "disk"
+    disk.mkdir()
+    arguments = ["--no-peers", "--size", "tiny", "--rounds", "1", "--dir", str(disk), "--json", str(figures)]
+    record.main([*arguments, "--only", "twintrace:api:statistics", "--only", "stopped"])
+
+    rows = {(row["tool"], row["level"]): row for row in json.loads(figures.read_text())["rows"]}
+    assert [*rows] == [("bare", ""), ("twintrace", "api"), ("stopped", "api")]
+    assert [row["error"] for row in rows.values()] == [None, None, None]
+    assert rows["twintrace", "api"]["both"] > 0
+    assert rows["twintrace", "api"]["bytes_per_step"] > 0
+    text = capsys.readouterr().out
+    assert "low-high" in text
+    assert "stopped / bare" in text
+    assert [*disk.iterdir()] == []

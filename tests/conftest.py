@@ -1,0 +1,63 @@
+"""What all tests share: which frameworks they need, how they start another interpreter, and no network."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Models are built from their configurations: a test that would download something fails at once, everywhere alike.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one worker per core: threads within each would only fight
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+FRAMEWORKS = ("torch", "mindspore")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        action="append",
+        default=[],
+        choices=FRAMEWORKS,
+        help="this framework must be installed: an error instead of skipped tests",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    missing = [name for name in config.getoption("--require") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise pytest.UsageError(f"--require: {', '.join(missing)} not installed in {sys.prefix}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in FRAMEWORKS:
+        if item.get_closest_marker(f"needs_{name}") and importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(scope="session")
+def checkout_env() -> dict[str, str]:
+    """The environment variables of a process that runs this checkout's code with this interpreter's commands."""
+    path = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    commands = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PATH": os.pathsep.join(commands), "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="session")
+def python(checkout_env: dict[str, str]) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """`python(code, *arguments, path=folder)`: run code in an interpreter of its own, `folder` first on its path."""
+
+    def run(code: str, *arguments: str, path: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        env = checkout_env
+        if path is not None:
+            env = env | {"PYTHONPATH": os.pathsep.join([str(path), env["PYTHONPATH"]])}
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+    return run
