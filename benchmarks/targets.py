@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks.measure import Row
+from benchmarks.measure import MODELS, Row
 
 # ours (level, keep)            msprobe (level, keep)       share of its extra time that we may take
 SHARES = (
@@ -22,7 +22,7 @@ SHARES = (
     (("api", "tensor"), ("api", "tensor"), 1 / 6),
 )
 BYTES_SHARE = 1 / 2
-FILES_OF_A_TRACE = 8
+FILES_OF_A_STEP = 5  # a handful
 GROWTH = 1.10  # flat, give or take what a noisy machine does to a median of ten
 STOPPED = 1.03  # nothing, likewise
 
@@ -53,7 +53,7 @@ def judge(rows: Iterable[Row]) -> list[Verdict]:
     return [
         *(_share_of_time(table, ours, theirs, share) for ours, theirs, share in SHARES),
         _share_of_bytes(table),
-        _number(table, ("twintrace", "api", "tensor"), "files of a trace", lambda row: row.files / 2, FILES_OF_A_TRACE),
+        _number(table, ("twintrace", "api", "tensor"), "files of a step", _files_of_a_step, FILES_OF_A_STEP),
         _number(table, ("twintrace", "api", "statistics"), "last / first steps", lambda row: row.growth, GROWTH),
         _number(table, ("stopped", "api", "statistics"), "stopped / bare", lambda row: row.both, STOPPED),
     ]
@@ -69,6 +69,10 @@ def _share_of_bytes(table: Table) -> Verdict:
     mine, peer = table.get(("twintrace", "api", "tensor")), table.get(("msprobe", "api", "tensor"))
     found = mine.bytes_per_step / peer.bytes_per_step if mine and peer else None
     return Verdict("api tensor: bytes / msprobe api tensor", found, BYTES_SHARE)
+
+
+def _files_of_a_step(row: Row) -> float:
+    return row.files / row.steps / len(MODELS)
 
 
 def _number(

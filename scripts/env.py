@@ -141,7 +141,7 @@ def build(envs: Path, wanted: Sequence[str]) -> Path:
                 f"{sys.executable} -m venv failed:\n{tail(log)}\nInstall its venv module (on Debian: python3-venv), "
                 f"or choose another Python: make PYTHON=…"
             )
-        pip = [path / "bin" / "python", "-I", "-m", "pip", "install", "--progress-bar=off", *wanted]
+        pip = [str(path / "bin" / "python"), "-I", "-m", "pip", "install", "--progress-bar=off", *wanted]
         installed = subprocess.run(pip, stdout=out, stderr=subprocess.STDOUT)
     if installed.returncode:
         raise EnvError(
@@ -181,8 +181,8 @@ def lay_over(root: Path, thin: Path, cached: Path, extras: Sequence[str]) -> boo
     for script in (cached / "bin").iterdir():
         lend(script, thin / "bin" / script.name, cached, thin)
     # --no-index: the backend is in the cached layer, so nothing can be missing and nothing needs to be asked for.
-    pip = [thin / "bin" / "python", "-I", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    pip += ["--no-build-isolation", "--editable", root]
+    pip = [str(thin / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    pip += ["--no-build-isolation", "--editable", str(root)]
     installed = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if installed.returncode:
         raise EnvError(f"twintrace could not be installed into {thin}:\n{installed.stdout}")

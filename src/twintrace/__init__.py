@@ -6,7 +6,7 @@
         loss = criterion(net(x), y); loss.backward(); optimizer.step()
         rec.step()
 
-    tt.compare("runs/a", "runs/b")               # the first place where the two runs differ
+    print(tt.verdict(tt.compare("runs/a", "runs/b")))   # the first place where the two runs part
 
 Importing this does nothing else: no framework is imported, nothing is patched, no thread is started.
 """
@@ -22,10 +22,12 @@ _HOMES = {
     "record": "api",
     "open": "api",
     "compare": "api",
+    "verdict": "api",
     "selfcheck": "api",
     "seed_all": "api",
     "doctor": "api",
     "Recorder": "api",
+    "SelfCheck": "api",
     "Trace": "api",
     "TwintraceError": "model.errors",
     "UsageError": "model.errors",
@@ -36,9 +38,22 @@ _HOMES = {
 
 __all__ = ["__version__", *_HOMES]
 
-if TYPE_CHECKING:
-    from .api import Recorder, Trace, compare, doctor, open, record, seed_all, selfcheck
-    from .model.errors import SessionError, TraceError, TraceFormatError, TwintraceError, UsageError
+if TYPE_CHECKING:  # the same names, for type checkers
+    from .api import Recorder as Recorder
+    from .api import SelfCheck as SelfCheck
+    from .api import Trace as Trace
+    from .api import compare as compare
+    from .api import doctor as doctor
+    from .api import open as open
+    from .api import record as record
+    from .api import seed_all as seed_all
+    from .api import selfcheck as selfcheck
+    from .api import verdict as verdict
+    from .model.errors import SessionError as SessionError
+    from .model.errors import TraceError as TraceError
+    from .model.errors import TraceFormatError as TraceFormatError
+    from .model.errors import TwintraceError as TwintraceError
+    from .model.errors import UsageError as UsageError
 
 
 def __getattr__(name: str) -> object:

@@ -1,13 +1,13 @@
 """The verbs.
 
-    record(path, model)        record a run                          -> Recorder
-    open(path)                 a recorded run                        -> Trace
-    listing(path)              a recorded run, for people            -> Listing
-    compare(left, right)       where two runs part                   -> Comparison
-    verdict(comparison)        the same as text, at most 15 lines    -> str
-    selfcheck(step)            does recording change the run?        -> SelfCheck
-    seed_all(seed)             the same random numbers every time    -> Undo
-    doctor()                   what can be recorded here             -> list of Finding
+record(path, model)        record a run                          -> Recorder
+open(path)                 a recorded run                        -> Trace
+listing(path)              a recorded run, for people            -> Listing
+compare(left, right)       where two runs part                   -> Comparison
+verdict(comparison)        the same as text, at most 15 lines    -> str
+selfcheck(step)            does recording change the run?        -> SelfCheck
+seed_all(seed)             the same random numbers every time    -> Undo
+doctor()                   what can be recorded here             -> list of Finding
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 from .align.addresses import pair_up
 from .collect import selfcheck as _selfcheck
-from .collect.seeding import Seeded, seed_all
 from .collect.scripts import selfcheck_script
+from .collect.seeding import Seeded, seed_all
 from .collect.selection import Selection
 from .collect.selfcheck import Run, SelfCheck, selfcheck
 from .collect.session import Session as Recorder
@@ -129,7 +129,8 @@ def record(
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:
-        return override(workshop, models, options)
+        redirected: Recorder = override(workshop, models, options)
+        return redirected
     return Recorder(Path(path), workshop, models, **options)
 
 
@@ -152,7 +153,8 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
         )
     same = different = 0
     alone: tuple[list[Match], list[Match]] = ([], [])
-    divergence: Divergence | None = None
+    forward: list[Divergence] = []
+    backward: list[Divergence] = []
     for step, rank in common:
         sides = (traces[0].journal(step, rank), traces[1].journal(step, rank))
         for match in pair_up(sides[0].calls(), sides[1].calls()):
@@ -161,15 +163,23 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
                 continue
             found = _differences(match.left, match.right, sides)
             same, different = (same, different + 1) if found else (same + 1, different)
-            divergence = _earlier(divergence, match.left, match.right, found, step, rank)
+            values, gradients = _forward_and_backward(found)
+            if values:
+                forward.append(_divergence(match.left, match.right, values, step, rank))
+            if gradients:
+                backward.append(_divergence(match.left, match.right, gradients, step, rank))
     left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
     remarks = [f"Not compared, only on one side: step {step}, rank {rank}." for step, rank in left_out[:1]]
+    backward.sort(key=_when_backward)
+    divergence = _first(forward) or _first(backward)
     return Comparison(
         traces[0].path, traces[1].path, same, different, tuple(alone[0]), tuple(alone[1]), divergence, tuple(remarks)
     )
 
 
-def listing(path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None) -> Listing:
+def listing(
+    path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None
+) -> Listing:
     """A trace for people: one row for each call, indented by the modules around it."""
     trace = open_trace(path, tolerant=True)
     rows: list[Row] = []
@@ -186,7 +196,9 @@ def listing(path: str | os.PathLike[str], *, step: int | None = None, rank: int 
         tensors += sum(1 for _ in journal.tensors())
         notes += [f"{note.topic}: {note.text}" for note in journal.notes()]
         if not journal.complete:
-            damage.append(f"step {place[0]}, rank {place[1]}: the process ended before the step was closed; what it wrote is here")
+            damage.append(
+                f"step {place[0]}, rank {place[1]}: the process ended before the step was closed; what it wrote is here"
+            )
         damage += [str(item) for item in journal.damage]
     shown = tuple(rows if limit is None else rows[:limit])
     settings = trace.manifest.get("settings")
@@ -217,7 +229,12 @@ def doctor() -> list[Finding]:
     ]
     fast = digest.backend() == "numba"
     findings.append(
-        Finding("fast digest", fast, "numba" if fast else "numpy only: recording works, and is slower", "pip install 'twintrace[fast]'")
+        Finding(
+            "fast digest",
+            fast,
+            "numba" if fast else "numpy only: recording works, and is slower",
+            "pip install 'twintrace[fast]'",
+        )
     )
     for name in registry.names():
         if name == "reference":
@@ -262,19 +279,24 @@ def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
         yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
 
 
-def _earlier(
-    known: Divergence | None, left: Call, right: Call, found: tuple[Difference, ...], step: int, rank: int
-) -> Divergence | None:
-    """Keep the first call that parts although its inputs agree; until there is one, the first call that differs at all."""
-    inherited = any(item.role in ("input", "parameter") for item in found)
-    if not found or (known is not None and (inherited or not known.inherited)):
-        return known
-    outputs = tuple(item for item in found if item.role == "output")
-    gradients_only = not outputs and not inherited
-    if gradients_only and known is not None:
-        return known
-    shown = found if inherited else (outputs or found)
-    return Divergence(step, rank, left, right, shown, inherited, different_settings(left, right))
+def _forward_and_backward(found: tuple[Difference, ...]) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    gradients = tuple(item for item in found if item.role.startswith("gradient"))
+    return tuple(item for item in found if item not in gradients), gradients
+
+
+def _divergence(left: Call, right: Call, found: tuple[Difference, ...], step: int, rank: int) -> Divergence:
+    """What came in decides whether the difference is this call's own: values forward, gradients of the output backward."""
+    inherited = tuple(item for item in found if item.role.startswith(("input", "parameter", "gradient of the output")))
+    return Divergence(step, rank, left, right, inherited or found, bool(inherited), different_settings(left, right))
+
+
+def _first(found: list[Divergence]) -> Divergence | None:
+    """The first call that parts although what came in agrees; where there is none, the first that differs at all."""
+    return next((item for item in found if not item.inherited), found[0] if found else None)
+
+
+def _when_backward(item: Divergence) -> tuple[int, int, int]:
+    return item.step, item.rank, min((gradient.order for gradient in item.left.gradients), default=0)
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
@@ -313,7 +335,9 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
 
 
 def _spec(tensor: Tensor) -> str:
-    return str(tensor.spec) + (" (missing)" if tensor.missing and tensor.payload is None and not tensor.statistics else "")
+    return str(tensor.spec) + (
+        " (missing)" if tensor.missing and tensor.payload is None and not tensor.statistics else ""
+    )
 
 
 def _choose(kinds: Any, name: str, value: object) -> Any:
@@ -347,7 +371,9 @@ def _models(model: Any) -> dict[str, Any]:
 def _framework(models: Mapping[str, Any], name: str | None) -> Framework:
     owners = {owner.name: owner for owner in map(registry.framework_of, models.values()) if owner is not None}
     if len(owners) > 1:
-        raise UsageError(f"model: expected modules of one framework, got {', '.join(sorted(owners))}. Record them separately.")
+        raise UsageError(
+            f"model: expected modules of one framework, got {', '.join(sorted(owners))}. Record them separately."
+        )
     if name is not None:
         chosen = registry.by_name(name)
         if owners and chosen.name not in owners:
@@ -360,7 +386,9 @@ def _framework(models: Mapping[str, Any], name: str | None) -> Framework:
         return loaded[0]
     names = ", ".join(registry.names())
     state = "none is imported" if not loaded else "several are imported"
-    raise UsageError(f"framework: {state} and no model was given. Import one before recording, or say framework= one of {names}.")
+    raise UsageError(
+        f"framework: {state} and no model was given. Import one before recording, or say framework= one of {names}."
+    )
 
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}

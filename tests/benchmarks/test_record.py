@@ -23,7 +23,7 @@ def good_rows():
         ("mix", "statistics"): 6.0,
     }
     return [
-        *(Row("twintrace", *key, both=1.1, extra=0.1, growth=1.0, bytes_per_step=4e8, files=8) for key in ours),
+        *(Row("twintrace", *key, both=1.1, extra=0.1, growth=1.0, bytes_per_step=4e8, steps=3, files=14) for key in ours),
         *(Row("msprobe", *key, both=1 + extra, extra=extra, bytes_per_step=1e9) for key, extra in theirs.items()),
         Row("stopped", "api", "statistics", both=1.0),
     ]
@@ -54,7 +54,7 @@ def test_a_good_run_meets_every_target():
         (("twintrace", "mix", "statistics"), {"extra": 1.1}, "mix statistics: extra time / msprobe mix statistics"),
         (("twintrace", "api", "tensor"), {"extra": 3.0}, "api tensor: extra time / msprobe api tensor"),
         (("twintrace", "api", "tensor"), {"bytes_per_step": 6e8}, "api tensor: bytes / msprobe api tensor"),
-        (("twintrace", "api", "tensor"), {"files": 3000}, "api tensor: files of a trace"),
+        (("twintrace", "api", "tensor"), {"files": 3000}, "api tensor: files of a step"),
         (("twintrace", "api", "statistics"), {"growth": 1.5}, "api statistics: last / first steps"),
         (("stopped", "api", "statistics"), {"both": 1.2}, "api statistics: stopped / bare"),
     ],

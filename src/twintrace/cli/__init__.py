@@ -36,15 +36,13 @@ for _command in (show, compare, selfcheck, doctor):
 def main() -> None:
     """The `twintrace` command."""
     try:
-        cli.main(standalone_mode=False)
+        sys.exit(cli.main(standalone_mode=False))  # click hands an exit code back instead of raising it
     except TwintraceError as error:
         click.echo(f"twintrace: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
     except click.Abort:
         click.echo("twintrace: interrupted", err=True)
         sys.exit(2)

@@ -10,8 +10,12 @@ from .. import api
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--level", type=click.Choice(["module", "api", "mix", "op"]), help="Record at this level, whatever the script says.")
-@click.option("--keep", type=click.Choice(["statistics", "fingerprint", "tensor"]), help="Keep this, whatever the script says.")
+@click.option(
+    "--level", type=click.Choice(["module", "api", "mix", "op"]), help="Record at this level, whatever the script says."
+)
+@click.option(
+    "--keep", type=click.Choice(["statistics", "fingerprint", "tensor"]), help="Keep this, whatever the script says."
+)
 def selfcheck(script: str, arguments: tuple[str, ...], level: str | None, keep: str | None) -> None:
     """Run SCRIPT without recording, again without, and with; compare losses, gradients and weights bit by bit.
 

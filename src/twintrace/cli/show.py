@@ -16,7 +16,9 @@ from .. import api
 @click.option("--all", "everything", is_flag=True, help="All calls, however many.")
 @click.option("--table", is_flag=True, help="A flat table instead of a tree.")
 @click.option("--json", "as_json", is_flag=True, help="The same for machines (all calls).")
-def show(trace: str, step: int | None, rank: int | None, limit: int, everything: bool, table: bool, as_json: bool) -> None:
+def show(
+    trace: str, step: int | None, rank: int | None, limit: int, everything: bool, table: bool, as_json: bool
+) -> None:
     """Print a recorded run as a readable tree: modules, the calls inside them, shapes, gradients, source lines.
 
     TRACE is the directory that was given to tt.record, or any other layout that twintrace knows.

@@ -55,7 +55,9 @@ class Flattener:
             return wire_token("opaque", f"{kind} of {len(items)} items, not recorded: too deep or too many")
         names = keys if keys is not None else range(len(items))
         prefix = f"{slot}." if slot else ""
-        wires = [self.flatten(item, f"{prefix}{name}", found, depth + 1) for name, item in zip(names, items, strict=True)]
+        wires = [
+            self.flatten(item, f"{prefix}{name}", found, depth + 1) for name, item in zip(names, items, strict=True)
+        ]
         return wire_nest(kind, keys, wires)
 
     def _other(self, value: Any, slot: str, found: list[tuple[str, Any]], depth: int) -> Wire:
@@ -78,14 +80,18 @@ class Flattener:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return self._items(type(value).__name__, [str(name) for name in value._fields], value, slot, found, depth)
         if isinstance(value, Mapping):
-            return self._items(type(value).__name__, [str(key) for key in value], list(value.values()), slot, found, depth)
+            return self._items(
+                type(value).__name__, [str(key) for key in value], list(value.values()), slot, found, depth
+            )
         if isinstance(value, list | tuple):
             return self._items("list" if isinstance(value, list) else "tuple", None, list(value), slot, found, depth)
         if isinstance(value, set | frozenset):
             return self._items("set", None, sorted(value, key=str), slot, found, depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-            return self._items(type(value).__name__, fields, [getattr(value, name) for name in fields], slot, found, depth)
+            return self._items(
+                type(value).__name__, fields, [getattr(value, name) for name in fields], slot, found, depth
+            )
         return self._opaque(value)
 
     @staticmethod

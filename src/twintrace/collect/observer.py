@@ -7,8 +7,8 @@
 
 Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
 
-A version counter does not see everything (batch norm's running statistics, writes through `.data` or numpy). So on the host a
-small tensor that seems unchanged is read again, and of a large one a sample is: if it differs, it is a new value.
+A version counter does not see everything (writes through `.data`, through numpy, by foreign kernels). So a few bytes of a tensor
+that seems unchanged are compared as well: if they differ, it is a new value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from ..store.lines import encode as encode_json
 from ..store.lines import seal_text
 from ..store.writer import Journal, TraceWriter
 
-SMALL = 2048
 _PURGE_EVERY = 4096
 
 
@@ -92,32 +91,27 @@ class Observer:
         """The number of this tensor's present value."""
         identity = self._framework.identity(tensor)
         if identity is None:
-            number, _ = self._read(tensor, producer)
-            return number
+            return self._read(tensor, producer)
         key, view, version = identity
         storage = self._storages.get(key)
         if storage is not None:
             seen = storage.views.get(view)
-            if seen is not None and seen.version == version and self._unchanged(tensor, seen):
+            if seen is not None and seen.version == version and seen.check == self._framework.peek(tensor):
                 return seen.id
-        number, check = self._read(tensor, producer)
+        number = self._read(tensor, producer)
         if storage is None:
             if len(self._storages) >= self._purge_at:
                 self._purge()
             storage = self._storages[key] = _Storage(self._framework.hold(tensor))
-        storage.views[view] = _Seen(version, number, check)
+        storage.views[view] = _Seen(version, number, self._framework.peek(tensor))
         return number
 
-    def _unchanged(self, tensor: Any, seen: _Seen) -> bool:
-        return seen.check is None or seen.check == _sample(self._framework.host(tensor))
-
-    def _read(self, tensor: Any, producer: int | None) -> tuple[int, bytes | None]:
-        """Give the tensor a number and write its line; also what `_unchanged` will compare."""
+    def _read(self, tensor: Any, producer: int | None) -> int:
+        """Give the tensor a number and write its line."""
         number = self._next
         self._next = number + 1
         look = self._framework.look(tensor)
         body = _start_line(number, look, producer)
-        check = None
         if look.parts:
             body += self._parts(look)
         else:
@@ -126,16 +120,14 @@ class Observer:
             except Unreadable as error:
                 body += f',"missing":{encode_json(str(error))}'
             else:
-                if look.device == "cpu":
-                    check = _sample(array)
                 body += self._values(array, look.dtype)
         if look.facts:
             body += f',"facts":{encode_json(dict(look.facts))}'
         assert self._journal is not None
         self._journal.add(seal_text(body))
-        return number, check
+        return number
 
-    def _values(self, array: np.ndarray, dtype: str) -> str:
+    def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
         found = digest(array, dtype, fingerprint=self._keep is not Keep.STATISTICS)
         text = _statistics_text(found.statistics)
         if found.fingerprint is None:
@@ -145,14 +137,18 @@ class Observer:
             text += self._payload(array, found.fingerprint)
         return text
 
-    def _payload(self, array: np.ndarray, fingerprint: str) -> str:
+    def _payload(self, array: np.ndarray[Any, Any], fingerprint: str) -> str:
         if self.payload_trouble is None:
             try:
                 place = self._writer.store(array.reshape(-1).view(np.uint8), fingerprint)
             except TraceWriteError as error:
                 self.payload_trouble = error
             else:
-                where = f"{place.offset},{place.nbytes}" if place.step is None else f"{place.offset},{place.nbytes},{place.step}"
+                where = (
+                    f"{place.offset},{place.nbytes}"
+                    if place.step is None
+                    else f"{place.offset},{place.nbytes},{place.step}"
+                )
                 return f',"at":[{where}]'
         return f',"missing":{encode_json(str(self.payload_trouble))}'
 
@@ -184,11 +180,3 @@ def _number(value: float | int | None) -> str:
     if value is None:
         return "null"
     return repr(value) if isfinite(value) else f'{{"$float":"{value!r}"}}'
-
-
-def _sample(array: np.ndarray) -> bytes:
-    """All of a small array, 32 elements of a large one."""
-    if array.nbytes <= SMALL:
-        return array.tobytes()
-    flat = array.reshape(-1)
-    return flat[:: max(1, len(flat) // 32)].tobytes()

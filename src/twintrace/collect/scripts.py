@@ -24,17 +24,27 @@ from ..model.records import Keep, Level
 from .selfcheck import Run, SelfCheck, judge
 
 
-def selfcheck_script(script: str, arguments: Sequence[str] = (), *, level: str | None = None, keep: str | None = None) -> SelfCheck:
+def selfcheck_script(
+    script: str, arguments: Sequence[str] = (), *, level: str | None = None, keep: str | None = None
+) -> SelfCheck:
     """Run `script` twice without and once with recording, each in a process of its own, and compare bit by bit."""
     runs = []
     with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
         for number, recording in enumerate((False, False, True)):
-            config = {"script": script, "arguments": list(arguments), "recording": recording, "level": level, "keep": keep}
+            config: dict[str, Any] = {
+                "script": script,
+                "arguments": list(arguments),
+                "recording": recording,
+                "level": level,
+                "keep": keep,
+            }
             config["result"] = str(Path(directory) / f"result{number}.json")
             file = Path(directory) / f"config{number}.json"
             file.write_text(json.dumps(config))
             environment = os.environ | {"PYTHONHASHSEED": "0"}
-            done = subprocess.run([sys.executable, "-m", "twintrace.collect.scripts", str(file)], env=environment, check=False)
+            done = subprocess.run(
+                [sys.executable, "-m", "twintrace.collect.scripts", str(file)], env=environment, check=False
+            )
             if not Path(config["result"]).is_file():
                 raise SessionError(
                     f"{script}: the process {'with' if recording else 'without'} recording ended with code {done.returncode} "

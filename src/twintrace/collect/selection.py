@@ -49,7 +49,9 @@ class Selection:
             raise UsageError(f"names: expected a list of patterns, got one string. Write names=[{self.names!r}].")
         for field in ("steps", "ranks"):
             numbers = getattr(self, field)
-            if numbers is not None and (isinstance(numbers, str) or not all(isinstance(n, int) and n >= 0 for n in numbers)):
+            if numbers is not None and (
+                isinstance(numbers, str) or not all(isinstance(n, int) and n >= 0 for n in numbers)
+            ):
                 raise UsageError(f"{field}: expected a collection of numbers, got {numbers!r}.")
 
     def wants_step(self, step: int) -> bool:

@@ -68,13 +68,14 @@ class SelfCheck:
         if not self.compared:
             return "cannot tell: nothing to compare. Return the loss and the model from the step."
         if not self.recorded:
-            return "cannot tell: nothing was recorded. Use the record that is passed to the step, or tt.record, around the computation."
+            return "cannot tell: nothing was recorded. Use the step's record argument, or tt.record, around the computation."
         if self.differences:
             return (
                 f"DIFFERENT: recording at {self.level}/{self.keep} changed {len(self.differences)} of {self.compared} values "
                 f"(first: {self.differences[0]}). This is a defect of twintrace: please report it."
             )
-        return f"same bits: {self.compared} values, {self.recorded} calls recorded at {self.level}/{self.keep}; the run repeats itself"
+        how = f"{self.recorded} calls recorded at {self.level}/{self.keep}"
+        return f"same bits: {self.compared} values, {how}; the run repeats itself"
 
 
 class Run:
@@ -105,7 +106,12 @@ class Run:
         workshop = registry.framework_of(model) if model is not None else next(iter(registry.loaded()), None)
         if workshop is None:
             raise UsageError(f"record: expected a module of an imported framework, got {type(model).__qualname__}.")
-        options = {"level": Level.MIX if models else Level.API, "keep": Keep.TENSOR, "selection": Selection(), "buffer": 64 << 20}
+        options = {
+            "level": Level.MIX if models else Level.API,
+            "keep": Keep.TENSOR,
+            "selection": Selection(),
+            "buffer": 64 << 20,
+        }
         return self._recorder(workshop, models, options)
 
     def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
@@ -203,7 +209,10 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[str
 
 
 def _takes_argument(step: Callable[..., Any]) -> bool:
-    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in inspect.signature(step).parameters.values())
+    return any(
+        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        for p in inspect.signature(step).parameters.values()
+    )
 
 
 def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -228,7 +237,9 @@ def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
 def _tensor_text(workshop: Framework, tensor: Any) -> str:
     found = workshop.look(tensor)
     try:
-        parts = [fingerprint(workshop.host(part)) for part in found.parts.values()] or [fingerprint(workshop.host(tensor))]
+        parts = [fingerprint(workshop.host(part)) for part in found.parts.values()] or [
+            fingerprint(workshop.host(tensor))
+        ]
     except Unreadable as error:
         parts = [str(error)]
     return f"{found.dtype}{list(found.shape)} {' '.join(parts)}"

@@ -534,7 +534,9 @@ class Session:
 
     def _must_be_open(self, verb: str) -> None:
         if self._closed:
-            raise SessionError(f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path.")
+            raise SessionError(
+                f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path."
+            )
 
     def _trouble(self, where: str, error: Exception) -> None:
         """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""

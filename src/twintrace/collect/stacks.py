@@ -30,7 +30,9 @@ class Stacks:
         self._library, self._site = library, site
         self._write = write
         self._kept: dict[int, bool] = {}
-        self._codes: list[CodeType] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
+        self._codes: list[
+            CodeType
+        ] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def reset(self) -> None:
@@ -63,7 +65,7 @@ class Stacks:
     def _judge(self, code: CodeType) -> bool:
         file = code.co_filename
         inside_library = file.startswith(self._library) and not file.startswith(self._site)
-        wanted = not (file.startswith(self._own) or inside_library or file.startswith("<frozen"))
+        wanted = not (inside_library or file.startswith((*self._own, "<frozen")))
         self._codes.append(code)
         self._kept[id(code)] = wanted
         return wanted

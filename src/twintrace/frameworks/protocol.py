@@ -143,11 +143,14 @@ class Framework(Protocol):
     def is_tensor(self, value: object) -> bool: ...
     def is_module(self, value: object) -> bool: ...
     def look(self, tensor: Any) -> Look: ...
-    def host(self, tensor: Any) -> np.ndarray:
+    def host(self, tensor: Any) -> np.ndarray[Any, Any]:
         """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not."""
 
     def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
         """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
+
+    def peek(self, tensor: Any) -> bytes | None:
+        """A few of the tensor's bytes, cheaply; asked only of tensors with an identity. None where it would not be cheap."""
 
     def hold(self, tensor: Any) -> Any:
         """A weak hold on the tensor's storage: while it is held, the storage's identity is not given to another."""

@@ -1,10 +1,10 @@
 """What a comparison, a listing and a check-up find.
 
-    Match        two calls that belong together, or one that has no partner, with the reason
-    Divergence   the first place where two runs part
-    Comparison   all of it; `agree` is the answer
-    Listing      a trace as a tree of lines, for people
-    Finding      one line of `twintrace doctor`
+Match        two calls that belong together, or one that has no partner, with the reason
+Divergence   the first place where two runs part
+Comparison   all of it; `agree` is the answer
+Listing      a trace as a tree of lines, for people
+Finding      one line of `twintrace doctor`
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ class Kind(str, enum.Enum):
     SAVE = "save"
 
     __str__ = str.__str__
+    __hash__ = str.__hash__
 
 
 class Phase(str, enum.Enum):
@@ -36,6 +37,7 @@ class Phase(str, enum.Enum):
     UPDATE = "update"
 
     __str__ = str.__str__
+    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,8 @@ class Tensor:
     """One observed tensor value: everything that a journal says of it.
 
     `missing` says why there is no value (a meta tensor, no disk space, a damaged line); `producer` is the id of the
-    call that put it out, None for leaves. `facts` holds what only some tensors have: quantisation, sparsity, placement. A sparse tensor is made up of `parts`: the
-    numbers of its indices and values.
+    call that put it out, None for leaves. `facts` holds what only some tensors have: quantisation, sparsity, placement.
+    A sparse tensor is made up of `parts`: the numbers of its indices and values.
     """
 
     id: int

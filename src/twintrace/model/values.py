@@ -40,7 +40,7 @@ class Token:
     text: str
 
 
-Value: TypeAlias = "None | bool | int | float | complex | str | TensorRef | Nest | Token"
+Value: TypeAlias = "bool | int | float | complex | str | TensorRef | Nest | Token | None"
 
 
 def leaves(value: Value, slot: str = "") -> Iterator[tuple[str, Value]]:

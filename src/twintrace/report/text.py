@@ -1,11 +1,11 @@
 """A comparison in at most 15 lines: what, where, what was set differently, what to look at next.
 
-    runs/a and runs/b part at block.norm (LayerNorm), step 0, forward
+runs/a and runs/b part at block.norm (LayerNorm), step 0, forward
 
-      left    model.py:21 in forward: x = self.norm(x)
-      right   model.py:21 in forward: x = self.norm(x)
-      what    the inputs agree, the output does not: f32[4, 16]
-      set     eps: 1e-05 | 1e-06
+  left    model.py:21 in forward: x = self.norm(x)
+  right   model.py:21 in forward: x = self.norm(x)
+  what    the inputs agree, the output does not: f32[4, 16]
+  set     eps: 1e-05 | 1e-06
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ def _agreement(result: Comparison) -> list[str]:
     if result.agree:
         return [f"{result.left} and {result.right} agree: all {result.same} pairs are the same, bit by bit."]
     if not result.same and not result.different:
-        return [f"{result.left} and {result.right} have nothing in common: no call of one has the address of a call of the other."]
-    lines = [f"{result.left} and {result.right} agree where both have a record ({result.same} pairs), but not everywhere:"]
+        return [
+            f"{result.left} and {result.right} have nothing in common: no call of one has the address of a call of the other."
+        ]
+    lines = [
+        f"{result.left} and {result.right} agree where both have a record ({result.same} pairs), but not everywhere:"
+    ]
     for side, alone in (("left", result.only_left), ("right", result.only_right)):
         if alone:
             call = alone[0].left or alone[0].right
@@ -49,14 +53,20 @@ def _parting(result: Comparison, found: Divergence) -> list[str]:
     lines.append(f"  right   {_source(found.right)}")
     first = found.differences[0]
     if found.inherited:
-        lines.append(f"  what    the {first.role} {first.slot} differs already: the cause lies before the first recorded call that shows it")
+        lines.append(
+            f"  what    the {first.role} {first.slot} differs already: the cause lies before the first recorded call that shows it"
+        )
     else:
         lines.append(f"  what    the inputs agree, {_name(first)} does not: {first.left.spec}")
     lines.append(f"          left  {_numbers(first.left)}")
     lines.append(f"          right {_numbers(first.right)}")
     for name, (left, right) in list(found.settings.items())[:3]:
         lines.append(f"  set     {name}: {left} | {right}")
-    alone = f"; alone: {len(result.only_left)} left, {len(result.only_right)} right" if result.only_left or result.only_right else ""
+    alone = (
+        f"; alone: {len(result.only_left)} left, {len(result.only_right)} right"
+        if result.only_left or result.only_right
+        else ""
+    )
     lines += ["", f"  {result.same} pairs are the same, {result.different} differ{alone}."]
     return lines
 

@@ -1,9 +1,9 @@
 """A trace for people: a tree of its calls, or the same as JSON.
 
-    runs/a  torch, mix/fingerprint, steps 0-2, rank 0: 311 calls, 840 tensors
-    step 0
-    └── encoder (Encoder)  f32[4, 8] → f32[4, 8]
-        └── torch.nn.functional.linear#0  …
+runs/a  torch, mix/fingerprint, steps 0-2, rank 0: 311 calls, 840 tensors
+step 0
+└── encoder (Encoder)  f32[4, 8] → f32[4, 8]
+    └── torch.nn.functional.linear#0  …
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ def print_table(listing: Listing, console: Console) -> None:
 
 def _title(listing: Listing) -> str:
     settings = "/".join(str(value) for value in listing.settings.values())
-    numbers = f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
-    return f"[bold]{escape(listing.path)}[/]  {escape(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
+    numbers = (
+        f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
+    )
+    return (
+        f"[bold]{escape(listing.path)}[/]  {escape(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
+    )
 
 
 def _label(row: Row) -> str:

@@ -9,6 +9,7 @@ Bytes are little-endian, row-major, one element after the other, whatever the te
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -33,23 +34,28 @@ def nbytes(spec: Spec) -> int:
     return DTYPES[spec.dtype] * math.prod(spec.shape)
 
 
-def to_array(raw: memoryview | bytes | np.ndarray, spec: Spec, where: str) -> np.ndarray:
+def to_array(raw: memoryview | bytes | np.ndarray[Any, Any], spec: Spec, where: str) -> np.ndarray[Any, Any]:
     """The stored bytes as an array in its storage type, without a copy."""
     found = len(raw)
     if found != nbytes(spec):
-        raise TraceFormatError(f"{where}: {spec} needs {nbytes(spec)} bytes, the payload has {found}. The record is damaged.")
-    return np.frombuffer(raw, dtype=STORAGE[spec.dtype]).reshape(spec.shape)
+        raise TraceFormatError(
+            f"{where}: {spec} needs {nbytes(spec)} bytes, the payload has {found}. The record is damaged."
+        )
+    try:
+        return np.frombuffer(raw, dtype=STORAGE[spec.dtype]).reshape(spec.shape)
+    except ValueError as error:  # 40 dimensions, or (0, 2**61, 2**61): a tensor may have such a shape, an array may not
+        raise TraceFormatError(f"{where}: numpy has no array of this shape ({error}).") from None
 
 
-def as_float(array: np.ndarray, dtype: str) -> np.ndarray:
+def as_float(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """Values for arithmetic: bf16 and fp8 widened exactly to float32, everything else as it is."""
     if dtype == "bf16":
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        return (array.reshape(-1).astype(np.uint32) << 16).view(np.float32).reshape(array.shape)
     if dtype.startswith(("f8", "f4")):
         from .digest import decode_table
 
         return decode_table(dtype)[array]
     if dtype == "c32":
-        parts = array.view(np.float16).reshape(*array.shape, 2).astype(np.float32)
-        return parts.view(np.complex64)[..., 0]
+        parts = array.reshape(-1).view(np.float16).astype(np.float32)
+        return parts.view(np.complex64).reshape(array.shape)
     return array

@@ -19,6 +19,7 @@ VERSION = 1
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 PAYLOAD = "payload.bin"
+DRAFT = ".manifest-"
 
 _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -32,6 +33,21 @@ def journal_dir(root: Path, step: int, rank: int) -> Path:
 def stage_path(root: Path, rank: int) -> Path:
     """`root/rank0.stage`."""
     return root / f"rank{rank}.stage"
+
+
+def is_ours(name: str) -> bool:
+    """Is this the name of something that a writer puts into a trace directory?"""
+    stage = name.removesuffix(".stage")
+    return (
+        name == MANIFEST
+        or name.startswith(DRAFT)
+        or bool(_STEP.fullmatch(name) or (stage != name and _RANK.fullmatch(stage)))
+    )
+
+
+def is_rank(name: str) -> bool:
+    """Is this the name of a rank's directory?"""
+    return bool(_RANK.fullmatch(name))
 
 
 def journals(root: Path) -> list[tuple[int, int]]:

@@ -16,19 +16,36 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from ..model.errors import TraceFormatError
+from ..model.errors import TraceFormatError, TraceWriteError
 from ..model.values import Nest, TensorRef, Token, Value
 
 Wire: TypeAlias = Any
 """JSON as Python has it."""
 
-MAX_DEPTH = 64
-encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+MAX_MANIFEST = 1 << 20
+MAX_LINE = 16 << 20
+MAX_DEPTH = 64  # of a value
+MAX_NESTING = 300  # of the JSON: a level of a value is up to four of JSON
+MAX_NUMBER = (1 << 62) - 1
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 _TAIL = len(',"crc":"00000000"}')
+
+
+def _make_encode() -> Callable[[Wire], str]:
+    """`JSONEncoder.encode` builds its C encoder anew for every call; built once, a line costs a third less."""
+    make, escape = getattr(json.encoder, "c_make_encoder", None), getattr(json.encoder, "encode_basestring", None)
+    if make is None or escape is None:
+        return _ENCODER.encode
+    chunks = make(None, _ENCODER.default, escape, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+encode = _make_encode()
+"""JSON text of a value; ValueError for a bare NaN or Inf, which must be tagged."""
 
 
 def seal(line: Mapping[str, Wire]) -> bytes:
@@ -39,6 +56,10 @@ def seal(line: Mapping[str, Wire]) -> bytes:
 def seal_text(body: str) -> bytes:
     """The same for JSON that is written out already, without its closing brace."""
     raw = body.encode("utf-8", "surrogatepass")
+    if len(raw) > MAX_LINE - _TAIL:
+        raise TraceWriteError(
+            f"a record of {len(raw)} bytes ({body[:60]} …): a line of a journal has at most {MAX_LINE}."
+        )
     return b'%b,"crc":"%08x"}\n' % (raw, crc32(raw))
 
 
@@ -54,13 +75,43 @@ def unseal(raw: bytes) -> dict[str, Wire]:
         raise ValueError("the check at the end of the line is not a number") from None
     if crc32(body) != expected:
         raise ValueError(f"the line's check says {expected:08x}, its bytes give {crc32(body):08x}")
-    try:
-        line = json.loads(body + b"}")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
+    line = decode(body + b"}")
     if not isinstance(line, dict):
         raise ValueError(f"expected a JSON object, got {type(line).__name__}")
     return line
+
+
+def decode(raw: bytes) -> Wire:
+    """JSON that nobody vouches for; ValueError with one clause. NaN, Infinity and 1e999 are not JSON, whatever Python says."""
+    try:
+        wire = _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _is_deeper(wire, MAX_NESTING):
+        raise ValueError(f"nested deeper than {MAX_NESTING}")
+    return wire
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is not finite")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def _is_deeper(wire: Wire, limit: int) -> bool:
+    level = [wire]
+    for _ in range(limit):
+        level = [
+            child
+            for item in level
+            if isinstance(item, list | dict)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return any(isinstance(item, list | dict) for item in level)
 
 
 # --- values: the writing side -------------------------------------------------------------------------------------
@@ -119,7 +170,7 @@ def value_of(wire: Wire, depth: int = 0) -> Value:
     if not isinstance(wire, dict) or len(wire) != 1:
         raise ValueError(f"expected a value or an object with one $tag, got {str(wire)[:80]}")
     ((tag, content),) = wire.items()
-    if tag == "$t" and isinstance(content, int) and content >= 0:
+    if tag == "$t" and is_number(content):
         return TensorRef(content)
     if tag in ("$tuple", "$set") and isinstance(content, list):
         return Nest(tag[1:], tuple((str(i), value_of(item, depth + 1)) for i, item in enumerate(content)))
@@ -145,17 +196,34 @@ def number_of(wire: Wire) -> float | int | None:
     raise ValueError(f"expected a number, got {str(wire)[:80]}")
 
 
-def field_of(line: Mapping[str, Wire], name: str, kind: type | tuple[type, ...], where: str) -> Any:
-    """`line[name]`, checked; TraceFormatError that names the record and the field."""
+def is_number(wire: Wire) -> bool:
+    """Is it what counts and addresses are made of: an integer from 0 to 2**62 - 1?"""
+    return isinstance(wire, int) and not isinstance(wire, bool) and 0 <= wire <= MAX_NUMBER
+
+
+def field_of(line: Mapping[str, Wire], name: str, kind: type, where: str) -> Any:
+    """`line[name]`, checked; TraceFormatError that names the record and the field. An `int` is a number in the sense above."""
     value = line.get(name)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        names = " or ".join(k.__name__ for k in kind) if isinstance(kind, tuple) else kind.__name__
-        raise TraceFormatError(f"{where}: field {name!r}: expected {names}, got {str(value)[:60]!r}. The line is damaged.")
+    if not (is_number(value) if kind is int else isinstance(value, kind)):
+        expected = "a number, 0 or more" if kind is int else kind.__name__
+        raise TraceFormatError(
+            f"{where}: field {name!r}: expected {expected}, got {str(value)[:60]!r}. The line is damaged."
+        )
     return value
 
 
+def optional_of(line: Mapping[str, Wire], name: str, kind: type, default: Any, where: str) -> Any:
+    """The same for a field that may be absent or null."""
+    return default if line.get(name) is None else field_of(line, name, kind, where)
+
+
 def _is_pair(content: Wire, first: type, second: type) -> bool:
-    return isinstance(content, list) and len(content) == 2 and isinstance(content[0], first) and isinstance(content[1], second)
+    return (
+        isinstance(content, list)
+        and len(content) == 2
+        and isinstance(content[0], first)
+        and isinstance(content[1], second)
+    )
 
 
 def _named(item: Wire, depth: int) -> tuple[str, Value]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import numpy as np
 from ..model.errors import TraceError
 from ..model.records import Call, Gradient, Role
 from ..model.tensors import Tensor
+from .digest import fingerprint
 from .lines import Wire, seal, wire_float, wire_of
 from .reader import is_native, open_native
 from .trace import Journal, Trace
@@ -30,10 +33,11 @@ def read(path: Path, *, tolerant: bool) -> Trace:
 
 def write(trace: Trace, path: Path) -> None:
     """Copy `trace` into a new directory. Values that cannot be read are marked missing, with the reason."""
-    for rank in trace.ranks:
-        manifest = {key: value for key, value in trace.manifest.items() if key not in ("format", "version", "created")}
-        manifest["world"] = len(trace.ranks)
-        writer = TraceWriter.create(path, manifest, rank=rank, world=len(trace.ranks), keep_payload=True)
+    ranks = trace.ranks or (0,)
+    manifest = {key: value for key, value in trace.manifest.items() if key not in ("format", "version", "created")}
+    manifest.setdefault("world", len(ranks))
+    for rank in ranks:
+        writer = TraceWriter.create(path, manifest, rank=rank, world=len(ranks), keep_payload=True)
         try:
             for step in trace.steps:
                 if (step, rank) in trace.places:
@@ -58,15 +62,25 @@ def _write_journal(writer: TraceWriter, source: Journal) -> None:
         journal.add(seal(_tensor_line(writer, source, tensor)))
     stacks: dict[object, int] = {}
     configs: dict[object, int] = {}
+    # What was observed first comes first. Gradients are known when their call is, so only they have to wait for their place.
+    number = itertools.count()  # so that two of the same order are never compared further
+    waiting = [
+        (note.order, next(number), {"k": "note", "topic": note.topic, "text": note.text}) for note in source.notes()
+    ]
+    waiting += [(gradient.order, next(number), _gradient_line(gradient)) for gradient in source.parameter_gradients()]
+    heapq.heapify(waiting)
     for call in source.calls():
+        while waiting and waiting[0][0] < call.order:
+            journal.add(seal(heapq.heappop(waiting)[2]))
         for line in _call_lines(call, stacks, configs):
             journal.add(seal(line))
+        for gradient in call.gradients:
+            heapq.heappush(waiting, (gradient.order, next(number), _gradient_line(gradient)))
         journal.commit()
-    for gradient in source.parameter_gradients():
-        journal.add(seal(_gradient_line(gradient)))
-    for note in source.notes():
-        journal.add(seal({"k": "note", "topic": note.topic, "text": note.text}))
-    journal.add(seal({"k": "end"}))
+    for _, _, line in sorted(waiting):
+        journal.add(seal(line))
+    if source.complete:
+        journal.add(seal({"k": "end"}))
     writer.end_step()
 
 
@@ -80,14 +94,20 @@ def statistics_wire(tensor: Tensor) -> Wire:
 
 
 def _tensor_line(writer: TraceWriter, source: Journal, tensor: Tensor) -> Wire:
-    line: dict[str, Wire] = {"k": "tensor", "id": tensor.id, "dtype": tensor.spec.dtype, "shape": list(tensor.spec.shape)}
+    line: dict[str, Wire] = {
+        "k": "tensor",
+        "id": tensor.id,
+        "dtype": tensor.spec.dtype,
+        "shape": list(tensor.spec.shape),
+    }
     line |= {"device": tensor.device, "grad": tensor.requires_grad, "by": tensor.producer}
     line |= {"stats": statistics_wire(tensor), "fp": tensor.fingerprint}
     missing = tensor.missing
     if tensor.payload is not None:
         try:
-            data = np.ascontiguousarray(source.array(tensor)).reshape(-1).view(np.uint8)
-            place = writer.store(data, tensor.fingerprint or f"tensor{tensor.id}")
+            array = np.ascontiguousarray(source.array(tensor))
+            line["fp"] = tensor.fingerprint or fingerprint(array)
+            place = writer.store(array.reshape(-1).view(np.uint8), line["fp"])
             line["at"] = [place.offset, place.nbytes] + ([] if place.step is None else [place.step])
         except TraceError as error:
             missing = str(error)
@@ -114,17 +134,32 @@ def _call_lines(call: Call, stacks: dict[object, int], configs: dict[object, int
         if key not in configs:
             configs[key] = len(configs)
             values = {k: wire_of(v) for k, v in call.config.values.items()}
-            yield {"k": "module", "id": configs[key], "path": call.config.path, "type": call.config.type, "values": values}
+            yield {
+                "k": "module",
+                "id": configs[key],
+                "path": call.config.path,
+                "type": call.config.type,
+                "values": values,
+            }
         line["config"] = configs[key]
-    optional = {"raised": call.raised, "mutates": list(call.mutates), "after": dict(call.after), "missing": list(call.missing)}
+    optional = {
+        "raised": call.raised,
+        "mutates": list(call.mutates),
+        "after": dict(call.after),
+        "missing": list(call.missing),
+    }
     line |= {name: value for name, value in optional.items() if value}
     yield line
-    for gradient in call.gradients:
-        yield _gradient_line(gradient)
 
 
 def _gradient_line(gradient: Gradient) -> Wire:
-    line: dict[str, Wire] = {"k": "grad", "role": gradient.role, "slot": gradient.slot, "t": gradient.tensor, "n": gradient.count}
+    line: dict[str, Wire] = {
+        "k": "grad",
+        "role": gradient.role,
+        "slot": gradient.slot,
+        "t": gradient.tensor,
+        "n": gradient.count,
+    }
     if gradient.role is not Role.PARAMETER:
         line["of"] = gradient.of
     return line

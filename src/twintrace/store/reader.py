@@ -8,8 +8,8 @@ A torn tail is what `kill -9` leaves behind: it is always skipped and listed, ne
 
 from __future__ import annotations
 
-import json
 import mmap
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,14 +25,16 @@ from ..model.values import Value
 from . import layout
 from .arrays import nbytes, to_array
 from .digest import fingerprint
-from .lines import Wire, field_of, number_of, unseal, value_of
+from .lines import MAX_LINE, MAX_MANIFEST, Wire, decode, field_of, is_number, number_of, optional_of, unseal, value_of
 from .stage import read_staged
 from .trace import Trace
 
-MAX_LINE = 64 << 20
 MAX_RANK = 64
-MAX_MANIFEST = 1 << 20
+MAX_DAMAGE = 1000
+_MIN_LINE = len('{"k":"x","crc":"00000000"}')
+_KINDS = (b"call", b"end", b"grad", b"head", b"module", b"note", b"stack", b"tensor")
 _KIND_AT = len('{"k":"')
+_PIECE = 4 << 20
 _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
 
@@ -45,7 +47,10 @@ def is_native(path: Path) -> bool:
 def open_native(path: Path, *, tolerant: bool = False) -> Trace:
     """Open a trace directory. Reads the manifest and the names of the journals, nothing else."""
     manifest = _read_manifest(path / layout.MANIFEST)
-    places = layout.journals(path)
+    try:
+        places = layout.journals(path)
+    except OSError as error:
+        raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
 
     def load(step: int, rank: int) -> NativeJournal:
         return NativeJournal(path, step, rank, tolerant=tolerant)
@@ -63,13 +68,19 @@ def _read_manifest(file: Path) -> Mapping[str, Any]:
         ) from None
     except OSError as error:
         raise TraceFormatError(f"{file}: cannot be read ({error.strerror}).") from error
+    if len(raw) > MAX_MANIFEST:
+        raise TraceFormatError(f"{file}: expected at most {MAX_MANIFEST} bytes, found more. The manifest is damaged.")
     try:
-        manifest = json.loads(raw[:MAX_MANIFEST])
-    except (ValueError, RecursionError) as error:
-        raise TraceFormatError(f"{file}: expected JSON, got something else ({error}). The manifest is damaged.") from None
+        manifest = decode(raw)
+    except ValueError as error:
+        raise TraceFormatError(
+            f"{file}: expected JSON, got something else ({error}). The manifest is damaged."
+        ) from None
     if not isinstance(manifest, dict) or manifest.get("format") != layout.FORMAT:
         raise TraceFormatError(f"{file}: field 'format': expected '{layout.FORMAT}'. This is not a trace.")
     _check_version(manifest.get("version"), str(file))
+    for name, kind in (("framework", str), ("settings", dict), ("world", int)):
+        optional_of(manifest, name, kind, None, str(file))
     return manifest
 
 
@@ -89,11 +100,12 @@ class NativeJournal:
     def __init__(self, root: Path, step: int, rank: int, *, tolerant: bool = False) -> None:
         self._root, self._step, self._rank, self._tolerant = root, step, rank, tolerant
         self._path = layout.journal_dir(root, step, rank) / layout.JOURNAL
-        self._damage: list[Damage] = []
+        self._damage: dict[Damage, None] = {}
         self._raw = _map(self._path)
         self._starts, self._ends, self._kinds = self._index()
         self._skip_torn_tail()
         self._header, self._stage = self._read_header()
+        self._check_strangers()
         self._tables: dict[str, Any] = {}
         self._payloads: dict[int, mmap.mmap | bytes] = {}
 
@@ -137,31 +149,62 @@ class NativeJournal:
     def tensor(self, identity: int) -> Tensor:
         number = self._table("tensors", self._tensor_lines).get(identity)
         if number is None:
-            return Tensor(identity, Spec("u8", (0,)), missing="its line is missing: the process ended before it was written")
-        line, where = self._parse(number)
-        return self._tensor(line, where, number)
+            self._table(
+                "tensors checked", lambda: sum(1 for _ in self.tensors())
+            )  # perhaps damage has hidden it: say so
+            why = "the line is missing" if self.complete else "the process ended before its line was written"
+            return Tensor(identity, Spec("u8", (0,)), missing=why)
+        try:
+            line, where = self._parse(number)
+            return self._tensor(line, where, number)
+        except TraceFormatError as error:
+            if not self._tolerant:
+                raise
+            self._note_damage(f"line {number + 1}", str(error))
+            return Tensor(identity, Spec("u8", (0,)), missing=str(error))
 
-    def array(self, tensor: Tensor) -> np.ndarray:
+    def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, checked against the fingerprint; TraceFormatError if they are not what was recorded."""
         where = f"{self._path.parent / layout.PAYLOAD}: tensor {tensor.id} of step {self._step} rank {self._rank}"
         if tensor.payload is None:
-            raise TraceNotFoundError(f"{where} was not kept: {tensor.missing or 'the trace was recorded without tensors'}.")
+            raise TraceNotFoundError(
+                f"{where} was not kept: {tensor.missing or 'the trace was recorded without tensors'}."
+            )
         raw = self._payload_bytes(tensor.payload, where)
         array = to_array(raw, tensor.spec, where)
         if tensor.fingerprint and fingerprint(array) != tensor.fingerprint:
-            raise TraceFormatError(f"{where}: the bytes do not have the recorded fingerprint {tensor.fingerprint}. The payload is damaged.")
+            raise TraceFormatError(
+                f"{where}: the bytes do not have the recorded fingerprint {tensor.fingerprint}. The payload is damaged."
+            )
         return array
 
     # --- lines --------------------------------------------------------------------------------------------------
 
-    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _index(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Where each line begins and ends, and the first letter of its kind, without parsing any."""
         data = np.frombuffer(self._raw, dtype=np.uint8)
-        pieces = [np.flatnonzero(data[at : at + (16 << 20)] == 10) + at for at in range(0, len(data), 16 << 20)]
-        ends = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
+        pieces, last, short = [np.zeros(0, dtype=np.int64)], -1, 0
+        for at in range(0, len(data), _PIECE):
+            found = np.flatnonzero(data[at : at + _PIECE] == 10) + at
+            if len(found):
+                short += int(np.count_nonzero(np.diff(found, prepend=last) <= _MIN_LINE))
+                last = int(found[-1])
+                pieces.append(found)
+            if short > MAX_DAMAGE:  # an index of empty lines would be many times the file
+                raise TraceFormatError(
+                    f"{self._path}: {short} lines are too short to hold a record. This is not a journal."
+                )
+            if at - last > MAX_LINE:  # a hole, perhaps of a terabyte: all the rest is one torn line
+                break
+        ends = np.concatenate(pieces)
         starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
-        kinds = data[np.minimum(starts + _KIND_AT, ends)] if len(ends) else data[:0]
-        return starts, ends, kinds.copy()
+        kinds = np.zeros(len(ends), dtype=np.uint8)  # 0: none of the known kinds
+        for kind in _KINDS:
+            lines = np.arange(len(ends))
+            for position, letter in enumerate(kind + b'"', _KIND_AT):
+                lines = lines[data[np.minimum(starts[lines] + position, ends[lines])] == letter]
+            kinds[lines] = kind[0]
+        return starts, ends, kinds
 
     def _skip_torn_tail(self) -> None:
         """Drop what a killed process left unfinished at the end: half a line, or a whole one with a wrong check."""
@@ -175,6 +218,16 @@ class NativeJournal:
             except ValueError as error:
                 self._note_damage(f"line {len(self._ends)}, the last", str(error))
                 self._starts, self._ends, self._kinds = self._starts[:-1], self._ends[:-1], self._kinds[:-1]
+
+    def _check_strangers(self) -> None:
+        """Lines that nobody will ask for: of an unknown kind, which is fine, or of a known one that damage has renamed."""
+        for number in np.flatnonzero(~np.isin(self._kinds[1:], list(b"cgmnst"))) + 1:
+            try:
+                self._parse(int(number))
+            except TraceFormatError as error:
+                if not self._tolerant:
+                    raise
+                self._note_damage(f"line {int(number) + 1}", str(error))
 
     def _line_bytes(self, number: int) -> bytes:
         start, end = int(self._starts[number]), int(self._ends[number])
@@ -203,9 +256,10 @@ class NativeJournal:
             yield item
 
     def _note_damage(self, where: str, text: str) -> None:
-        damage = Damage(str(self._path), where, text)
-        if damage not in self._damage:
-            self._damage.append(damage)
+        if len(self._damage) < MAX_DAMAGE:
+            self._damage[Damage(str(self._path), where, text)] = None
+        else:
+            self._damage[Damage(str(self._path), "and more", f"only {MAX_DAMAGE} damaged places are listed")] = None
 
     def _table(self, name: str, build: Callable[[], Any]) -> Any:
         if name not in self._tables:
@@ -215,26 +269,34 @@ class NativeJournal:
     # --- what the lines say -------------------------------------------------------------------------------------
 
     def _read_header(self) -> tuple[Header, tuple[int, int] | None]:
-        if not len(self._ends):
-            raise TraceFormatError(f"{self._path}: empty, or torn in its first line. Nothing was recorded in this step.")
+        if not len(self._ends):  # killed between making the file and writing its first line
+            self._note_damage("the first line", "missing: the process ended before anything was recorded in this step")
+            return Header(self._step, self._rank, 1, "unknown"), None
         line, where = self._parse(0)
         if line.get("k") != "head":
-            raise TraceFormatError(f"{where}: field 'k': the first line must be 'head', got {str(line.get('k'))[:40]!r}.")
+            raise TraceFormatError(
+                f"{where}: field 'k': the first line must be 'head', got {str(line.get('k'))[:40]!r}."
+            )
         _check_version(line.get("format"), where)
-        stage = line.get("stage")
-        if stage is not None and not (
-            isinstance(stage, list) and len(stage) == 2 and all(isinstance(n, int) and n >= 0 for n in stage)
-        ):
+        for name, expected in (("step", self._step), ("rank", self._rank)):
+            if field_of(line, name, int, where) != expected:
+                raise TraceFormatError(
+                    f"{where}: field {name!r}: expected {expected}, as the directory says, got {line[name]}."
+                )
+        stage = optional_of(line, "stage", list, None, where)
+        if stage is not None and not (len(stage) == 2 and all(map(is_number, stage))):
             raise TraceFormatError(f"{where}: field 'stage': expected two numbers or null, got {str(stage)[:60]!r}.")
-        groups = line.get("groups", [])
+        groups = optional_of(line, "groups", list, [], where)
+        if not all(isinstance(group, list) and all(map(is_number, group)) for group in groups):
+            raise TraceFormatError(f"{where}: field 'groups': expected lists of ranks, got {str(groups)[:60]!r}.")
         header = Header(
             step=self._step,
             rank=self._rank,
-            world=line["world"] if isinstance(line.get("world"), int) else 1,
-            framework=str(line.get("framework", "unknown")),
-            settings=line["settings"] if isinstance(line.get("settings"), dict) else {},
-            environment=line["environment"] if isinstance(line.get("environment"), dict) else {},
-            groups=tuple(tuple(g) for g in groups) if isinstance(groups, list) and all(isinstance(g, list) for g in groups) else (),
+            world=optional_of(line, "world", int, 1, where),
+            framework=optional_of(line, "framework", str, "unknown", where),
+            settings=optional_of(line, "settings", dict, {}, where),
+            environment=optional_of(line, "environment", dict, {}, where),
+            groups=tuple(map(tuple, groups)),
         )
         return header, (stage[0], stage[1]) if stage else None
 
@@ -247,9 +309,11 @@ class NativeJournal:
     def _stack(self, line: Mapping[str, Wire], where: str, order: int) -> tuple[int, tuple[Frame, ...]]:
         frames = []
         for frame in field_of(line, "frames", list, where):
-            if not (isinstance(frame, list) and len(frame) == 4 and isinstance(frame[1], int)):
-                raise TraceFormatError(f"{where}: field 'frames': expected [file, line, function, code], got {str(frame)[:60]!r}.")
-            frames.append(Frame(str(frame[0]), frame[1], str(frame[2]), str(frame[3])))
+            if not (isinstance(frame, list) and list(map(type, frame)) == [str, int, str, str]):
+                raise TraceFormatError(
+                    f"{where}: field 'frames': expected [file, line, function, code], got {str(frame)[:60]!r}."
+                )
+            frames.append(Frame(*frame))
         return field_of(line, "id", int, where), tuple(frames)
 
     def _config(self, line: Mapping[str, Wire], where: str, order: int) -> tuple[int, Config]:
@@ -274,23 +338,23 @@ class NativeJournal:
         dtype = field_of(line, "dtype", str, where)
         shape = field_of(line, "shape", list, where)
         if dtype not in DTYPES:
-            raise TraceFormatError(f"{where}: field 'dtype': {dtype[:40]!r} is not a known element type ({', '.join(DTYPES)}).")
-        if len(shape) > MAX_RANK or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
+            raise TraceFormatError(
+                f"{where}: field 'dtype': {dtype[:40]!r} is not a known element type ({', '.join(DTYPES)})."
+            )
+        if len(shape) > MAX_RANK or not all(map(is_number, shape)):
             raise TraceFormatError(f"{where}: field 'shape': expected up to {MAX_RANK} sizes, got {str(shape)[:60]!r}.")
         spec = Spec(dtype, tuple(shape))
-        by = line.get("by")
-        facts = line.get("facts", {})
         return Tensor(
             id=field_of(line, "id", int, where),
             spec=spec,
-            device=str(line.get("device", "cpu")),
-            requires_grad=line.get("grad") is True,
-            producer=by if isinstance(by, int) else None,
+            device=optional_of(line, "device", str, "cpu", where),
+            requires_grad=optional_of(line, "grad", bool, False, where),
+            producer=optional_of(line, "by", int, None, where),
             statistics=_statistics(line.get("stats"), where),
             fingerprint=_fingerprint(line.get("fp"), where),
             payload=_location(line.get("at"), spec, where),
-            missing=line["missing"] if isinstance(line.get("missing"), str) else None,
-            facts=facts if isinstance(facts, dict) else {},
+            missing=optional_of(line, "missing", str, None, where),
+            facts=optional_of(line, "facts", dict, {}, where),
             parts=_numbers(line.get("parts", {}), where, "parts"),
         )
 
@@ -298,14 +362,17 @@ class NativeJournal:
 
     def _payload_bytes(self, location: Location, where: str) -> memoryview | bytes:
         step = self._step if location.step is None else location.step
-        if step not in self._payloads:
-            file = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
-            self._payloads[step] = _map(file) if file.is_file() else b""
-        payload = self._payloads[step]
         end = location.offset + location.nbytes
-        if end <= len(payload):
-            return memoryview(payload)[location.offset : end]
-        raw = self._from_stage(location, step, payload)
+        try:
+            if step not in self._payloads:
+                file = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
+                self._payloads[step] = _map(file) if file.is_file() else b""
+            payload = self._payloads[step]
+            if end <= len(payload):
+                return memoryview(payload)[location.offset : end]
+            raw = self._from_stage(location, step, payload)
+        except (OSError, MemoryError) as error:
+            raise TraceFormatError(f"{where}: field 'at': {location.nbytes} bytes cannot be read ({error}).") from error
         if len(raw) != location.nbytes:
             raise TraceFormatError(
                 f"{where}: field 'at': bytes {location.offset} to {end} of step {step}'s payload, which has {len(payload)}. "
@@ -315,18 +382,26 @@ class NativeJournal:
 
     def _from_stage(self, location: Location, step: int, payload: mmap.mmap | bytes) -> bytes:
         """What had not reached `payload.bin` when the process was killed is still in the ring."""
-        stage = self._stage if step == self._step else NativeJournal(self._root, step, self._rank, tolerant=True)._stage
+        stage = self._table(f"stage of step {step}", lambda: self._stage_of(step))
         file = layout.stage_path(self._root, self._rank)
-        if stage is None or not file.is_file() or file.stat().st_size != stage[1] or location.nbytes > len(payload) + stage[1]:
+        if (
+            stage is None
+            or not file.is_file()
+            or file.stat().st_size != stage[1]
+            or location.nbytes > len(payload) + stage[1]
+        ):
             return b""
         written = bytes(memoryview(payload)[location.offset :])
         return written + read_staged(file, stage[0] + location.offset + len(written), location.nbytes - len(written))
+
+    def _stage_of(self, step: int) -> tuple[int, int] | None:
+        return self._stage if step == self._step else NativeJournal(self._root, step, self._rank, tolerant=True)._stage
 
 
 def _map(path: Path) -> mmap.mmap | bytes:
     try:
         with path.open("rb") as file:
-            size = path.stat().st_size
+            size = os.fstat(file.fileno()).st_size
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
         raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -357,14 +432,13 @@ def _call(
         field_of(line, "name", str, where),
         field_of(line, "n", int, where),
         phase,
-        str(line.get("path", "")),
-        str(line.get("type", "")),
+        optional_of(line, "path", str, "", where),
+        optional_of(line, "type", str, "", where),
     )
-    up = line.get("up")
     return Call(
         id=identity,
         site=site,
-        parent=up if isinstance(up, int) else None,
+        parent=optional_of(line, "up", int, None, where),
         args=tuple(_value(v, where, f"in.{i}") for i, v in enumerate(field_of(line, "in", list, where))),
         kwargs={str(k): _value(v, where, f"kw.{k}") for k, v in field_of(line, "kw", dict, where).items()},
         output=_value(line.get("out"), where, "out"),
@@ -372,10 +446,10 @@ def _call(
         buffers=_numbers(line.get("buffers", {}), where, "buffers"),
         mutates=_texts(line.get("mutates", []), where, "mutates"),
         after=_numbers(line.get("after", {}), where, "after"),
-        stack=stacks.get(line.get("stack", -1), ()),
-        config=configs.get(line.get("config", -1)),
+        stack=stacks.get(optional_of(line, "stack", int, -1, where), ()),
+        config=configs.get(optional_of(line, "config", int, -1, where)),
         gradients=tuple(gradients.get(identity, ())),
-        raised=line["raised"] if isinstance(line.get("raised"), str) else None,
+        raised=optional_of(line, "raised", str, None, where),
         missing=_texts(line.get("missing", []), where, "missing"),
         order=order,
     )
@@ -386,13 +460,12 @@ def _gradient(line: Mapping[str, Wire], where: str, order: int) -> Gradient:
         role = Role(line.get("role"))
     except ValueError as error:
         raise TraceFormatError(f"{where}: field 'role': {error}.") from None
-    of = line.get("of")
     return Gradient(
         role,
         field_of(line, "slot", str, where),
         field_of(line, "t", int, where),
-        of if isinstance(of, int) else None,
-        line["n"] if isinstance(line.get("n"), int) else 0,
+        optional_of(line, "of", int, None, where),
+        optional_of(line, "n", int, 0, where),
         order,
     )
 
@@ -402,7 +475,7 @@ def _note(line: Mapping[str, Wire], where: str, order: int) -> Note:
 
 
 def _numbers(wire: Wire, where: str, field: str) -> Mapping[str, int]:
-    if not isinstance(wire, dict) or not all(isinstance(number, int) for number in wire.values()):
+    if not isinstance(wire, dict) or not all(map(is_number, wire.values())):
         raise TraceFormatError(f"{where}: field {field!r}: expected names and tensor numbers, got {str(wire)[:60]!r}.")
     return wire
 
@@ -420,7 +493,7 @@ def _statistics(wire: Wire, where: str) -> Statistics | None:
         if not isinstance(wire, list) or len(wire) != 8:
             raise ValueError(f"expected eight numbers, got {str(wire)[:80]}")
         low, high, mean, norm, *counts = (number_of(n) for n in wire)
-        if not all(isinstance(n, int) and n >= 0 for n in counts):
+        if not all(map(is_number, counts)):
             raise ValueError("the last four must be counts")
     except ValueError as error:
         raise TraceFormatError(f"{where}: field 'stats': {error}.") from None
@@ -436,7 +509,7 @@ def _fingerprint(wire: Wire, where: str) -> str | None:
 def _location(wire: Wire, spec: Spec, where: str) -> Location | None:
     if wire is None:
         return None
-    if not (isinstance(wire, list) and len(wire) in (2, 3) and all(isinstance(n, int) and 0 <= n < 1 << 62 for n in wire)):
+    if not (isinstance(wire, list) and len(wire) in (2, 3) and all(map(is_number, wire))):
         raise TraceFormatError(f"{where}: field 'at': expected [offset, bytes(, step)], got {str(wire)[:60]!r}.")
     if wire[1] != nbytes(spec):
         raise TraceFormatError(f"{where}: field 'at': {spec} needs {nbytes(spec)} bytes, the line says {wire[1]}.")

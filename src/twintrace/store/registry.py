@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Protocol, cast
 
-from ..model.errors import TraceNotFoundError, UsageError
+from ..model.errors import TraceError, TraceNotFoundError, UsageError
 from .trace import Trace
 
 
@@ -57,12 +57,17 @@ def layout_of(name: str) -> Layout:
 def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace of any known layout."""
     root = Path(path)
-    if not root.exists():
-        raise TraceNotFoundError(f"{root} does not exist. Give the directory that was given to tt.record.")
-    for name in _LAYOUTS:
-        layout = layout_of(name)
-        if layout.recognises(root):
-            return layout.read(root, tolerant=tolerant)
+    try:
+        if not root.exists():
+            raise TraceNotFoundError(f"{root} does not exist. Give the directory that was given to tt.record.")
+        for name in tuple(_LAYOUTS):
+            layout = layout_of(name)
+            if layout.recognises(root):
+                return layout.read(root, tolerant=tolerant)
+    except OSError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceNotFoundError(f"{root} cannot be read ({error.strerror}).") from error
     raise TraceNotFoundError(
         f"{root} is not a trace of any known layout ({', '.join(_LAYOUTS)}). "
         f"Give the directory that was given to tt.record: it holds a manifest.json."

@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Stage:
         self._ring = np.frombuffer(self._map, dtype=np.uint8)
         self._head = 0  # copied by the training thread
         self._tail = 0  # written by the worker
+        self._start = 0  # where the current file begins
         self._segments: deque[_Segment] = deque()
         self._changed = threading.Condition()
         self._hurry = False
@@ -67,16 +69,19 @@ class Stage:
 
     def begin(self, path: Path) -> int:
         """Start a new file; its bytes begin at the returned position of the stream."""
+        if self._error:
+            raise self._failure()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with self._changed:
             self._finish_segment()
             self._segments.append(_Segment(descriptor, self._head))
+            self._start = self._head
             return self._head
 
-    def append(self, data: np.ndarray) -> int:
+    def append(self, data: np.ndarray[Any, Any]) -> int:
         """Copy the bytes of a one-dimensional uint8 array; the offset in the current file. Waits while the ring is full."""
         start = self._head
-        offset = start - self._segments[-1].start
+        offset = start - self._start
         position, done, total = start, 0, len(data)
         while done < total:
             free = self.size - (position - self._tail)
@@ -166,9 +171,10 @@ class Stage:
                 self._error = error
                 self._changed.notify_all()
         finally:
-            for segment in self._segments:
-                with contextlib.suppress(OSError):
-                    os.close(segment.file)
+            with self._changed:
+                while self._segments:
+                    with contextlib.suppress(OSError):
+                        os.close(self._segments.popleft().file)
 
     def _write_some(self) -> bool:
         with self._changed:

@@ -26,7 +26,7 @@ import numpy as np
 from ..model.errors import SessionError, TraceExistsError, TraceWriteError
 from ..model.tensors import Location
 from . import layout
-from .lines import Wire, seal
+from .lines import MAX_MANIFEST, Wire, decode, seal
 from .stage import DEFAULT_BYTES, Stage
 
 # Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
@@ -40,12 +40,16 @@ class Journal:
         self.path = directory / layout.JOURNAL
         try:
             directory.mkdir(parents=True)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         except FileExistsError:
             raise SessionError(
                 f"{directory} is already recorded, and a trace holds each step once. "
                 f"Call rec.step() between steps, or give the next step a number of its own: rec.step(number)."
             ) from None
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise TraceWriteError(
+                f"{self.path}: could not be made ({error.strerror}). What was recorded before is whole."
+            ) from error
         self._pending: list[bytes] = []
         self._size = 0
 
@@ -115,19 +119,21 @@ class TraceWriter:
         overwrite: bool = False,
     ) -> TraceWriter:
         """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there."""
-        if overwrite and world == 1:
-            _remove_trace(root)
         document = {"format": layout.FORMAT, "version": layout.VERSION, "created": time.time(), **manifest}
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         try:
+            if overwrite and world == 1:
+                _remove_trace(root)
             root.mkdir(parents=True, exist_ok=True)
             _publish(root, text, document, rank=rank, world=world)
+        except TraceExistsError:
+            raise
         except PermissionError as error:
             raise TraceWriteError(f"{root} is not writable ({error.strerror}). Choose another path.") from error
         except (NotADirectoryError, FileExistsError) as error:
-            if isinstance(error, TraceExistsError):
-                raise
-            raise TraceExistsError(f"{root}: expected a directory, found a file in the way. Choose another path.") from error
+            raise TraceExistsError(
+                f"{root}: expected a directory, found a file in the way. Choose another path."
+            ) from error
         except OSError as error:
             raise TraceWriteError(f"{root} cannot be written ({error.strerror}). Choose another path.") from error
         return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer)
@@ -143,22 +149,28 @@ class TraceWriter:
         self._step, self._file_begun = step, False
         self._journal = journal
         stage = self._open_stage() if self.keep_payload else None
-        position = [stage.begin(self._directory / layout.PAYLOAD), stage.size] if stage else None
-        self._file_begun = stage is not None
+        position = None
+        if stage:
+            # No room for the file, or none since an earlier step: every tensor's record will say so.
+            with contextlib.suppress(OSError):
+                position = [stage.begin(self._directory / layout.PAYLOAD), stage.size]
+        self._file_begun = position is not None
         head = {"k": "head", "format": layout.VERSION, "step": step, "rank": self.rank, "stage": position, **header}
         journal.add(seal(head))
         journal.commit()
         return journal
 
-    def store(self, data: np.ndarray, fingerprint: str) -> Location:
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
         """Keep the bytes of a one-dimensional uint8 array, unless this trace has them already."""
         key = f"{fingerprint}{len(data)}"
         known = self._known.get(key)
         if known is not None:
             step, offset, nbytes = known
             return Location(offset, nbytes, None if step == self._step else step)
-        if self._stage is None:
-            raise TraceWriteError(f"{self.root}: the payload is not open, so tensors are not kept. Free some disk space.")
+        if self._stage is None or not self._file_begun:
+            raise TraceWriteError(
+                f"{self.root}: the payload is not open, so tensors are not kept. Free some disk space."
+            )
         offset = self._stage.append(data)
         if len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
@@ -207,15 +219,18 @@ class TraceWriter:
 def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, world: int) -> None:
     """Put the manifest in place in one step, so that no reader and no other rank ever sees half of it."""
     manifest = root / layout.MANIFEST
-    draft = root / f".manifest-{os.getpid()}"
+    # Not the pid: ranks in containers of their own may all be process 7.
+    draft = root / f"{layout.DRAFT}{os.urandom(8).hex()}"
     draft.write_text(text)
     try:
         os.link(draft, manifest)
-        strangers = [p.name for p in root.iterdir() if p.name != layout.MANIFEST and not p.name.startswith(".manifest-")]
+        strangers = [
+            p.name for p in root.iterdir() if p.name != layout.MANIFEST and not p.name.startswith(layout.DRAFT)
+        ]
         if strangers and world == 1:
             manifest.unlink()
             raise TraceExistsError(
-                f"{root} is not empty ({', '.join(sorted(strangers)[:3])} …) and holds no trace. Choose an empty or a new directory."
+                f"{root} is not empty ({', '.join(sorted(strangers)[:3])} …) and holds no trace. Choose an empty directory."
             )
     except FileExistsError as error:
         if isinstance(error, TraceExistsError):
@@ -227,34 +242,42 @@ def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, w
 
 def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
     """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
-    try:
-        other = json.loads(manifest.read_text())
-    except (ValueError, OSError):
-        other = None
-    same = isinstance(other, dict) and all(
-        other.get(key) == document.get(key) for key in ("format", "version", "framework", "settings", "world")
-    )
+    other = _read_manifest(manifest)
+    same = all(other.get(key) == document.get(key) for key in ("format", "version", "framework", "settings", "world"))
     if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
         return
-    raise TraceExistsError(
-        f"{root} already holds another trace. Choose another path, or record with overwrite=True to replace it."
-    )
+    remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
+    raise TraceExistsError(f"{root} already holds another trace. Choose another path, or {remedy}.")
+
+
+def _read_manifest(file: Path) -> Mapping[str, Any]:
+    """What is there, or nothing: somebody else may have put anything under this name."""
+    try:
+        if not file.is_file():  # a pipe would not answer
+            return {}
+        with file.open("rb") as opened:
+            document = decode(opened.read(MAX_MANIFEST))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _remove_trace(root: Path) -> None:
     """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so."""
     manifest = root / layout.MANIFEST
-    try:
-        document = json.loads(manifest.read_text())
-    except (OSError, ValueError):
+    if _read_manifest(manifest).get("format") != layout.FORMAT:
         return
-    if not isinstance(document, dict) or document.get("format") != layout.FORMAT:
-        return
-    for step, rank in layout.journals(root):
-        directory = layout.journal_dir(root, step, rank)
-        shutil.rmtree(directory)
-        with contextlib.suppress(OSError):
-            directory.parent.rmdir()
-    for stage in root.glob("rank*.stage"):
-        stage.unlink()
-    manifest.unlink()
+    entries = [entry for entry in root.iterdir() if entry != manifest]
+    inside = [entry for step in entries if step.is_dir() and not step.is_symlink() for entry in step.iterdir()]
+    strangers = [entry for entry in entries if not layout.is_ours(entry.name)]
+    strangers += [entry for entry in inside if not layout.is_rank(entry.name)]
+    if strangers:
+        raise TraceExistsError(
+            f"{root} holds a trace and something else ({', '.join(sorted(entry.name for entry in strangers)[:3])} …), "
+            f"so nothing was removed. Choose another path, or move that away."
+        )
+    for entry in (*entries, manifest):  # the manifest last: what is left by a kill in between is still a trace
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

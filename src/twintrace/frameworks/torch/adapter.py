@@ -1,10 +1,10 @@
 """The torch workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
-    level    module calls      function mode + collectives    dispatch mode
-    module   recorded          -                              -
-    api      paths only        recorded                       -
-    mix      recorded          recorded                       -
-    op       paths only        -                              recorded
+level    module calls      function mode + collectives    dispatch mode
+module   recorded          -                              -
+api      paths only        recorded                       -
+mix      recorded          recorded                       -
+op       paths only        -                              recorded
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from ...model.records import Level
-from ..protocol import Capability, Look, Sink
+from ..protocol import Capability, Sink
 from . import seeding, tensors
 from .calls import Calls, flush_after_backward
 from .collectives import Collectives
+from .compiled import CompiledRegions
 from .gradients import Gradients
 from .modules import Modules, named_modules
 from .ops import Ops
@@ -38,7 +39,8 @@ class TorchWatch:
         self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
         self._ops = Ops(sink) if level is Level.OP else None
         self._collectives = Collectives(sink)
-        self._modules = Modules(models, sink, self._gradients, suspend=self._suspend, follow_thread=self._follow_thread)
+        self._modules = Modules(models, sink, self._gradients, follow_thread=self._follow_thread)
+        self._compiled = CompiledRegions(sink, self._step_aside, told=level is Level.MODULE)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -58,6 +60,7 @@ class TorchWatch:
         self._gradients.remove()
 
     def _install(self) -> Iterator[Callable[[], None]]:
+        yield from self._compiled.install()
         yield from self._modules.install(parameter_gradients=self._level is not Level.OP)
         yield patch(torch.autograd, "_engine_run_backward", flush_after_backward(self._gradients))
         if self._ops:
@@ -67,9 +70,18 @@ class TorchWatch:
         if self._calls:
             yield from self._calls.install()
 
-    def _suspend(self) -> Callable[[], None]:
+    def _step_aside(self) -> Callable[[], None]:
+        """Take out what a compiler would find in its way; the result puts it back."""
+        self._modules.pause()
         mode = self._calls or self._ops
-        return mode.suspend() if mode else lambda: None
+        resume = mode.suspend() if mode else lambda: None
+
+        def back() -> None:
+            if self._undo:  # still recording
+                self._modules.resume()
+                resume()
+
+        return back
 
     def _follow_thread(self) -> Callable[[], None]:
         mode = self._calls or self._ops
@@ -83,6 +95,7 @@ class TorchFramework:
     is_tensor = staticmethod(tensors.is_tensor)
     look = staticmethod(tensors.look)
     host = staticmethod(tensors.host)
+    peek = staticmethod(tensors.peek)
     identity = staticmethod(tensors.identity)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)

@@ -147,7 +147,7 @@ def flush_after_backward(gradients: Gradients) -> Callable[[Any], Any]:
 
 
 def _without_modes(original: Any) -> Any:
-    """`nn.MultiheadAttention` and `nn.TransformerEncoderLayer` leave their fused path, and with it its bits, when they see a mode."""
+    """torch's attention and encoder layers leave their fused path, and with it its bits, when they see a mode."""
 
     def has_torch_function(arguments: Any) -> bool:
         kinds = {type(argument) for argument in arguments} - {torch.Tensor, nn.Parameter}

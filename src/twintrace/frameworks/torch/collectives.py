@@ -100,5 +100,7 @@ class Collectives:
 
     def _leave_the_rest(self) -> None:
         for call, _ in self._waiting.values():
-            self._sink.leave(call, None, missing=("the work was not waited for while recording: what it wrote is not known",))
+            self._sink.leave(
+                call, None, missing=("the work was not waited for while recording: what it wrote is not known",)
+            )
         self._waiting.clear()

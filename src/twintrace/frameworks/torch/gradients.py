@@ -23,6 +23,8 @@ from ...model.records import Role
 from ..protocol import Open, Sink
 
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+unseen: Any = torch._C.DisableTorchFunction
+"""While the engine runs our mode is on; our own looks at tensors need not pass through it."""
 _LEAF_NUMBER = 2**64 - 1
 _MAX_NODES = 200_000
 
@@ -78,10 +80,11 @@ class Gradients:
 
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             nonlocal count
-            for slot, number in slots:
-                gradient = gradients[number] if number < len(gradients) else None
-                if gradient is not None:
-                    self._sink.gradient(call, Role.OUTPUT, slot, gradient, count)
+            with unseen():
+                for slot, number in slots:
+                    gradient = gradients[number] if number < len(gradients) else None
+                    if gradient is not None:
+                        self._sink.gradient(call, Role.OUTPUT, slot, gradient, count)
             count += 1
 
         return hook
@@ -124,8 +127,9 @@ class Gradients:
 
 def _after(receivers: list[tuple[int, Callable[[Tensor | None], None]]]) -> Callable[[Any, Any], None]:
     def hook(sent: tuple[Tensor | None, ...], _received: Any) -> None:
-        for position, receive in receivers:
-            receive(sent[position] if position < len(sent) else None)
+        with unseen():
+            for position, receive in receivers:
+                receive(sent[position] if position < len(sent) else None)
 
     return hook
 

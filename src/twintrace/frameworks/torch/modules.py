@@ -19,7 +19,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from ...model.sites import Kind, Phase
 from ..protocol import ModuleView, Sink
-from .gradients import Gradients, edges_of, next_sequence_number
+from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
@@ -36,7 +36,11 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         seen.add(id(module))
         yield path, module
         if not is_opaque(module):
-            children = [(f"{path}.{name}" if path else name, child) for name, child in module._modules.items() if child is not None]
+            children = [
+                (f"{path}.{name}" if path else name, child)
+                for name, child in module._modules.items()
+                if child is not None
+            ]
             pending.extend(reversed(children))
 
 
@@ -79,25 +83,37 @@ class Modules:
         sink: Sink,
         gradients: Gradients,
         *,
-        suspend: Callable[[], Callable[[], None]],
         follow_thread: Callable[[], Callable[[], None]],
     ) -> None:
         self._models, self._sink, self._gradients = models, sink, gradients
-        self._suspend, self._follow_thread = suspend, follow_thread
-        self._known: dict[int, tuple[nn.Module, ModuleView | None, bool]] = {}
+        self._follow_thread = follow_thread
+        self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
         self._threads: set[int] = set()
+        self._unpatch: Callable[[], None] | None = None
 
     def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         self._threads = {threading.get_ident()}
         self._learn()
         yield self._known.clear
-        yield patch(nn.Module, "__call__", self._layer)
+        self.resume()
+        yield self.pause
         if parameter_gradients:
             for prefix, model in self._models.items():
                 for name, parameter in model.named_parameters():
                     if parameter.requires_grad and not isinstance(parameter, nn.parameter.UninitializedParameter):
                         yield self._hook_parameter(".".join(filter(None, (prefix, name))), parameter)
+
+    def resume(self) -> None:
+        """Be told of module calls."""
+        if self._unpatch is None:
+            self._unpatch = patch(nn.Module, "__call__", self._layer)
+
+    def pause(self) -> None:
+        """Be told no longer."""
+        unpatch, self._unpatch = self._unpatch, None
+        if unpatch is not None:
+            unpatch()
 
     def _learn(self) -> None:
         for prefix, model in self._models.items():
@@ -105,17 +121,17 @@ class Modules:
                 full = ".".join(filter(None, (prefix, path)))
                 if id(module) in self._known and self._known[id(module)][1] is not None:
                     continue
-                opaque = is_opaque(module)
                 view = view_of(full, module)
-                self._known[id(module)] = (module, view, opaque)
-                if opaque:
+                self._known[id(module)] = (module, view)
+                if is_opaque(module):
                     self._sink.note(
                         "compiled",
-                        f"{full or 'the model'} ({view.type}) is compiled or scripted: it is recorded from outside, the calls inside it cannot be seen.",
+                        f"{full or 'the model'} ({view.type}) is compiled or scripted: it is recorded from outside, "
+                        f"the calls inside it cannot be seen.",
                     )
 
     def _layer(self, original: Any) -> Any:
-        def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - the name that tracebacks show
+        def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._sink.busy:
                 return original(module, *args, **kwargs)
             return self._call(original, module, args, kwargs)
@@ -126,34 +142,36 @@ class Modules:
         known = self._known.get(id(module))
         if known is None:
             known = self._meet(module)
-        _, view, opaque = known
+        _, view = known
         if view is None or torch._C._get_tracing_state() is not None:
             return original(module, *args, **kwargs)
         phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
-        call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
+        with unseen():
+            call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
+            follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
+            inputs = edges_of(call) if call is not None and follows else []
         if call is None:
             return original(module, *args, **kwargs)
-        follows = call.wants_gradients and torch.is_grad_enabled()
-        inputs = edges_of(call) if follows else []
         start = next_sequence_number()
-        resume = self._suspend() if opaque else self._enter_thread()
+        leave_thread = self._enter_thread()
         try:
             output = original(module, *args, **kwargs)
         except BaseException as error:
             self._sink.fail(call, error)
             raise
         finally:
-            if resume is not None:
-                resume()
-        self._sink.leave(call, output)
-        if follows:
-            self._gradients.follow(call, inputs, start)
+            if leave_thread is not None:
+                leave_thread()
+        with unseen():
+            self._sink.leave(call, output)
+            if follows:
+                self._gradients.follow(call, inputs, start)
         return output
 
-    def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None, bool]:
+    def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None]:
         """A module that was not there when recording began: grown since, or none of ours."""
         self._learn()
-        return self._known.setdefault(id(module), (module, None, False))
+        return self._known.setdefault(id(module), (module, None))
 
     def _enter_thread(self) -> Callable[[], None] | None:
         """Modes belong to a thread; a forward in another thread gets one for its duration."""
@@ -175,7 +193,8 @@ class Modules:
 
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             if gradients and gradients[0] is not None:
-                self._sink.parameter_gradient(name, gradients[0])
+                with unseen():
+                    self._sink.parameter_gradient(name, gradients[0])
 
         handle = node.register_prehook(hook)
 

@@ -1,11 +1,11 @@
 """What a function is called, whether it is worth a record, what it writes to.
 
-    F.relu                 torch.nn.functional.relu
-    x + y                  torch.Tensor.add
-    x.shape                None: a question about the tensor, not a computation
-    x.add_(1)              torch.Tensor.add_, writes to argument 0
-    F.relu(x, inplace=True) writes to argument 0
-    F.batch_norm(training) writes to the running statistics, which torch's version counter does not show
+F.relu                 torch.nn.functional.relu
+x + y                  torch.Tensor.add
+x.shape                None: a question about the tensor, not a computation
+x.add_(1)              torch.Tensor.add_, writes to argument 0
+F.relu(x, inplace=True) writes to argument 0
+F.batch_norm(training) writes to the running statistics, which torch's version counter does not show
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ import torch
 
 # Attributes that compute something. All others are questions (`shape`) or bookkeeping (`grad`).
 _COMPUTING_ATTRIBUTES = frozenset(("T", "H", "mT", "mH", "real", "imag"))
-_QUESTIONS = frozenset(
-    """size stride dim ndimension numel nelement element_size storage_offset data_ptr get_device type_as_type has_names
-    untyped_storage storage storage_type _typed_storage register_hook register_post_accumulate_grad_hook retain_grad requires_grad_
-    backward grad detach_ __repr__ __format__ __len__ __hash__ __dir__ __reduce_ex__ __reduce__ __deepcopy__ __contains__
-    __array__ __array_wrap__ numpy names refine_names rename rename_ share_memory_ module_load set_ sparse_dim dense_dim
-    _nnz qscheme q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis as_subclass
-    _sequence_nr result_type can_cast promote_types broadcast_shapes get_default_dtype set_default_dtype compiled_with_cxx11_abi
-    _set_grad_enabled set_grad_enabled typename dim_order __dlpack__ __dlpack_device__ __cuda_array_interface__ layout
-    _assert _assert_async sym_int sym_float sym_max sym_min sym_not Generator manual_seed initial_seed seed get_rng_state set_rng_state
-    _lazy_clone _is_view _use_count _make_subclass _make_wrapper_subclass __torch_dispatch__ _has_compatible_shallow_copy_type
-    _get_tracing_state""".split()
-)  # fmt: skip
+_QUESTIONS = frozenset((
+        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset", "data_ptr",
+        "get_device", "type_as_type", "has_names", "untyped_storage", "storage", "storage_type", "_typed_storage",
+        "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "backward", "grad",
+        "detach_", "__repr__", "__format__", "__len__", "__hash__", "__dir__", "__reduce_ex__", "__reduce__",
+        "__deepcopy__", "__contains__", "__array__", "__array_wrap__", "numpy", "names", "refine_names", "rename",
+        "rename_", "share_memory_", "module_load", "set_", "sparse_dim", "dense_dim", "_nnz", "qscheme", "q_scale",
+        "q_zero_point", "q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis", "as_subclass",
+        "_sequence_nr", "result_type", "can_cast", "promote_types", "broadcast_shapes", "get_default_dtype",
+        "set_default_dtype", "compiled_with_cxx11_abi", "_set_grad_enabled", "set_grad_enabled", "typename", "dim_order",
+        "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "layout", "_assert", "_assert_async", "sym_int",
+        "sym_float", "sym_max", "sym_min", "sym_not", "Generator", "manual_seed", "initial_seed", "seed",
+        "get_rng_state", "set_rng_state", "_lazy_clone", "_is_view", "_use_count", "_make_subclass",
+        "_make_wrapper_subclass", "__torch_dispatch__", "_has_compatible_shallow_copy_type", "_get_tracing_state",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,9 @@ class Api:
     def mutates(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
         """The slots of the arguments that this call writes to."""
         written = self.writes
-        if self.inplace_at is not None and (kwargs.get("inplace") or (len(args) > self.inplace_at and args[self.inplace_at])):
+        if self.inplace_at is not None and (
+            kwargs.get("inplace") or (len(args) > self.inplace_at and args[self.inplace_at])
+        ):
             written = (*written, "0", "kw.input")
         if self.writes_if is not None:
             written = (*written, *self.writes_if(args, kwargs))
@@ -61,7 +66,11 @@ def describe(function: Any) -> Api | None:
     if last in ("__get__", "__set__", "__delete__"):
         attribute = name.split(".")[-2]
         return Api(f"torch.Tensor.{attribute}") if last == "__get__" and attribute in _COMPUTING_ATTRIBUTES else None
-    if last in _QUESTIONS or last.startswith(("is_", "_is_", "__get_", "_has_")) or name.startswith(("torch.autograd.", "profiler.")):
+    if (
+        last in _QUESTIONS
+        or last.startswith(("is_", "_is_", "__get_", "_has_"))
+        or name.startswith(("torch.autograd.", "profiler."))
+    ):
         return None
     return Api(name, _writes(name, last), _inplace_position(function), _CONDITIONAL.get(name))
 
@@ -69,13 +78,17 @@ def describe(function: Any) -> Api | None:
 def _full_name(function: Any) -> str:
     name = torch.overrides.resolve_name(function)
     if name is not None:
-        return name.replace("torch._C._nn.", "torch.nn.functional.").replace("torch._C._VariableFunctions.", "torch.")
+        return (
+            str(name).replace("torch._C._nn.", "torch.nn.functional.").replace("torch._C._VariableFunctions.", "torch.")
+        )
     owner = getattr(function, "__module__", None) or "torch"
     return f"{owner}.{getattr(function, '__qualname__', getattr(function, '__name__', type(function).__name__))}"
 
 
 def _writes(name: str, last: str) -> tuple[str, ...]:
-    if last == "__setitem__" or (last.startswith("__i") and last.endswith("__") and last not in ("__invert__", "__index__", "__int__")):
+    if last == "__setitem__" or (
+        last.startswith("__i") and last.endswith("__") and last not in ("__invert__", "__index__", "__int__")
+    ):
         return ("0",)
     if last.endswith("_") and not last.endswith("__"):
         return tuple(map(str, range(6))) if last.startswith("_fused_") else ("0",)

@@ -1,6 +1,6 @@
 """Kernels: what the dispatcher runs, forward and backward, below all of torch's own Python.
 
-    forward/op:aten.addmm.default#0     backward/op:aten.mm.default#0     update/op:aten.lerp_.Scalar#3
+forward/op:aten.addmm.default#0     backward/op:aten.mm.default#0     update/op:aten.lerp_.Scalar#3
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OpMode(TorchDispatchMode):
     """Reports each kernel to the sink."""
 
     def __init__(self, sink: Sink, phase: Callable[[], Phase]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types here
         self._sink, self._phase = sink, phase
         self._known: dict[Any, tuple[str, tuple[str, ...]]] = {}
 

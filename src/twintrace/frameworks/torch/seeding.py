@@ -55,7 +55,9 @@ def _disable_dropout() -> Callable[[], None]:
     def identity(input: Any, *_: Any, **__: Any) -> Any:
         return input
 
-    def attention_without(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any) -> Any:
+    def attention_without(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
+    ) -> Any:
         return attention(query, key, value, attn_mask, 0.0, *rest, **more)
 
     def restore() -> None:

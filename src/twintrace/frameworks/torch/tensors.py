@@ -3,12 +3,14 @@
     look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (sparse, quantised, DTensor)
     identity(t)   (storage, view, version): equal means the same values
     host(t)       numpy, a view of the tensor's own memory where that is possible
+    peek(t)       a few of its bytes, for noticing writes that no version shows
 
 Nothing here changes a tensor, makes an autograd node or draws a random number.
 """
 
 from __future__ import annotations
 
+from ctypes import string_at
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ for _ours, _theirs in {
         NAMES[getattr(torch, _theirs)] = _ours
 
 _NUMPY = frozenset(("f64", "f32", "f16", "c64", "c128", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8"))
+_SIMPLE = frozenset(dtype for dtype, name in NAMES.items() if name in _NUMPY and not dtype.is_complex)
 _AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 _DEVICES: dict[torch.device, str] = {}
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -64,30 +67,29 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
     """Storage, the view of it, and the version of its contents; None where torch gives no version."""
     try:
         storage = tensor.untyped_storage()._cdata
-        view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg())
-        if tensor.dtype.is_complex:
-            view = (*view, tensor.is_conj())
+        conjugated = tensor.dtype.is_complex and tensor.is_conj()
+        view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), conjugated)
         return storage, view, tensor._version
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
 
 
-def hold(tensor: Tensor) -> int:
+def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    return int(tensor.untyped_storage()._weak_ref())
+    return tensor.untyped_storage()._weak_ref()
 
 
-def released(reference: int) -> bool:
+def released(reference: Any) -> bool:
     """Has the storage gone?"""
     return bool(torch.UntypedStorage._expired(reference))
 
 
-def release(reference: int) -> None:
+def release(reference: Any) -> None:
     """Give the hold back."""
     torch.UntypedStorage._free_weak_ref(reference)
 
 
-def host(tensor: Tensor) -> np.ndarray:
+def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
         return _host(tensor)
@@ -95,35 +97,51 @@ def host(tensor: Tensor) -> np.ndarray:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
 
-def _host(tensor: Tensor) -> np.ndarray:
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-        raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
-    with torch.no_grad():
-        found = tensor.detach()
-        if type(found) is not Tensor:
-            found = _plain(found)
-        device = found.device.type
-        if device == "meta":
-            raise Unreadable("a meta tensor has no values")
-        if found.numel() and found.untyped_storage().nbytes() == 0:
-            raise Unreadable("its storage has been freed")
-        if found.is_quantized:
-            found = found.int_repr()
-        if device != "cpu":
-            found = found.cpu()
-        if found.is_neg():
-            found = found.resolve_neg()
-        if found.dtype.is_complex and found.is_conj():
-            found = found.resolve_conj()
-        name = NAMES.get(found.dtype)
-        if name in _NUMPY:
-            array = found.numpy()
-        elif found.dtype is torch.complex32:
-            array = torch.view_as_real(found).contiguous().numpy().view(np.uint32)[..., 0]
-        else:
-            array = found.view(_AS_INTEGER[found.element_size()]).numpy()
-            array = array.view(f"u{array.itemsize}")
+def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
+    if type(tensor) not in _PLAIN:
+        return _host_of_unusual(tensor)
+    found = tensor.detach()
+    if found.untyped_storage().nbytes() == 0 and found.numel():
+        raise Unreadable("a meta tensor has no values" if found.is_meta else "its storage has been freed")
+    if found.dtype in _SIMPLE and found.is_cpu and not found.is_neg() and not found.is_quantized:
+        array = found.numpy()
+    else:
+        array = _converted(found)
     return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:
+    if torch.nn.parameter.is_lazy(tensor):
+        raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
+    return _host(_plain(tensor.detach()))
+
+
+def _converted(found: Tensor) -> np.ndarray[Any, Any]:
+    """What numpy cannot take as it is: on a device, conjugated, quantised, of a type that numpy does not have."""
+    if found.is_meta:
+        raise Unreadable("a meta tensor has no values")
+    if found.is_quantized:
+        found = found.int_repr()
+    if not found.is_cpu:
+        found = found.cpu()
+    found = found.resolve_neg().resolve_conj()
+    if NAMES.get(found.dtype) in _NUMPY:
+        return found.numpy()
+    if found.dtype is torch.complex32:
+        return torch.view_as_real(found).contiguous().numpy().view(np.uint32)[..., 0]
+    array = found.view(_AS_INTEGER[found.element_size()]).numpy()
+    return array.view(f"u{array.itemsize}")
+
+
+def peek(tensor: Tensor) -> bytes | None:
+    """A few bytes straight from memory: enough to notice a write that the version does not show. None off the host."""
+    if not tensor.is_cpu:
+        return None
+    start = tensor.data_ptr()
+    if not start:
+        return b""
+    size = tensor.element_size()
+    return string_at(start, min(64, tensor.numel() * size) if tensor.is_contiguous() else size)
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -176,9 +194,9 @@ def _parts(tensor: Tensor) -> dict[str, Tensor]:
         if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
             return {"ccol": source.ccol_indices(), "row": source.row_indices(), "values": source.values()}
         if tensor.is_nested:
-            if tensor.layout is torch.jagged:
+            if hasattr(source, "offsets"):  # jagged
                 return {"values": source.values(), "offsets": source.offsets()}
             return {str(i): part for i, part in enumerate(source.unbind())}
-        if tensor.layout is torch._mkldnn:
+        if tensor.is_mkldnn:
             return {"values": source.to_dense()}
     return {}

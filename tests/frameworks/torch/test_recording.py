@@ -1,0 +1,465 @@
+"""What a PyTorch trace says, checked against what torch itself computes."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import relu as imported_before
+
+import twintrace as tt
+from twintrace.model.records import Role
+from twintrace.model.values import TensorRef, leaves, tensor_slots
+
+pytestmark = pytest.mark.needs_torch
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Run a function under a recorder and open the trace: `calls, journal = recorded(function, model)`."""
+
+    def run(function, model=None, *, level="mix", keep="tensor"):
+        path = tmp_path / f"trace{len(list(tmp_path.iterdir()))}"
+        with tt.record(path, model, level=level if model is not None else "api", keep=keep, strict=True) as rec:
+            function(rec) if function.__code__.co_argcount else function()
+        journal = tt.open(path).journal(0)
+        return list(journal.calls()), journal
+
+    return run
+
+
+def one(calls, name, number=0):
+    """The call of that name and number."""
+    (found,) = [call for call in calls if call.site.name == name and call.site.call == number]
+    return found
+
+
+def value(journal, identity):
+    """A recorded tensor's values."""
+    return journal.array(journal.tensor(identity))
+
+
+def inputs(call):
+    return dict(tensor_slots(call.args, call.kwargs))
+
+
+def outputs(call):
+    return {slot: leaf.id for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
+
+
+def gradients(journal, call, role):
+    return {g.slot: value(journal, g.tensor) for g in call.gradients if g.role is role}
+
+
+def test_a_tensor_used_twice_shows_each_calls_own_contribution(recorded):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    h = x * 1.0
+
+    def step():
+        (torch.sin(h) + torch.cos(h)).sum().backward()
+
+    calls, journal = recorded(step)
+    sine, cosine = one(calls, "torch.sin"), one(calls, "torch.cos")
+    expected = h.detach()
+    np.testing.assert_array_equal(gradients(journal, sine, Role.INPUT)["0"], torch.cos(expected).numpy())
+    np.testing.assert_array_equal(gradients(journal, cosine, Role.INPUT)["0"], (-torch.sin(expected)).numpy())
+
+
+def test_linear_has_the_gradients_of_all_three_inputs(recorded):
+    x = torch.randn(2, 5, 3, requires_grad=True)
+    net = nn.Linear(3, 4)
+    weight = torch.randn(2, 5, 4)
+
+    def step():
+        (net(x) * weight).sum().backward()
+
+    calls, journal = recorded(step, net)
+    call = one(calls, "torch.nn.functional.linear")
+    found = gradients(journal, call, Role.INPUT)
+    np.testing.assert_array_equal(found["0"], x.grad.numpy())
+    np.testing.assert_array_equal(found["1"], net.weight.grad.numpy())
+    np.testing.assert_array_equal(found["2"], net.bias.grad.numpy())
+    np.testing.assert_array_equal(gradients(journal, call, Role.OUTPUT)[""], weight.numpy())
+    parameters = {g.slot: value(journal, g.tensor) for g in journal.parameter_gradients()}
+    np.testing.assert_array_equal(parameters["weight"], net.weight.grad.numpy())
+
+
+def test_the_same_tensor_in_two_arguments_has_two_gradients(recorded):
+    x = torch.tensor([3.0], requires_grad=True)
+
+    calls, journal = recorded(lambda: torch.sub(x * 2, x * 2).backward())
+    found = gradients(journal, one(calls, "torch.sub"), Role.INPUT)
+    assert found["0"].item() == 1.0
+    assert found["1"].item() == -1.0
+
+
+def test_a_modules_input_gradient_sums_all_its_paths(recorded):
+    class Residual(nn.Module):
+        def forward(self, x):
+            return x + 2 * x + torch.sin(x)
+
+    x = torch.tensor([0.5], requires_grad=True)
+    net = Residual()
+    calls, journal = recorded(lambda: net(x * 1.0).backward(), net)
+    (call,) = [call for call in calls if call.site.kind == "module"]
+    np.testing.assert_allclose(gradients(journal, call, Role.INPUT)["0"], 3 + np.cos(0.5), rtol=1e-6)
+
+
+def test_an_identity_call_claims_no_gradient_of_its_producer(recorded):
+    x = torch.tensor([0.5], requires_grad=True)
+    calls, _ = recorded(lambda: torch.sin(x).float().backward())
+    assert not one(calls, "torch.Tensor.float").gradients
+    assert one(calls, "torch.sin").gradients
+
+
+def test_in_place_calls_keep_the_value_from_before(recorded):
+    x = torch.tensor([1.0, -1.0])
+
+    def step():
+        x.mul_(3)
+        x[0] = 7
+        F.relu(x, inplace=True)
+
+    calls, journal = recorded(step)
+    multiply, put, clip = (
+        one(calls, "torch.Tensor.mul_"),
+        one(calls, "torch.Tensor.__setitem__"),
+        one(calls, "torch.nn.functional.relu"),
+    )
+    assert value(journal, inputs(multiply)["0"]).tolist() == [1.0, -1.0]
+    assert value(journal, outputs(multiply)[""]).tolist() == [3.0, -3.0]
+    assert value(journal, inputs(put)["0"]).tolist() == [3.0, -3.0]
+    assert value(journal, put.after["0"]).tolist() == [7.0, -3.0]
+    assert value(journal, inputs(clip)["0"]).tolist() == [7.0, -3.0]
+    assert value(journal, outputs(clip)[""]).tolist() == [7.0, 0.0]
+    assert clip.mutates
+
+
+def test_batch_norm_shows_its_running_statistics_before_and_after(recorded):
+    net = nn.BatchNorm1d(2)
+    data = torch.randn(4, 2) + 5
+    calls, journal = recorded(lambda: (net(data), net(data)), net)
+    first, second = one(calls, "torch.nn.functional.batch_norm"), one(calls, "torch.nn.functional.batch_norm", 1)
+    assert value(journal, inputs(first)["1"]).tolist() == [0.0, 0.0]
+    np.testing.assert_array_equal(value(journal, first.after["1"]), value(journal, inputs(second)["1"]))
+    assert value(journal, first.after["1"]).tolist() != [0.0, 0.0]
+
+
+def test_writes_that_no_version_shows_are_noticed(recorded):
+    x = torch.ones(1000)
+
+    def step():
+        torch.sum(x)
+        x.numpy()[:] = 2.0
+        torch.sum(x)
+
+    calls, journal = recorded(step)
+    assert value(journal, inputs(one(calls, "torch.sum"))["0"])[0] == 1.0
+    assert value(journal, inputs(one(calls, "torch.sum", 1))["0"])[0] == 2.0
+
+
+def test_memory_that_is_used_again_is_not_mistaken_for_the_old_tensor(recorded):
+    def step():
+        for number in range(50):
+            torch.sum(torch.full((1000,), float(number)))
+
+    calls, journal = recorded(step)
+    for number in range(50):
+        assert value(journal, inputs(one(calls, "torch.sum", number))["0"])[0] == number
+
+
+def test_producers_rebuild_the_data_flow(recorded):
+    x = torch.ones(2)
+
+    def step():
+        y = torch.exp(x)
+        z = y.reshape(1, 2)
+        torch.add(z, z)
+
+    calls, journal = recorded(step)
+    exp, reshape, add = one(calls, "torch.exp"), one(calls, "torch.Tensor.reshape"), one(calls, "torch.add")
+    assert journal.tensor(inputs(add)["0"]).producer == reshape.id
+    assert journal.tensor(inputs(reshape)["0"]).producer == exp.id
+    assert journal.tensor(inputs(exp)["0"]).producer is None
+
+
+def test_names_imported_before_recording_are_seen(recorded):
+    calls, _ = recorded(lambda: imported_before(torch.ones(1)))
+    assert one(calls, "torch.relu")
+
+
+def test_operators_and_indexing_are_calls_and_questions_are_not(recorded):
+    def step():
+        x = torch.ones(2, 3)
+        _ = x.shape, x.dim(), x.dtype, x.is_contiguous(), len(x), x.requires_grad
+        _ = (2 - x) @ x.T
+        _ = x[0], x > 0, -x
+
+    names = [call.site.name.removeprefix("torch.") for call in recorded(step)[0]]
+    assert names == [
+        "ones",
+        "Tensor.__rsub__",
+        "Tensor.T",
+        "Tensor.matmul",
+        "Tensor.__getitem__",
+        "Tensor.gt",
+        "Tensor.neg",
+    ]
+
+
+def test_checkpointed_blocks_are_recomputed_under_their_own_address(recorded):
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.ones(2, requires_grad=True)
+
+    def step():
+        checkpoint(lambda t: torch.exp(torch.sin(t)), x, use_reentrant=False).sum().backward()
+        torch.exp(x)
+
+    addresses = [str(call.site) for call in recorded(step)[0]]
+    assert addresses.count("forward/api:torch.exp#0") == 1
+    assert "recompute/api:torch.sin#0" in addresses
+    assert "forward/api:torch.exp#1" in addresses
+
+
+def test_the_optimizers_calls_have_their_own_phase(recorded):
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    phases = {str(call.site.phase) for call in recorded(step, net)[0]}
+    assert phases == {"forward", "update"}
+
+
+def test_op_level_sees_forward_backward_and_update_kernels(recorded):
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        net(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+
+    calls, _ = recorded(step, net, level="op")
+    by_phase = {
+        phase: {c.site.name for c in calls if c.site.phase == phase} for phase in ("forward", "backward", "update")
+    }
+    assert "aten.addmm.default" in by_phase["forward"]
+    assert "aten.mm.default" in by_phase["backward"]
+    assert any("add_" in name for name in by_phase["update"])
+    update = next(c for c in calls if c.site.phase == "update" and "add_" in c.site.name)
+    assert update.mutates == ("0",)
+    assert one(calls, "aten.addmm.default").site.path == ""
+
+
+def test_a_compiled_model_is_recorded_from_outside_and_says_so(recorded):
+    inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    net = nn.Sequential(torch.compile(inner, backend="aot_eager"), nn.Linear(2, 1))
+    x = torch.ones(1, 2)
+
+    def step():
+        net(x).sum().backward()
+
+    with pytest.warns(RuntimeWarning, match="is compiled or scripted"):
+        calls, journal = recorded(step, net)
+    assert one(calls, "0").site.type == "Sequential"
+    assert not [c for c in calls if c.site.path.startswith("0")]
+    assert one(calls, "torch.nn.functional.linear").site.path == "1"
+    assert [note for note in journal.notes() if note.topic == "compiled"]
+
+
+def test_a_compiled_function_under_a_recorder_gives_its_result(recorded):
+    function = torch.compile(lambda t: torch.sin(t) * 2, backend="aot_eager")
+    x = torch.ones(3)
+    results = []
+    with pytest.warns(RuntimeWarning, match="compiled by torch.compile"):
+        recorded(lambda: results.append(function(x)))
+    np.testing.assert_allclose(results[0].numpy(), 2 * np.sin(np.ones(3)), rtol=1e-6)
+
+
+def test_module_configuration_is_complete(recorded):
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3, stride=2, padding=1), nn.BatchNorm2d(2, eps=1e-3, momentum=0.3), nn.Dropout(0.2)
+    )
+    calls, _ = recorded(lambda: net.eval()(torch.ones(1, 1, 4, 4)), net)
+    configs = {call.site.name: call.config.values for call in calls if call.config}
+    assert dict(leaves(configs["0"]["stride"])) == {"0": 2, "1": 2}
+    assert (configs["1"]["eps"], configs["1"]["momentum"], configs["1"]["training"]) == (1e-3, 0.3, False)
+    assert configs["2"]["p"] == 0.2
+    batch_norm = one(calls, "1")
+    assert set(batch_norm.parameters) == {"weight", "bias"}
+    assert set(batch_norm.buffers) == {"running_mean", "running_var", "num_batches_tracked"}
+
+
+def test_stacks_lead_to_the_users_own_line(recorded):
+    class Net(nn.Module):
+        def forward(self, x):
+            return torch.tanh(x)  # the line
+
+    net = Net()
+    calls, _ = recorded(lambda: net(torch.ones(1)), net)
+    frame = one(calls, "torch.tanh").stack[0]
+    assert frame.file == __file__
+    assert frame.function == "forward"
+    assert frame.code.endswith("# the line")
+
+
+ODD = {
+    "f64": lambda: torch.tensor([1.5, float("nan"), float("inf")], dtype=torch.float64),
+    "f16": lambda: torch.tensor([1.5, -0.0], dtype=torch.float16),
+    "bf16": lambda: torch.tensor([[1.5, 2.5]], dtype=torch.bfloat16),
+    "f8e4m3fn": lambda: torch.tensor([1.5, 2.0]).to(torch.float8_e4m3fn),
+    "f8e5m2": lambda: torch.tensor([1.5, 2.0]).to(torch.float8_e5m2),
+    "c64": lambda: torch.tensor([1 + 2j, -3j]).conj(),
+    "c128": lambda: torch.tensor([1 + 2j], dtype=torch.complex128),
+    "c32": lambda: torch.view_as_complex(torch.tensor([[1.0, 2.0]], dtype=torch.float16)),
+    "b8": lambda: torch.tensor([True, False]),
+    "i8": lambda: torch.tensor([-1], dtype=torch.int8),
+    "u16": lambda: torch.tensor([65535], dtype=torch.uint16),
+    "u64": lambda: torch.tensor([2**63 + 1], dtype=torch.uint64),
+    "scalar": lambda: torch.tensor(2.5),
+    "empty": lambda: torch.empty(0, 3),
+    "strided": lambda: torch.arange(12.0).reshape(3, 4).t()[::2],
+    "expanded": lambda: torch.tensor([1.0]).expand(5),
+    "negated view": lambda: torch.tensor([1 + 2j]).conj().imag,
+}
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("name", ODD)
+def test_every_kind_of_tensor_travels_bit_by_bit(name, recorded):
+    tensor = ODD[name]()
+    calls, journal = recorded(lambda rec: rec.save("x", tensor))
+    found = journal.tensor(outputs(one(calls, "x"))[""])
+    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    expected = bytes(plain.untyped_storage().tolist())
+    assert journal.array(found).tobytes() == expected
+    assert found.spec.shape == tuple(tensor.shape)
+    if name in ("f64", "bf16", "c32", "b8"):
+        assert found.spec.dtype == name
+
+
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|invariant)")
+@pytest.mark.filterwarnings("ignore:.*quantize", "ignore:.*[Qq]uantiz")
+def test_sparse_and_quantised_tensors_keep_all_that_they_are(recorded):
+    sparse = torch.tensor([1.5, 0, 2.5, 0]).to_sparse()
+    compressed = torch.eye(3).to_sparse_csr()
+    quantised = torch.quantize_per_tensor(torch.tensor([0.5, 1.0]), 0.1, 3, torch.qint8)
+    calls, journal = recorded(lambda rec: (rec.save("s", sparse), rec.save("c", compressed), rec.save("q", quantised)))
+    found = journal.tensor(outputs(one(calls, "s"))[""])
+    assert str(found.spec) == "f32[4]"
+    assert value(journal, found.parts["indices"]).tolist() == [[0, 2]]
+    assert value(journal, found.parts["values"]).tolist() == [1.5, 2.5]
+    assert set(journal.tensor(outputs(one(calls, "c"))[""]).parts) == {"crow", "col", "values"}
+    integers = journal.tensor(outputs(one(calls, "q"))[""])
+    assert integers.facts["quantised"]["scale"] == 0.1
+    assert journal.array(integers).tolist() == [8, 13]
+
+
+def test_a_meta_tensor_is_missing_with_its_reason(recorded):
+    calls, journal = recorded(lambda rec: rec.save("x", torch.empty(2, device="meta")))
+    found = journal.tensor(outputs(one(calls, "x"))[""])
+    assert "meta" in found.missing
+    assert str(found.spec) == "f32[2]"
+
+
+def test_saved_values_have_their_gradient(recorded):
+    x = torch.tensor([2.0], requires_grad=True)
+
+    def step(rec):
+        y = x * x
+        rec.save("y", {"value": y})
+        (3 * y).backward()
+
+    calls, journal = recorded(step)
+    (gradient,) = one(calls, "y").gradients
+    assert (gradient.role, gradient.slot) == (Role.SAVED, "value")
+    assert value(journal, gradient.tensor).tolist() == [3.0]
+
+
+def test_forwards_in_other_threads_are_seen(recorded):
+    net = nn.Linear(2, 2)
+
+    def step():
+        thread = threading.Thread(target=lambda: net(torch.ones(1, 2)))
+        thread.start()
+        thread.join()
+
+    calls, _ = recorded(step, net)
+    assert one(calls, "torch.nn.functional.linear").site.path == ""
+
+
+def test_nothing_remains_after_a_model_that_raises(tmp_path):
+    class Bad(nn.Module):
+        def forward(self, x):
+            raise RuntimeError("inside")
+
+    net = nn.Sequential(nn.Linear(1, 1), Bad())
+    originals = (
+        nn.Module.__call__,
+        torch.autograd._engine_run_backward,
+        torch.overrides.has_torch_function,
+        torch.distributed.all_reduce,
+    )
+    with pytest.raises(RuntimeError, match="inside"), tt.record(tmp_path / "t", net):
+        net(torch.ones(1, 1))
+    assert originals == (
+        nn.Module.__call__, torch.autograd._engine_run_backward, torch.overrides.has_torch_function, torch.distributed.all_reduce,
+    )  # fmt: skip
+    assert torch.overrides._get_current_function_mode_stack() == []
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+    raised = [call for call in tt.open(tmp_path / "t").calls() if call.raised]
+    assert [call.site.name for call in raised] == ["1", ""]
+    assert raised[0].raised == "RuntimeError: inside"
+
+
+def test_two_recorders_may_leave_in_any_order(tmp_path):
+    net = nn.Linear(1, 1)
+    first, second = tt.record(tmp_path / "a", net), tt.record(tmp_path / "b", net)
+    original = nn.Module.__call__
+    first.start()
+    second.start()
+    net(torch.ones(1, 1))
+    first.close()
+    net(torch.ones(1, 1))
+    second.close()
+    assert nn.Module.__call__ is original
+    assert torch.overrides._get_current_function_mode_stack() == []
+    counts = [sum(c.site.kind == "module" for c in tt.open(tmp_path / name).calls()) for name in "ab"]
+    assert counts == [1, 2]
+
+
+def test_a_data_loaders_forked_workers_write_nothing(tmp_path):
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return torch.sin(torch.full((2,), float(index)))
+
+    with tt.record(tmp_path / "t", level="api", keep="tensor", strict=True):
+        batches = list(torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="fork"))
+    assert len(batches) == 2
+    journal = tt.open(tmp_path / "t").journal(0)
+    assert journal.complete
+    assert not [call for call in journal.calls() if call.site.name == "torch.sin"]
+
+
+def test_seeding_is_undone(tmp_path):
+    before = torch.get_rng_state()
+    dropout = F.dropout
+    with tt.seed_all(3, deterministic=True, disable_dropout=True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert F.dropout(torch.ones(100), 0.5).sum() == 100
+        first = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert F.dropout is dropout
+    with tt.seed_all(3):
+        assert torch.equal(torch.rand(3), first)
