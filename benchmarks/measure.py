@@ -86,7 +86,7 @@ class Row:
     extra_ms: float = 0.0
     bytes_per_step: float = 0.0
     files: int = 0
-    tensors: int | None = None
+    calls: int | None = None
     peak_mb: float = 0.0
     error: str | None = None
 
@@ -233,7 +233,7 @@ def _sum_up(plan: Plan, first: Round | None, rounds: list[Round], close: Seconds
         extra_ms=1000 * extra * bare,
         bytes_per_step=end["bytes"] / steps,
         files=end["files"],
-        tensors=end["records"],
+        calls=end["calls"],
         peak_mb=end["peak_mb"],
     )
 

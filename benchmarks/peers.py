@@ -57,8 +57,8 @@ class Peer:
 
 
 # What matplotlib and pandas import. Neither peer runs without either of them.
-_PLOTTING = ("matplotlib", "cycler", "kiwisolver", "contourpy", "pyparsing", "fonttools", "pillow")
-_TABLES = ("pandas<3.1", "python-dateutil", "six", "pytz")  # pandas 3.1 wants numpy 2; mindspore wants numpy 1
+_PLOTTING = ("matplotlib", "cycler", "kiwisolver", "pyparsing", "fonttools", "pillow")
+_TABLES = ("pandas<3.1", "python-dateutil", "six")  # pandas 3.1 wants numpy 2; mindspore wants numpy 1
 
 _DUMP = "troubleshooter/migrator/api_dump/ms_dump/"
 
@@ -110,7 +110,7 @@ PEERS = {
         "mindstudio-probe",
         "26.2.0",
         # dumping imports all of these but openpyxl and psutil; `msprobe compare` imports those two as well
-        (*_TABLES, *_PLOTTING, "pyyaml", "tqdm", "packaging", "einops", "tensorboard", "absl-py", "protobuf",
+        (*_TABLES, *_PLOTTING, "pytz", "pyyaml", "tqdm", "packaging", "einops", "tensorboard", "absl-py", "protobuf",
          "openpyxl", "et-xmlfile", "psutil"),
     ),
     "troubleshooter": Peer(

@@ -141,7 +141,7 @@ def _bare_row(bare: Process) -> Row:
 def costs_table(rows: Iterable[Row]) -> str:
     """Ratios to the bare step."""
     heads = ("tool", "level", "keep", "both", "low-high", "transformer", "cnn", "cpu", "first",
-             "extra ms", "close ms", "MB/step", "files/steps", "tensors", "peak MB")  # fmt: skip
+             "extra ms", "close ms", "MB/step", "files/steps", "calls", "peak MB")  # fmt: skip
     return layout([heads, *(_cells(row) for row in rows)])
 
 
@@ -160,7 +160,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{1000 * row.close_s:.0f}",
         f"{row.bytes_per_step / 1e6:.2f}",
         f"{row.files}/{row.steps}",
-        "-" if row.tensors is None else str(row.tensors),
+        "-" if row.calls is None else str(row.calls),
         f"{row.peak_mb:.0f}",
     )
 

@@ -53,8 +53,8 @@ class Tool(ABC):
         """Folders that the tool will neither read nor write again."""
         return []
 
-    def records(self) -> int | None:
-        """How many tensors one round (one step of each model) left a record of; None where that cannot be told."""
+    def calls(self) -> int | None:
+        """Calls recorded in the last round (a step of each model), forward and backward; None where not told."""
         return None
 
 
@@ -64,6 +64,7 @@ class Twintrace(Tool):
     def open(self, nets: dict[str, nn.Module]) -> None:
         import twintrace
 
+        self.names = list(nets)
         self.recorders = {
             id(net): twintrace.record(self.folder / name, net, level=self.level, keep=self.keep, overwrite=True)
             for name, net in nets.items()
@@ -83,6 +84,13 @@ class Twintrace(Tool):
         for recorder in self.recorders.values():
             recorder.close()
 
+    def calls(self) -> int | None:
+        import twintrace
+
+        traces = [twintrace.open(self.folder / name) for name in self.names]
+        last = [call for trace in traces for call in trace.journal(trace.steps[-1]).calls()]
+        return len(last) + sum(bool(call.gradients) for call in last)
+
 
 class Stopped(Twintrace):
     """Ours, installed, started and stopped again: the steps that follow should cost what bare steps cost."""
@@ -101,6 +109,9 @@ class Stopped(Twintrace):
 
     def stop(self) -> None:
         """Stopped since `open`."""
+
+    def calls(self) -> int | None:
+        return None
 
 
 class Msprobe(Tool):
@@ -144,10 +155,11 @@ class Msprobe(Tool):
     def finished(self) -> list[Path]:
         steps = [path for path in self.folder.glob("step*") if any(path.iterdir())]
         for dump in self.folder.glob("step*/*/dump.json"):
-            self.seen.append(dump.read_text(encoding="utf-8").count('"dtype":'))
+            names = json.loads(dump.read_text(encoding="utf-8"))["data"]
+            self.seen.append(sum("parameters_grad" not in name for name in names))
         return steps
 
-    def records(self) -> int | None:
+    def calls(self) -> int | None:
         return sum(self.seen[-2:])
 
 

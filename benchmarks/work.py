@@ -12,7 +12,7 @@ the parent gives the turns, so that a bare step and a recorded step lie next to 
     {"do": "recorded", "model": "cnn"}   {"wall": 0.075, "cpu": 0.075}     start, training step, step, stop: all of it
     {"do": "open"}                       {}                                construct the tool: not timed
     {"do": "close"}                      {"wall": 0.004, "cpu": 0.004}     whatever the tool had put off
-    {"do": "finish"}                     {"peak_mb": 512, "bytes": …, "files": …, "records": …}
+    {"do": "finish"}                     {"peak_mb": 512, "bytes": …, "files": …, "calls": …}
 """
 
 from __future__ import annotations
@@ -201,10 +201,10 @@ class Worker:
         return seconds
 
     def finish(self) -> dict[str, Any]:
-        records = self.tool.records() if self.tool else None
+        calls = self.tool.calls() if self.tool else None
         size, files = tally(self.folder)
         size, files = size + self.removed_bytes, files + self.removed_files
-        return {"peak_mb": peak_mb(), "bytes": size, "files": files, "records": records}
+        return {"peak_mb": peak_mb(), "bytes": size, "files": files, "calls": calls}
 
     @property
     def _tool(self) -> Tool:

@@ -23,7 +23,10 @@ def good_rows():
         ("mix", "statistics"): 6.0,
     }
     return [
-        *(Row("twintrace", *key, both=1.1, extra=0.1, growth=1.0, bytes_per_step=4e8, steps=3, files=14) for key in ours),
+        *(
+            Row("twintrace", *key, both=1.1, extra=0.1, growth=1.0, bytes_per_step=4e8, steps=3, files=14)
+            for key in ours
+        ),
         *(Row("msprobe", *key, both=1 + extra, extra=extra, bytes_per_step=1e9) for key, extra in theirs.items()),
         Row("stopped", "api", "statistics", both=1.0),
     ]

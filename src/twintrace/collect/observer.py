@@ -25,7 +25,7 @@ from ..model.records import Keep
 from ..model.tensors import Statistics
 from ..store.digest import digest
 from ..store.lines import encode as encode_json
-from ..store.lines import seal_text
+from ..store.lines import seal_text, text_float
 from ..store.writer import Journal, TraceWriter
 
 _PURGE_EVERY = 4096
@@ -59,7 +59,10 @@ class Observer:
         self._storages: dict[Any, _Storage] = {}
         self._next = 0
         self._purge_at = _PURGE_EVERY
+        self.producer: int | None = None
+        """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
+        self._identity, self._peek, self._look, self._host = framework.identity, framework.peek, framework.look, framework.host
 
     @property
     def count(self) -> int:
@@ -81,42 +84,41 @@ class Observer:
     def forget(self, tensors: Sequence[Any]) -> None:
         """These were written to: whatever was known of their storages is no longer so."""
         for tensor in tensors:
-            identity = self._framework.identity(tensor)
-            if identity is not None:
-                storage = self._storages.get(identity[0])
-                if storage is not None:
-                    storage.views.clear()
+            storage = self._storages.get(self._framework.storage(tensor))
+            if storage is not None:
+                storage.views.clear()
 
-    def observe(self, tensor: Any, producer: int | None = None) -> int:
+    def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
-        identity = self._framework.identity(tensor)
+        identity = self._identity(tensor)
         if identity is None:
-            return self._read(tensor, producer)
+            return self._read(tensor)
         key, view, version = identity
         storage = self._storages.get(key)
         if storage is not None:
             seen = storage.views.get(view)
-            if seen is not None and seen.version == version and seen.check == self._framework.peek(tensor):
+            if seen is not None and seen.version == version and seen.check == self._peek(tensor):
                 return seen.id
-        number = self._read(tensor, producer)
+        number = self._read(tensor)
         if storage is None:
             if len(self._storages) >= self._purge_at:
                 self._purge()
             storage = self._storages[key] = _Storage(self._framework.hold(tensor))
-        storage.views[view] = _Seen(version, number, self._framework.peek(tensor))
+        storage.views[view] = _Seen(version, number, self._peek(tensor))
         return number
 
-    def _read(self, tensor: Any, producer: int | None) -> int:
+    def _read(self, tensor: Any) -> int:
         """Give the tensor a number and write its line."""
         number = self._next
         self._next = number + 1
-        look = self._framework.look(tensor)
-        body = _start_line(number, look, producer)
+        look = self._look(tensor)
+        by = "null" if self.producer is None else self.producer
+        body = f'{{"k":"tensor","id":{number},{look.text},"by":{by}'
         if look.parts:
             body += self._parts(look)
         else:
             try:
-                array = self._framework.host(tensor)
+                array = self._host(tensor)
             except Unreadable as error:
                 body += f',"missing":{encode_json(str(error))}'
             else:
@@ -164,19 +166,9 @@ class Observer:
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
 
 
-def _start_line(number: int, look: Look, producer: int | None) -> str:
-    shape = ",".join(map(str, look.shape))
-    by = "null" if producer is None else producer
-    grad = "true" if look.requires_grad else "false"
-    return f'{{"k":"tensor","id":{number},"dtype":"{look.dtype}","shape":[{shape}],"device":"{look.device}","grad":{grad},"by":{by}'
-
-
 def _statistics_text(s: Statistics) -> str:
-    low, high, mean, norm = _number(s.min), _number(s.max), _number(s.mean), _number(s.norm)
-    return f',"stats":[{low},{high},{mean},{norm},{s.nan},{s.posinf},{s.neginf},{s.zero}]'
-
-
-def _number(value: float | int | None) -> str:
-    if value is None:
-        return "null"
-    return repr(value) if isfinite(value) else f'{{"$float":"{value!r}"}}'
+    counts = f"{s.nan},{s.posinf},{s.neginf},{s.zero}"
+    if s.norm is not None and isfinite(s.norm):  # then the other three are finite too
+        return f',"stats":[{s.min!r},{s.max!r},{s.mean!r},{s.norm!r},{counts}]'
+    numbers = ",".join("null" if n is None else text_float(n) for n in (s.min, s.max, s.mean, s.norm))
+    return f',"stats":[{numbers},{counts}]'

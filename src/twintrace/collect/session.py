@@ -27,7 +27,7 @@ from ..model.errors import SessionError, TraceWriteError, TwintraceError
 from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
-from ..store.lines import Wire, seal, wire_token
+from ..store.lines import Wire, encode, seal, seal_text, text_token
 from ..store.writer import Journal, TraceWriter
 from .flatten import Flattener
 from .observer import Observer
@@ -45,13 +45,21 @@ class _Thread(threading.local):
         self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
 
 
+class _Texts(dict[str, str]):
+    """Names as JSON, each made once."""
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = encode(name)
+        return text
+
+
 class _State:
-    """What the session keeps with an open call."""
+    """What the session keeps with an open call: the line as far as it is written, and where the call stands."""
 
-    __slots__ = ("depth", "epoch", "line", "mutates")
+    __slots__ = ("depth", "epoch", "mutates", "text")
 
-    def __init__(self, epoch: int, line: dict[str, Wire] | None, depth: int, mutates: Sequence[str] = ()) -> None:
-        self.epoch, self.line, self.depth, self.mutates = epoch, line, depth, mutates
+    def __init__(self, epoch: int, text: str | None, depth: int, mutates: Sequence[str] = ()) -> None:
+        self.epoch, self.text, self.depth, self.mutates = epoch, text, depth, mutates
 
 
 class Session:
@@ -91,8 +99,8 @@ class Session:
                 overwrite=overwrite,
             )
             self._observer = Observer(framework, keep, self._writer)
-        self._flattener = Flattener(framework, self._observe)
-        self._producer: int | None = None
+            self._observe = self._observer.observe
+            self._flattener = Flattener(framework, self._observe)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
         self._watch: Watch = framework.watch(models, level, self)
         self._thread = _Thread()
@@ -103,10 +111,11 @@ class Session:
         self._running = self._armed = self._closed = self._lost = False
         self._next_call = 0
         self._total = 0
-        self._counts: dict[tuple[Phase, Kind, str], int] = {}
+        self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
         self._configs: dict[str, tuple[Any, int]] = {}
         self._config_count = 0
         self._undo_saved: list[Callable[[], None]] = []
+        self._texts = _Texts()
         self._told: set[str] = set()
         self._noted: set[tuple[str, str]] = set()
         warm_up()
@@ -160,7 +169,7 @@ class Session:
         self._thread.busy = True
         try:
             with self._lock:
-                call = self._save(name, value)
+                call = self._save(str(name), value)
                 for slot, tensor in call.outputs:
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
                     self._undo_saved.append(undo)
@@ -263,10 +272,9 @@ class Session:
                 state: _State = call.state
                 if call.kind is Kind.MODULE:
                     del self._thread.modules[state.depth :]
-                if state.line is not None and state.epoch == self._epoch:
-                    state.line["out"] = None
-                    state.line["raised"] = f"{type(error).__name__}: {error}"[:400]
-                    self._write_call(state.line)
+                if state.text is not None and state.epoch == self._epoch:
+                    raised = encode(f"{type(error).__name__}: {error}"[:400])
+                    self._write(f'{state.text},"out":null,"raised":{raised}')
         except Exception as trouble:  # noqa: BLE001 - a recorder must never end the training
             self._trouble(call.name, trouble)
         finally:
@@ -275,11 +283,11 @@ class Session:
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: _State = call.state
         if state.epoch == self._epoch:
-            self._write_gradient({"k": "grad", "of": call.id, "role": role.value, "slot": slot}, tensor, count)
+            self._write_gradient(f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count)
 
     def parameter_gradient(self, name: str, tensor: Any) -> None:
         if self._sieve.everything or self._wants_parameter(name):
-            self._write_gradient({"k": "grad", "role": Role.PARAMETER.value, "slot": name}, tensor, 0)
+            self._write_gradient(f'{{"k":"grad","role":"{Role.PARAMETER}","slot":{self._texts[name]}', tensor, 0)
 
     def forget(self, tensors: Sequence[Any]) -> None:
         if self._writer:
@@ -309,32 +317,43 @@ class Session:
             self._sieve.enter_module(name)
             if self._lost or self._level in (Level.API, Level.OP):
                 return self._scope(name, up, phase)
-        key = (phase, kind, name)
-        number = self._counts.get(key, 0)
-        self._counts[key] = number + 1
+        counts = self._counts[phase, kind]
+        number = counts.get(name, 0)
+        counts[name] = number + 1
         if self._lost or not (
             self._sieve.everything
             or self._sieve.wants(Site(kind, name, number, phase, path, module.type if module else ""))
         ):
             return self._scope(name, up, phase) if module is not None else None
-        self._open_journal()
-        call = Open(self._next_call, kind, name, phase, [])
-        self._next_call += 1
-        call.wants_gradients = not (self._selection.forward_only or self._selection.inputs_only)
-        line: dict[str, Wire] = {"k": "call", "id": call.id, "kind": kind.value, "name": name, "n": number}
-        line["phase"] = phase.value
-        line["path"], line["up"] = path, up
-        call.state = _State(self._epoch, line, len(around), mutates)
+        if self._journal is None:
+            self._open_journal()
+        identity = self._next_call
+        self._next_call = identity + 1
+        found: list[tuple[str, Any]] = []
+        wants_gradients = not (self._selection.forward_only or self._selection.inputs_only)
+        text = self._start_call(identity, kind, name, number, phase, path, up)
+        state = _State(self._epoch, None, len(around), mutates)
+        call = Open(identity, kind, name, phase, found, [], wants_gradients, state)
         if module is not None:
-            self._thread.modules.append((name, call.id))
-            self._describe_module(line, module)
-        flatten, found = self._flattener.flatten, call.inputs
-        line["in"] = [flatten(value, str(i), found) for i, value in enumerate(args)]
-        line["kw"] = {key: flatten(value, f"kw.{key}", found) for key, value in kwargs.items()} if kwargs else {}
-        line["stack"] = self._stacks.capture(3)
-        if mutates:
-            line["mutates"] = list(mutates)
+            around.append((name, identity))
+            text += self._module_text(module)
+        flatten = self._flattener.flatten
+        inputs = ",".join([flatten(value, str(i), found) for i, value in enumerate(args)])
+        named = ""
+        if kwargs:
+            named = ",".join([f"{encode(key)}:{flatten(value, f'kw.{key}', found)}" for key, value in kwargs.items()])
+        text += f',"in":[{inputs}],"kw":{{{named}}},"stack":{self._stacks.capture(3)}'
+        state.text = f'{text},"mutates":{encode(list(mutates))}' if mutates else text
         return call
+
+    def _start_call(
+        self, identity: int, kind: Kind, name: str, number: int, phase: Phase, path: str, up: int | None
+    ) -> str:
+        texts = self._texts
+        return (
+            f'{{"k":"call","id":{identity},"kind":"{kind}","name":{texts[name]},"n":{number},"phase":"{phase}",'
+            f'"path":{texts[path]},"up":{"null" if up is None else up}'
+        )
 
     def _scope(self, path: str, up: int | None, phase: Phase) -> Open:
         """A module that is not recorded itself: its calls still learn where they are."""
@@ -350,50 +369,45 @@ class Session:
             # All above too: a module inside that raised past its hooks may still be there.
             del self._thread.modules[state.depth :]
             self._sieve.leave_module(call.name)
-        if state.line is None or state.epoch != self._epoch:
+        if state.text is None or state.epoch != self._epoch:
             return
-        line = state.line
         if state.mutates:
             self._observer.forget([tensor for slot, tensor in call.inputs if _under(slot, state.mutates)])
         if self._selection.inputs_only:
-            line["out"] = wire_token("unrecorded", "only inputs were asked for")
+            text = f'{state.text},"out":{text_token("unrecorded", "only inputs were asked for")}'
         else:
-            self._producer = call.id
+            self._observer.producer = call.id
             try:
-                line["out"] = self._flattener.flatten(output, "", call.outputs)
+                text = f'{state.text},"out":{self._flattener.flatten(output, "", call.outputs)}'
                 if state.mutates:
-                    self._observe_mutated(call, state)
+                    text += self._mutated_text(call, state.mutates)
             finally:
-                self._producer = None
-        if missing:
-            line["missing"] = list(missing)
-        self._write_call(line)
+                self._observer.producer = None
+        self._write(f'{text},"missing":{encode(list(missing))}' if missing else text)
 
-    def _observe_mutated(self, call: Open, state: _State) -> None:
+    def _mutated_text(self, call: Open, mutates: Sequence[str]) -> str:
         """Arguments that were written to and are not returned (`out=`, collectives): their new values are results too."""
         returned = {id(tensor) for _, tensor in call.outputs}
-        after: dict[str, Wire] = {}
-        for slot, tensor in call.inputs:
-            if _under(slot, state.mutates) and id(tensor) not in returned:
-                after[slot] = self._observe(tensor)
-        if after and state.line is not None:
-            state.line["after"] = after
+        after = {
+            slot: self._observe(tensor)
+            for slot, tensor in call.inputs
+            if id(tensor) not in returned and _under(slot, mutates)
+        }
+        return f',"after":{encode(after)}' if after else ""
 
     def _save(self, name: str, value: Any) -> Open:
         self._open_journal()
-        key = (Phase.FORWARD, Kind.SAVE, str(name))
-        number = self._counts.get(key, 0)
-        self._counts[key] = number + 1
+        counts = self._counts[Phase.FORWARD, Kind.SAVE]
+        number = counts.get(name, 0)
+        counts[name] = number + 1
         around = self._thread.modules
         path, up = around[-1] if around else ("", None)
-        call = Open(self._next_call, Kind.SAVE, str(name), Phase.FORWARD, [])
+        call = Open(self._next_call, Kind.SAVE, name, Phase.FORWARD, [])
         self._next_call += 1
         call.state = _State(self._epoch, None, len(around))
-        line: dict[str, Wire] = {"k": "call", "id": call.id, "kind": Kind.SAVE.value, "name": str(name), "n": number}
-        line |= {"phase": Phase.FORWARD.value, "path": path, "up": up, "in": [], "kw": {}}
-        line["out"] = self._flattener.flatten(value, "", call.outputs)
-        line["stack"] = self._stacks.capture(3)
-        self._write_call(line)
+        text = self._start_call(call.id, Kind.SAVE, name, number, Phase.FORWARD, path, up)
+        value_text = self._flattener.flatten(value, "", call.outputs)
+        self._write(f'{text},"in":[],"kw":{{}},"stack":{self._stacks.capture(3)},"out":{value_text}')
         return call
 
     def _saved_gradient(self, call: Open, slot: str) -> Callable[[Any], None]:
@@ -401,26 +415,20 @@ class Session:
 
     # --- lines --------------------------------------------------------------------------------------------------
 
-    def _observe(self, tensor: Any) -> int:
-        return self._observer.observe(tensor, self._producer)
-
-    def _write_call(self, line: dict[str, Wire]) -> None:
+    def _write(self, text: str) -> None:
         journal = self._open_journal()
-        journal.add(seal(line))
+        journal.add(seal_text(text))
         self._commit(journal)
 
-    def _write_gradient(self, line: dict[str, Wire], tensor: Any, count: int) -> None:
+    def _write_gradient(self, text: str, tensor: Any, count: int) -> None:
         here = self._thread
         if here.busy or self._lost or self._closed:
             return
         here.busy = True
         try:
             with self._lock:
-                journal = self._open_journal()
-                line["t"] = self._observe(tensor)
-                line["n"] = count
-                journal.add(seal(line))
-                self._commit(journal)
+                self._open_journal()
+                self._write(f'{text},"t":{self._observe(tensor)},"n":{count}')
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble("gradient", error)
         finally:
@@ -441,15 +449,12 @@ class Session:
     def _write_stack(self, number: int, frames: list[list[object]]) -> None:
         self._open_journal().add(seal({"k": "stack", "id": number, "frames": frames}))
 
-    def _describe_module(self, line: dict[str, Wire], module: ModuleView) -> None:
-        line["type"] = module.type
-        line["config"] = self._config(module)
-        parameters = module.own_parameters()
-        if parameters:
-            line["params"] = {name: self._observe(tensor) for name, tensor in parameters.items()}
-        buffers = module.own_buffers()
-        if buffers:
-            line["buffers"] = {name: self._observe(tensor) for name, tensor in buffers.items()}
+    def _module_text(self, module: ModuleView) -> str:
+        text = f',"type":{encode(module.type)},"config":{self._config(module)}'
+        for field, tensors in (("params", module.own_parameters()), ("buffers", module.own_buffers())):
+            if tensors:
+                text += f',"{field}":{encode({name: self._observe(tensor) for name, tensor in tensors.items()})}'
+        return text
 
     def _config(self, module: ModuleView) -> int:
         """The number of this module's configuration; written again only when it may have changed."""
@@ -459,9 +464,10 @@ class Session:
             return known[1]
         number = self._config_count
         self._config_count += 1
-        values = {name: self._flattener.flatten(value, "", []) for name, value in module.configuration().items()}
-        line = {"k": "module", "id": number, "path": module.path, "type": module.type, "values": values}
-        self._open_journal().add(seal(line))
+        flatten = self._flattener.flatten
+        values = ",".join(f"{encode(str(name))}:{flatten(value, '', [])}" for name, value in module.configuration().items())
+        head = f'{{"k":"module","id":{number},"path":{encode(module.path)},"type":{encode(module.type)}'
+        self._open_journal().add(seal_text(f'{head},"values":{{{values}}}'))
         self._configs[module.path] = (state, number)
         return number
 
@@ -506,7 +512,7 @@ class Session:
             self._journal = None
         self._total += self._next_call
         self._next_call = self._config_count = 0
-        for table in (self._counts, self._configs, self._noted):
+        for table in (*self._counts.values(), self._configs, self._noted):
             table.clear()
         self._stacks.reset()
         self._sieve.reset()
@@ -562,7 +568,8 @@ class Session:
 
 
 def _under(slot: str, places: Sequence[str]) -> bool:
-    return any(slot == place or slot.startswith(f"{place}.") for place in places)
+    """Is this slot one of these places, or inside one?"""
+    return slot in places or ("." in slot and any(slot.startswith(f"{place}.") for place in places))
 
 
 def _adopt(session: Session) -> None:

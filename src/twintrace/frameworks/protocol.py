@@ -47,7 +47,7 @@ class Unreadable(Exception):
 
 @dataclass(slots=True)
 class Look:
-    """A tensor at first sight, without its values."""
+    """A tensor at first sight, without its values. Alike tensors may share one Look: it is not changed once it is given."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,6 +56,16 @@ class Look:
     facts: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Tensors that together make up this one (indices and values of a sparse tensor); then `host` is not asked."""
+    _text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The same as fields of a journal's line; made once."""
+        if self._text is None:
+            shape = ",".join(map(str, self.shape))
+            grad = "true" if self.requires_grad else "false"
+            self._text = f'"dtype":"{self.dtype}","shape":[{shape}],"device":"{self.device}","grad":{grad}'
+        return self._text
 
 
 @dataclass(slots=True)
@@ -148,6 +158,9 @@ class Framework(Protocol):
 
     def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
         """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
+
+    def storage(self, tensor: Any) -> Any:
+        """The first part of the identity, alone; None where there is none."""
 
     def peek(self, tensor: Any) -> bytes | None:
         """A few of the tensor's bytes, cheaply; asked only of tensors with an identity. None where it would not be cheap."""

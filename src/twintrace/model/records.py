@@ -27,6 +27,8 @@ class Level(str, enum.Enum):
     OP = "op"
 
     __str__ = str.__str__
+    __format__ = str.__format__
+    __hash__ = str.__hash__
 
 
 class Keep(str, enum.Enum):
@@ -37,6 +39,8 @@ class Keep(str, enum.Enum):
     TENSOR = "tensor"
 
     __str__ = str.__str__
+    __format__ = str.__format__
+    __hash__ = str.__hash__
 
 
 class Role(str, enum.Enum):
@@ -48,6 +52,8 @@ class Role(str, enum.Enum):
     SAVED = "saved"
 
     __str__ = str.__str__
+    __format__ = str.__format__
+    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)

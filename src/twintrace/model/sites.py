@@ -25,6 +25,7 @@ class Kind(str, enum.Enum):
     SAVE = "save"
 
     __str__ = str.__str__
+    __format__ = str.__format__
     __hash__ = str.__hash__
 
 
@@ -37,6 +38,7 @@ class Phase(str, enum.Enum):
     UPDATE = "update"
 
     __str__ = str.__str__
+    __format__ = str.__format__
     __hash__ = str.__hash__
 
 

@@ -2,12 +2,12 @@
 
     {"k":"call","id":7,"name":"torch.relu", … ,"crc":"5f0c2b1a"}
 
-`seal` makes such a line, `unseal` takes it back or says what is wrong with it. `wire_*` and `value_of` translate between
-`model.values` and JSON; tags begin with `$`, so that plain JSON stands for plain Python:
+`seal` makes such a line, `unseal` takes it back or says what is wrong with it. `text_*` and `value_of` translate between
+values and JSON; tags begin with `$`, so that plain JSON stands for plain Python:
 
     1.5  "same"  null  true        themselves            {"$t": 12}              tensor 12
     [1, 2]                         a list                {"$tuple": [1, 2]}      a tuple
-    {"$float": "nan"}              a non-finite float    {"$slice": "1:2"}       a slice (a Token)
+    {"$float": "nan"}              a non-finite float    {"$token": ["slice", "1:2"]}   a Token
 
 The hot side (seal) runs on the training thread; it builds no model objects.
 """
@@ -27,7 +27,7 @@ Wire: TypeAlias = Any
 """JSON as Python has it."""
 
 MAX_MANIFEST = 1 << 20
-MAX_LINE = 16 << 20
+MAX_LINE = 4 << 20  # parsed, a hostile line may take a hundred times that
 MAX_DEPTH = 64  # of a value
 MAX_NESTING = 300  # of the JSON: a level of a value is up to four of JSON
 MAX_NUMBER = (1 << 62) - 1
@@ -117,43 +117,47 @@ def _is_deeper(wire: Wire, limit: int) -> bool:
 # --- values: the writing side -------------------------------------------------------------------------------------
 
 
-def wire_float(value: float) -> Wire:
+def text_float(value: float) -> str:
     """A float as JSON: itself when finite, tagged when not."""
+    return repr(value) if math.isfinite(value) else f'{{"$float":"{value!r}"}}'
+
+
+def text_token(kind: str, text: str) -> str:
+    """A dtype, a device, a slice, or anything else of which the text is kept."""
+    return encode({"$token": [kind, text]})
+
+
+def text_nest(kind: str, keys: list[str] | None, texts: list[str]) -> str:
+    """A container. Lists are bare, tuples and sets have their own tag, the rest keep their class and field names."""
+    if keys is None:
+        inside = ",".join(texts)
+        return f"[{inside}]" if kind == "list" else f'{{"${kind}":[{inside}]}}'
+    inside = ",".join(f"[{encode(key)},{text}]" for key, text in zip(keys, texts, strict=True))
+    return f'{{"{"$dict" if kind == "dict" else "$object"}":[{encode(kind)},[{inside}]]}}'
+
+
+def wire_float(value: float) -> Wire:
+    """The same as JSON-able Python, for lines that are not written in a hurry."""
     return value if math.isfinite(value) else {"$float": repr(value)}
 
 
-def wire_tensor(identity: int) -> Wire:
-    """The place of a tensor."""
-    return {"$t": identity}
-
-
-def wire_nest(kind: str, keys: list[str] | None, items: list[Wire]) -> Wire:
-    """A container. Lists are bare, tuples and sets have their own tag, the rest keep their class and field names."""
-    if keys is None:
-        return items if kind == "list" else {f"${kind}": items}
-    return {"$dict" if kind == "dict" else "$object": [kind, list(zip(keys, items, strict=True))]}
-
-
-def wire_token(kind: str, text: str) -> Wire:
-    """A dtype, a device, a slice, or anything else of which the text is kept."""
-    return {"$token": [kind, text]}
-
-
 def wire_of(value: Value) -> Wire:
-    """JSON for a model value (the cold side: importers and tests; recorders build JSON directly)."""
+    """A model value as JSON-able Python."""
+    return json.loads(text_of(value))
+
+
+def text_of(value: Value) -> str:
+    """JSON for a model value: the cold side of the above, for importers and copies."""
     if isinstance(value, TensorRef):
-        return wire_tensor(value.id)
+        return f'{{"$t":{value.id}}}'
     if isinstance(value, Token):
-        return wire_token(value.kind, value.text)
+        return text_token(value.kind, value.text)
     if isinstance(value, Nest):
-        items = [wire_of(item) for _, item in value.items]
         plain = value.kind in ("list", "tuple", "set")
-        return wire_nest(value.kind, None if plain else [key for key, _ in value.items], items)
+        return text_nest(value.kind, None if plain else [key for key, _ in value.items], [text_of(item) for _, item in value.items])
     if isinstance(value, complex):
-        return {"$complex": [wire_float(value.real), wire_float(value.imag)]}
-    if isinstance(value, float):
-        return wire_float(value)
-    return value
+        return f'{{"$complex":[{text_float(value.real)},{text_float(value.imag)}]}}'
+    return text_float(value) if isinstance(value, float) else encode(value)
 
 
 # --- values: the reading side -------------------------------------------------------------------------------------

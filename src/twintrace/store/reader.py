@@ -78,18 +78,18 @@ def _read_manifest(file: Path) -> Mapping[str, Any]:
         ) from None
     if not isinstance(manifest, dict) or manifest.get("format") != layout.FORMAT:
         raise TraceFormatError(f"{file}: field 'format': expected '{layout.FORMAT}'. This is not a trace.")
-    _check_version(manifest.get("version"), str(file))
+    _check_version(manifest.get("version"), str(file), "version")
     for name, kind in (("framework", str), ("settings", dict), ("world", int)):
         optional_of(manifest, name, kind, None, str(file))
     return manifest
 
 
-def _check_version(found: object, where: str) -> None:
+def _check_version(found: object, where: str, field: str) -> None:
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise TraceFormatError(f"{where}: field 'version': expected a positive number, got {str(found)[:40]!r}.")
+        raise TraceFormatError(f"{where}: field {field!r}: expected a positive number, got {str(found)[:40]!r}.")
     if found > layout.VERSION:
         raise TraceFormatError(
-            f"{where}: trace format version {found}, but this release reads up to {layout.VERSION}. "
+            f"{where}: field {field!r}: trace format version {found}, but this release reads up to {layout.VERSION}. "
             f"Update twintrace, or record the trace again with this release."
         )
 
@@ -222,6 +222,8 @@ class NativeJournal:
     def _check_strangers(self) -> None:
         """Lines that nobody will ask for: of an unknown kind, which is fine, or of a known one that damage has renamed."""
         for number in np.flatnonzero(~np.isin(self._kinds[1:], list(b"cgmnst"))) + 1:
+            if len(self._damage) > MAX_DAMAGE:
+                return
             try:
                 self._parse(int(number))
             except TraceFormatError as error:
@@ -277,7 +279,7 @@ class NativeJournal:
             raise TraceFormatError(
                 f"{where}: field 'k': the first line must be 'head', got {str(line.get('k'))[:40]!r}."
             )
-        _check_version(line.get("format"), where)
+        _check_version(line.get("format"), where, "format")
         for name, expected in (("step", self._step), ("rank", self._rank)):
             if field_of(line, name, int, where) != expected:
                 raise TraceFormatError(
@@ -395,7 +397,11 @@ class NativeJournal:
         return written + read_staged(file, stage[0] + location.offset + len(written), location.nbytes - len(written))
 
     def _stage_of(self, step: int) -> tuple[int, int] | None:
-        return self._stage if step == self._step else NativeJournal(self._root, step, self._rank, tolerant=True)._stage
+        if step == self._step:
+            return self._stage
+        if not (layout.journal_dir(self._root, step, self._rank) / layout.JOURNAL).is_file():
+            return None
+        return NativeJournal(self._root, step, self._rank, tolerant=True)._stage
 
 
 def _map(path: Path) -> mmap.mmap | bytes:

@@ -108,6 +108,6 @@ class Trace:
 def _span(numbers: tuple[int, ...]) -> str:
     if not numbers:
         return "none"
-    if numbers == tuple(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 2:
+    if numbers[-1] - numbers[0] == len(numbers) - 1 > 1:
         return f"{numbers[0]}-{numbers[-1]}"
     return ", ".join(map(str, numbers))

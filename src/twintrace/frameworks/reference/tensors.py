@@ -34,6 +34,11 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
     return tensor.storage.number, view, tensor.storage.version
 
 
+def storage(tensor: Tensor) -> Any:
+    """The first part of the identity."""
+    return tensor.storage.number
+
+
 def hold(tensor: Tensor) -> weakref.ref[Storage]:
     """A weak hold. The storage's number is its own for ever, so there is nothing to keep from others."""
     return weakref.ref(tensor.storage)

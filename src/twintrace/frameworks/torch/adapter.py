@@ -96,6 +96,7 @@ class TorchFramework:
     look = staticmethod(tensors.look)
     host = staticmethod(tensors.host)
     peek = staticmethod(tensors.peek)
+    storage = staticmethod(tensors.storage)
     identity = staticmethod(tensors.identity)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)

@@ -38,7 +38,7 @@ class CallMode(TorchFunctionMode):
         api: Api | None = self._apis.get(func, _UNKNOWN)
         if api is _UNKNOWN:
             api = self._apis[func] = describe(func)
-        if api is None or self._sink.busy or torch._C._get_tracing_state() is not None:
+        if api is None or torch._C._get_tracing_state() is not None:
             return func(*args, **kwargs)
         call = self._sink.enter(
             Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=api.mutates(args, kwargs)

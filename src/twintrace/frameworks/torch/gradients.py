@@ -50,12 +50,14 @@ class Gradients:
         self._sums: list[_Sum] = []
 
     def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
-        """Hook the nodes that this call has made."""
+        """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
         ends: dict[Any, list[tuple[str, int]]] = {}
         for slot, tensor in call.outputs:
             node = tensor.grad_fn if tensor.requires_grad else None
             if node is not None and node._sequence_nr() >= start:
                 ends.setdefault(node, []).append((slot, tensor.output_nr))
+        call.inputs.clear()
+        call.outputs.clear()
         if not ends:
             return
         for node, slots in ends.items():

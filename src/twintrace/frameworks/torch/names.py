@@ -48,6 +48,8 @@ class Api:
     def mutates(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
         """The slots of the arguments that this call writes to."""
         written = self.writes
+        if self.inplace_at is None and self.writes_if is None and not kwargs:
+            return written
         if self.inplace_at is not None and (
             kwargs.get("inplace") or (len(args) > self.inplace_at and args[self.inplace_at])
         ):

@@ -37,7 +37,8 @@ for _ours, _theirs in {
 _NUMPY = frozenset(("f64", "f32", "f16", "c64", "c128", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8"))
 _SIMPLE = frozenset(dtype for dtype, name in NAMES.items() if name in _NUMPY and not dtype.is_complex)
 _AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
-_DEVICES: dict[torch.device, str] = {}
+_LOOKS: dict[Any, Look] = {}
+_MAX_LOOKS = 4096
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -48,11 +49,19 @@ def is_tensor(value: object) -> bool:
 
 def look(tensor: Tensor) -> Look:
     """What can be said without the values."""
-    device = tensor.device
-    where = _DEVICES.get(device)
-    if where is None:
-        where = _DEVICES[device] = str(device)
-    found = Look(NAMES.get(tensor.dtype, "u8"), (), where, tensor.requires_grad)
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested:
+        key = (tensor.dtype, tensor.shape, tensor.device, tensor.requires_grad)
+        found = _LOOKS.get(key)
+        if found is None:
+            if len(_LOOKS) >= _MAX_LOOKS:
+                _LOOKS.clear()
+            found = _LOOKS[key] = _look(tensor)
+        return found
+    return _look(tensor)
+
+
+def _look(tensor: Tensor) -> Look:
+    found = Look(NAMES.get(tensor.dtype, "u8"), (), str(tensor.device), tensor.requires_grad)
     try:
         found.shape = tuple(tensor.shape)
     except RuntimeError:  # nested tensors and parameters that are not initialised yet have none
@@ -71,6 +80,14 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
         view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), conjugated)
         return storage, view, tensor._version
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
+        return None
+
+
+def storage(tensor: Tensor) -> Any:
+    """The first part of the identity."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
@@ -103,10 +120,11 @@ def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
     found = tensor.detach()
     if found.untyped_storage().nbytes() == 0 and found.numel():
         raise Unreadable("a meta tensor has no values" if found.is_meta else "its storage has been freed")
+    if not found.is_contiguous():
+        found = found.contiguous()  # torch copies transposed blocks several times faster than numpy does
     if found.dtype in _SIMPLE and found.is_cpu and not found.is_neg() and not found.is_quantized:
-        array = found.numpy()
-    else:
-        array = _converted(found)
+        return found.numpy()
+    array = _converted(found)
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
@@ -137,11 +155,10 @@ def peek(tensor: Tensor) -> bytes | None:
     """A few bytes straight from memory: enough to notice a write that the version does not show. None off the host."""
     if not tensor.is_cpu:
         return None
-    start = tensor.data_ptr()
-    if not start:
-        return b""
-    size = tensor.element_size()
-    return string_at(start, min(64, tensor.numel() * size) if tensor.is_contiguous() else size)
+    start, size = tensor.data_ptr(), tensor.element_size()
+    if start and tensor.is_contiguous():
+        size *= tensor.numel()
+    return string_at(start, size if size < 64 else 64) if start else b""
 
 
 def _plain(tensor: Tensor) -> Tensor:

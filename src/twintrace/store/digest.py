@@ -1,0 +1,416 @@
+"""What is written of a tensor in place of its bytes: seven numbers and a fingerprint.
+
+    digest(array, "f32")                      Digest(Statistics(min=-1.5, max=2.0, …), "9f86d081884c7d65…")
+    digest(array, "f32", fingerprint=False)   Digest(Statistics(…), None)
+    fingerprint(array)                        "9f86d081884c7d65…": of the bytes alone, to check a payload
+    decode_table("f8e5m2")                    the 256 values of a one-byte float
+    warm_up()                                 compile ahead; backend() then says "numba" or "numpy"
+
+Arrays are C-contiguous and in their storage type (`arrays.STORAGE`: bf16 as uint16, fp8 as uint8, c32 as uint32 with the
+real part in the lower half). Any rank, any alignment, read-only or not.
+
+The fingerprint is 128 bits of integer arithmetic, the same on every machine and in every implementation. The n bytes,
+padded with zeros to words of 8, are read as little-endian u64 w_0, w_1, …; modulo 2^64:
+
+    x = w_i + (i+1)·0x9E3779B97F4A7C15        position: equal words in other places count differently
+    x ^= x >> 29;  x *= 0xBF58476D1CE4E5B9
+    x ^= x >> 32;  x *= 0x94D049BB133111EB
+    A += x ^ (x >> 32)                        sums, so that blocks and threads may take any order
+    B += (x mod 2^32)·(x >> 32)
+
+    fin(z):  z ^= z >> 30;  z *= 0xBF58476D1CE4E5B9;  z ^= z >> 27;  z *= 0x94D049BB133111EB;  z ^= z >> 31
+    H = fin(A + n·0x9E3779B97F4A7C15)
+    L = fin(B ^ (H rotated by 32));           written as 32 hexadecimal digits, H then L
+
+It tells honest data apart; it is no protection against somebody who looks for collisions. Tried and dropped: shifts
+of 32 and then 29, A taken before and B after the second multiplication. Negating two pairs of neighbouring f32 then
+moved A by ±(2^63 ± 2^34) only, and real collisions turned up among a few million pairs.
+
+It runs on the training thread for every tensor, so where numba is installed the work is done by `digest_numba.py`.
+Both give the same fingerprint, counts, minimum and maximum; mean and norm agree but for the order of the additions.
+Zeros have no sign here. Beyond float64 are only the norm of huge f64, which is then inf, and the modulus of a huge c128,
+which counts as an infinity.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..model.errors import UsageError
+from ..model.tensors import DTYPES, Statistics
+from .arrays import STORAGE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Data = NDArray[np.uint8]  # one-dimensional
+    # low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L; the first four mean nothing where finite is 0
+    Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int]
+    Kernel = Callable[[Data, bool], Numbers]
+
+__all__ = ["Digest", "backend", "decode_table", "digest", "fingerprint", "warm_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Statistics of a tensor's values and, where asked for, the fingerprint of its bytes."""
+
+    statistics: Statistics
+    fingerprint: str | None
+
+
+def digest(array: NDArray[Any], dtype: str, *, fingerprint: bool = True) -> Digest:
+    """Statistics and fingerprint of a C-contiguous array in its storage type; `dtype` says what the elements mean."""
+    kernel = _kernels.get(dtype)
+    if kernel is None:
+        kernel = _load(dtype)
+    return _digest(kernel, array, dtype, fingerprint)
+
+
+def fingerprint(array: NDArray[Any]) -> str:
+    """32 hexadecimal digits for the bytes of a C-contiguous array."""
+    data = _bytes_of(array)
+    module = _numba()
+    upper, lower = module.load_fingerprint()(data) if module else _fingerprint(data)
+    return _hexadecimal(upper, lower).hex()
+
+
+def warm_up() -> None:
+    """Compile, or load from numba's cache, what every recording needs. Other element types follow at their first use."""
+    _load("f32")
+
+
+def backend() -> str:
+    """`"numba"` or `"numpy"`: what `digest` works with here."""
+    return "numba" if _numba() else "numpy"
+
+
+@functools.cache
+def decode_table(dtype: str) -> NDArray[np.float32]:
+    """The values of the 256 codes of a one-byte float, exactly; `f4e2m1fn_x2` has two in each: (256, 2), low nibble first."""
+    table = _tables(dtype).T.astype(np.float32)
+    table = table if dtype == "f4e2m1fn_x2" else table[:, 0]
+    table.flags.writeable = False
+    return table
+
+
+# From an array to a Digest -----------------------------------------------------------------------------------------
+
+_kernels: dict[str, Kernel] = {}
+_hexadecimal = struct.Struct(">QQ").pack
+_BYTE = np.dtype(np.uint8)
+_NOTHING = np.empty(0, np.uint8)
+
+
+def _digest(kernel: Kernel, array: NDArray[Any], dtype: str, wanted: bool) -> Digest:
+    if array.dtype != STORAGE[dtype]:
+        raise UsageError(
+            f"digest: {dtype} is held as {STORAGE[dtype]}, got {array.dtype}. Use array.view({STORAGE[dtype].name!r})."
+        )
+    data = _bytes_of(array)
+    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(data, wanted)
+    if not finite:
+        statistics = Statistics(None, None, None, None, nan, posinf, neginf, zero)
+    else:
+        if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
+            mean, norm = _rescaled(data, dtype, low, high, finite)
+        statistics = cast(Statistics, _Numbers(low, high, mean, norm, nan, posinf, neginf, zero))
+        statistics.__class__ = Statistics
+    made = cast(Digest, _Made(statistics, _hexadecimal(upper, lower).hex() if wanted else None))
+    made.__class__ = Digest
+    return made
+
+
+def _bytes_of(array: NDArray[Any]) -> Data:
+    if not array.nbytes:
+        return _NOTHING
+    try:
+        return np.frombuffer(array, _BYTE)  # the quickest view there is, and it refuses what is not contiguous
+    except ValueError as error:
+        raise UsageError(
+            f"digest: expected a C-contiguous array, got {array.dtype}{list(array.shape)} with strides "
+            f"{list(array.strides)}. Use numpy.ascontiguousarray first."
+        ) from error
+
+
+# A frozen dataclass sets each field through object.__setattr__, which for these two costs as much as the kernel. These
+# have the same slots, so they can be filled plainly and then become what they stand for.
+class _Numbers:
+    __slots__ = Statistics.__slots__
+
+    def __init__(
+        self, low: float, high: float, mean: float, norm: float, nan: int, posinf: int, neginf: int, zero: int
+    ) -> None:
+        self.min = low
+        self.max = high
+        self.mean = mean
+        self.norm = norm
+        self.nan = nan
+        self.posinf = posinf
+        self.neginf = neginf
+        self.zero = zero
+
+
+class _Made:
+    __slots__ = Digest.__slots__
+
+    def __init__(self, statistics: Statistics, fingerprint: str | None) -> None:
+        self.statistics = statistics
+        self.fingerprint = fingerprint
+
+
+def _rescaled(data: Data, dtype: str, low: float, high: float, finite: int) -> tuple[float, float]:
+    """Mean and norm where the squares leave the range of float64: again, with the largest value brought to about 1."""
+    exponent = math.frexp(max(abs(low), abs(high)))[1]
+    total = squares = 0.0
+    with np.errstate(all="ignore"):
+        for values in _decoded(dtype, data):
+            scaled = np.ldexp(values[np.isfinite(values)], -exponent)
+            total += float(scaled.sum())
+            squares += float(np.square(scaled).sum())
+        mean = min(max(total / finite, math.ldexp(low, -exponent)), math.ldexp(high, -exponent))
+        return math.ldexp(mean, exponent), float(np.ldexp(math.sqrt(squares), exponent))
+
+
+# Which implementation ----------------------------------------------------------------------------------------------
+
+
+def _load(dtype: str) -> Kernel:
+    if dtype not in DTYPES:
+        raise UsageError(f"digest: unknown element type {dtype!r}; known are {', '.join(DTYPES)}.")
+    _kernels[dtype] = kernel = _numba_kernel(dtype) or _numpy_kernel(dtype)
+    return kernel
+
+
+@functools.cache
+def _numba() -> ModuleType | None:
+    """The compiled kernels, or None where they cannot be had."""
+    if sys.byteorder != "little":
+        return None
+    try:
+        from . import digest_numba
+
+        digest_numba.load_fingerprint()(_NOTHING)
+        digest_numba.load("f32")(_NOTHING, True)
+    except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
+        return None
+    return digest_numba
+
+
+def _numba_kernel(dtype: str) -> Kernel | None:
+    module = _numba()
+    if module is None:
+        return None
+    try:
+        return cast("Kernel", module.load(dtype)) if DTYPES[dtype] > 1 else _coded(dtype, module.load_bytes())
+    except Exception:  # noqa: BLE001 - a numba that compiles f32 and not this: slow is better than a training run that ends
+        return None
+
+
+def _numpy_kernel(dtype: str) -> Kernel:
+    if DTYPES[dtype] == 1:
+        return _coded(dtype, _count_bytes)
+    return functools.partial(_scan_integers if dtype[0] in "iu" else _scan_floats, dtype)
+
+
+def _coded(dtype: str, count: Callable[[NDArray[np.float64], Data, bool], Numbers]) -> Kernel:
+    """A kernel that counts the 256 codes and looks up what they mean."""
+    kernel = functools.partial(count, _tables(dtype))
+    if dtype not in ("i8", "u8", "b8"):
+        return kernel
+
+    def whole(data: Data, wanted: bool) -> Numbers:
+        low, high, *others = kernel(data, wanted)
+        return cast("Numbers", (int(low), int(high), *others))
+
+    return whole
+
+
+# What bytes mean ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _tables(dtype: str) -> NDArray[np.float64]:
+    """(1, 256) values of a one-byte type, (2, 256) where a byte holds two. Zero has no sign here."""
+    codes = range(256)
+    match dtype:
+        case "u8":
+            rows = [[float(code) for code in codes]]
+        case "i8":
+            rows = [[float(code - 256 if code > 127 else code) for code in codes]]
+        case "b8":
+            rows = [[float(code != 0) for code in codes]]
+        case "f8e8m0fnu":
+            rows = [[math.nan if code == 255 else 2.0 ** (code - 127) for code in codes]]
+        case "f4e2m1fn_x2":
+            nibbles = [_small_float(code, exponent=2, mantissa=1, bias=1) for code in range(16)]
+            rows = [[nibbles[code & 15] for code in codes], [nibbles[code >> 4] for code in codes]]
+        case "f8e4m3fn":
+            rows = [[_small_float(code, exponent=4, mantissa=3, bias=7) for code in codes]]
+            rows[0][0x7F] = rows[0][0xFF] = math.nan
+        case "f8e5m2":
+            rows = [[_small_float(code, exponent=5, mantissa=2, bias=15) for code in codes]]
+            rows[0][0x7C], rows[0][0xFC] = math.inf, -math.inf
+            for code in (0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF):
+                rows[0][code] = math.nan
+        case "f8e4m3fnuz" | "f8e5m2fnuz":  # no infinity, no negative zero: its code is the one NaN
+            exponent = int(dtype[3])
+            rows = [[_small_float(code, exponent, 7 - exponent, bias=2 ** (exponent - 1)) for code in codes]]
+            rows[0][0x80] = math.nan
+        case _:
+            raise UsageError(f"{dtype} is not an element type of one byte.")
+    table = np.array(rows) + 0.0
+    table.flags.writeable = False
+    return table
+
+
+def _small_float(code: int, exponent: int, mantissa: int, bias: int) -> float:
+    sign = -1.0 if code >> (exponent + mantissa) else 1.0
+    power = (code >> mantissa) & ((1 << exponent) - 1)
+    fraction = (code & ((1 << mantissa) - 1)) / (1 << mantissa)
+    return sign * (math.ldexp(1 + fraction, power - bias) if power else math.ldexp(fraction, 1 - bias))
+
+
+def _decoded(dtype: str, data: Data) -> Iterator[NDArray[np.float64]]:
+    """The values of a float or complex type of more than one byte, block by block; of complex ones the modulus."""
+    for block in _blocks(data):
+        match dtype:
+            case "f64" | "f32" | "f16":
+                yield block.view(STORAGE[dtype]).astype(np.float64)
+            case "bf16":
+                yield (block.view(STORAGE[dtype]).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+            case _:
+                part = STORAGE[{"c32": "f16", "c64": "f32", "c128": "f64"}[dtype]]
+                parts = block.view(part).astype(np.float64)
+                yield _modulus(parts[0::2], parts[1::2])
+
+
+def _modulus(real: NDArray[np.float64], imaginary: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Scaled by powers of two, so that squares stay in range: numpy.hypot would do, but differs from machine to machine.
+    largest = np.maximum(np.abs(real), np.abs(imaginary))
+    scale = np.where(largest > 2.0**500, 2.0**-600, np.where(largest < 2.0**-500, 2.0**600, 1.0))
+    real, imaginary = real * scale, imaginary * scale
+    # NaN in one part makes the sum NaN even beside an infinity.
+    modulus: NDArray[np.float64] = np.sqrt(real * real + imaginary * imaginary) / scale
+    return modulus
+
+
+# The same in numpy -------------------------------------------------------------------------------------------------
+
+_BLOCK = 1 << 16  # bytes; the widest temporary is eight times that, for one-byte types
+
+
+def _blocks(data: Data) -> Iterator[Data]:
+    for start in range(0, data.size, _BLOCK):
+        yield data[start : start + _BLOCK]
+
+
+def _finish(
+    low: float,
+    high: float,
+    total: float,
+    squares: float,
+    finite: int,
+    classes: tuple[int, int, int, int],
+    data: Data,
+    wanted: bool,
+) -> Numbers:
+    upper, lower = _fingerprint(data) if wanted else (0, 0)
+    mean = total / finite + 0.0 if finite else 0.0
+    return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower
+
+
+def _scan_floats(dtype: str, data: Data, wanted: bool) -> Numbers:
+    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
+    finite = nan = posinf = neginf = zero = 0
+    with np.errstate(all="ignore"):
+        for values in _decoded(dtype, data):
+            regular = np.isfinite(values)
+            if not regular.all():
+                nan += int(np.isnan(values).sum())
+                posinf += int((values == math.inf).sum())
+                neginf += int((values == -math.inf).sum())
+                values = values[regular]
+                if not values.size:
+                    continue
+            finite += values.size
+            zero += values.size - int(np.count_nonzero(values))
+            low = min(low, float(values.min()))
+            high = max(high, float(values.max()))
+            total += float(values.sum())
+            squares += float(np.square(values).sum())
+    return _finish(low + 0.0, high + 0.0, total, squares, finite, (nan, posinf, neginf, zero), data, wanted)
+
+
+def _scan_integers(dtype: str, data: Data, wanted: bool) -> Numbers:
+    low, high, total, squares, zero = sys.maxsize * 2 + 1, -sys.maxsize - 1, 0.0, 0.0, 0
+    for block in _blocks(data):
+        values = block.view(STORAGE[dtype])
+        low = min(low, int(values.min()))
+        high = max(high, int(values.max()))
+        zero += values.size - int(np.count_nonzero(values))
+        floats = values.astype(np.float64)
+        total += float(floats.sum())
+        squares += float(np.square(floats).sum())
+    return _finish(low, high, total, squares, data.size // DTYPES[dtype], (0, 0, 0, zero), data, wanted)
+
+
+def _count_bytes(tables: NDArray[np.float64], data: Data, wanted: bool) -> Numbers:
+    counts = np.zeros(256, np.int64)
+    for block in _blocks(data):
+        counts += np.bincount(block, minlength=256)
+    values, counts = tables.reshape(-1), np.tile(counts, len(tables))
+    nan, posinf, neginf, zero = (
+        int(counts[which].sum()) for which in (np.isnan(values), values == math.inf, values == -math.inf, values == 0.0)
+    )
+    present = np.isfinite(values) & (counts > 0)
+    values, counts = values[present], counts[present]
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    total, squares = float((counts * values).sum()), float((counts * (values * values)).sum())
+    return _finish(low, high, total, squares, int(counts.sum()), (nan, posinf, neginf, zero), data, wanted)
+
+
+_MASK = (1 << 64) - 1
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def _fingerprint(data: Data) -> tuple[int, int]:
+    a = b = 0
+    for number, block in enumerate(_blocks(data)):
+        if block.size % 8:  # only the last
+            block = np.concatenate([block, np.zeros(-block.size % 8, np.uint8)])
+        offset = np.uint64(number * (_BLOCK // 8) * _STEP & _MASK)
+        x = block.view("<u8") + (_keys()[: block.size // 8] + offset)
+        x ^= x >> np.uint64(29)
+        x *= np.uint64(_FIRST)
+        x ^= x >> np.uint64(32)
+        x *= np.uint64(_SECOND)
+        top = x >> np.uint64(32)
+        a += int((x ^ top).sum(dtype=np.uint64))
+        x &= np.uint64(0xFFFFFFFF)
+        x *= top
+        b += int(x.sum(dtype=np.uint64))
+    upper = _avalanche((a + data.size * _STEP) & _MASK)
+    return upper, _avalanche((b & _MASK) ^ (upper << 32 & _MASK | upper >> 32))
+
+
+@functools.cache
+def _keys() -> NDArray[np.uint64]:
+    return np.arange(1, _BLOCK // 8 + 1, dtype=np.uint64) * np.uint64(_STEP)
+
+
+def _avalanche(z: int) -> int:
+    z ^= z >> 30
+    z = z * _FIRST & _MASK
+    z ^= z >> 27
+    z = z * _SECOND & _MASK
+    return z ^ z >> 31

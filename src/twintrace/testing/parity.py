@@ -1,0 +1,118 @@
+"""Do all adapters have the same names, files and signatures?
+
+    adapter_faults(FRAMEWORK)            ["torch.release: expected (hold), got (reference)", …], or [] if it fits the protocol
+    floor_plan_faults(floor_plans())     ["names.py:describe is in torch and not in reference", …]
+
+The floor plan is read, not imported, so that a workshop whose framework is not installed is compared as well. What only some
+workshops have is listed in `OPTIONAL`, with the reason; a reason that no longer applies is a fault too.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..frameworks import registry
+from ..frameworks.protocol import Framework, Watch
+from ..model.records import Level
+
+OPTIONAL: Mapping[str, str] = {
+    "miniature.py": "the reference's framework is its own; the others are installed",
+    "patches.py": "torch has no hook for every way in; the miniature has",
+    "collectives.py": "the miniature runs in one process",
+    "compiled.py": "the miniature compiles nothing",
+    "modules.py:is_opaque": "the miniature compiles nothing",
+    "calls.py:CallMode": "torch wants a class of its own for its mode",
+    "calls.py:flush_after_backward": "the miniature's own hook is in gradients.py",
+    "ops.py:OpMode": "torch wants a class of its own for its mode",
+    "gradients.py:in_backward": "a function in the miniature; torch lends its own",
+}
+
+FloorPlan = Mapping[str, set[str]]
+"""The files of a workshop, and the public classes and functions in each."""
+
+
+def protocol_faults(subject: object, protocol: type, name: str) -> list[str]:
+    """Where the public names and signatures of `subject` are not those of a protocol."""
+    methods = {key: value for key, value in vars(protocol).items() if key[0] != "_" and inspect.isfunction(value)}
+    expected = {*methods, *inspect.get_annotations(protocol)}
+    public = {key for key in dir(subject) if key[0] != "_"}
+    faults = [f"{name}.{key} is missing" for key in sorted(expected - public)]
+    faults += [f"{name}.{key} is not in the protocol" for key in sorted(public - expected)]
+    for key in sorted(methods.keys() & public):
+        wanted, found = _parameters(methods[key])[1:], _parameters(getattr(subject, key))
+        if wanted != found:
+            faults.append(f"{name}.{key}: expected ({', '.join(wanted)}), got ({', '.join(found)})")
+    return faults
+
+
+def adapter_faults(adapter: Framework) -> list[str]:
+    """Where an adapter, and the watch that it makes for each level, do not fit the protocol."""
+    faults = protocol_faults(adapter, Framework, adapter.name)
+    nobody: Any = None  # who hears of it does not matter: the watch is not started
+    for level in Level:
+        faults += protocol_faults(adapter.watch({}, level, nobody), Watch, f"{adapter.name}.watch[{level}]")
+    return faults
+
+
+def floor_plans() -> dict[str, FloorPlan]:
+    """The floor plan of every registered workshop."""
+    home = Path(inspect.getfile(registry)).parent
+    return {name: floor_plan(home / name) for name in registry.names()}
+
+
+def floor_plan(folder: Path) -> FloorPlan:
+    """The files of a folder, and the public classes and functions in each."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return {
+        file.name: {node.name for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, kinds)}
+        for file in sorted(folder.glob("*.py"))
+    }
+
+
+def floor_plan_faults(plans: Mapping[str, FloorPlan], optional: Mapping[str, str] = OPTIONAL) -> list[str]:
+    """What one workshop has and another has not, unless there is a reason; and reasons that no longer apply."""
+    items = {shop: _items(shop, plan) for shop, plan in plans.items()}
+    everything = set[str]().union(*items.values())
+    uneven = {
+        item
+        for item in everything
+        if any(item not in found and _has_file(plans[s], item) for s, found in items.items())
+    }
+    faults = []
+    for item in sorted(uneven - optional.keys()):
+        having = [shop for shop, found in items.items() if item in found]
+        lacking = [shop for shop in items if shop not in having and _has_file(plans[shop], item)]
+        faults.append(f"{item} is in {', '.join(having)} and not in {', '.join(lacking)}")
+    return faults + [
+        f"{item} is listed as optional and is not: {optional[item]}" for item in sorted(optional.keys() - uneven)
+    ]
+
+
+def _items(shop: str, plan: FloorPlan) -> set[str]:
+    """Files, and names in them; the framework's own name is left out of class names (TorchWatch, ReferenceWatch)."""
+    names = {
+        f"{file}:{name.removeprefix(shop.capitalize())}"
+        for file, found in plan.items()
+        for name in found
+        if name[0] != "_"
+    }
+    return names | set(plan)
+
+
+def _has_file(plan: FloorPlan, item: str) -> bool:
+    """A missing file is one fault, not one for each name in it."""
+    return ":" not in item or item.split(":")[0] in plan
+
+
+def _parameters(function: Any) -> list[str]:
+    """`["seed", "*", "deterministic"]`: names, and the star after which they must be written."""
+    found: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in found:
+            found.append("*")
+        found.append(parameter.name)
+    return found

@@ -1,0 +1,203 @@
+"""A number for each value: read once, read again when it may have changed, held no longer than needed."""
+
+import gc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from twintrace.collect import observer as module
+from twintrace.collect.observer import Observer
+from twintrace.frameworks.protocol import Look, Unreadable
+from twintrace.frameworks.reference import FRAMEWORK, miniature
+from twintrace.frameworks.reference.miniature import Tensor
+from twintrace.model.records import Keep
+from twintrace.store.registry import open_trace
+from twintrace.store.writer import TraceWriter
+
+QUESTIONS = ["look", "host", "peek", "identity", "storage", "hold", "released", "release"]
+
+
+@pytest.fixture
+def framework():
+    """The reference's answers, which a test may replace, and how often each was given."""
+    asked = dict.fromkeys(QUESTIONS, 0)
+
+    def counted(name):
+        def answer(thing):
+            asked[name] += 1
+            return getattr(FRAMEWORK, name)(thing)
+
+        return answer
+
+    return SimpleNamespace(asked=asked, **{name: counted(name) for name in QUESTIONS})
+
+
+@pytest.fixture
+def watching(framework, tmp_path):
+    """`watching(keep)`: an observer with an open journal; what it wrote is read with `.read()`."""
+
+    def make(keep=Keep.TENSOR):
+        writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"}, keep_payload=keep is Keep.TENSOR)
+        observer = Observer(framework, keep, writer)
+        observer.begin(writer.begin_step(0, {}))
+
+        def read():
+            writer.close()
+            return list(open_trace(tmp_path / "t").journal(0).tensors())
+
+        return SimpleNamespace(observe=observer.observe, observer=observer, read=read, writer=writer)
+
+    return make
+
+
+def test_the_same_value_is_read_once(watching, framework):
+    observe, x = watching().observe, Tensor([1.0, 2.0])
+    assert [observe(x), observe(x), observe(x)] == [0, 0, 0]
+    assert framework.asked["host"] == 1
+
+
+def test_a_view_is_a_value_of_its_own(watching):
+    observe, x = watching().observe, Tensor(np.arange(6.0))
+    view = miniature.reshape(x, (2, 3))
+    again = miniature.reshape(x, (2, 3))
+    assert [observe(x), observe(view), observe(again), observe(x)] == [0, 1, 1, 0]
+
+
+def test_a_write_through_a_view_is_seen_in_all(watching, framework):
+    observe, x = watching().observe, Tensor(np.arange(6.0))
+    view = miniature.reshape(x, (2, 3))
+    before = [observe(x), observe(view)]
+    miniature.add_(view, 1.0)
+    after = [observe(x), observe(view)]
+    assert set(before).isdisjoint(after)
+    assert framework.asked["host"] == 4
+
+
+def test_a_write_behind_the_versions_back_is_seen_on_the_host(watching):
+    observe, x = watching().observe, Tensor([1.0, 2.0])
+    first = observe(x)
+    x.array[0] = 5
+    assert observe(x) != first
+
+
+def test_off_the_host_nothing_is_fetched_to_look_again(watching, framework):
+    observe, x = watching().observe, Tensor(np.ones(2, np.float32), device="far:0")
+    assert observe(x) == observe(x) == 0
+    assert framework.asked["host"] == 1
+
+
+def test_what_is_forgotten_is_read_again(watching, framework):
+    net = watching()
+    x = Tensor([1.0])
+    first = net.observe(x)
+    net.observer.forget([x])
+    assert net.observe(x) != first
+
+
+def test_without_identity_every_sight_is_new(watching, framework):
+    framework.identity = lambda tensor: None
+    observe, x = watching().observe, Tensor([1.0])
+    assert [observe(x), observe(x)] == [0, 1]
+    assert framework.asked["hold"] == 0
+
+
+def test_a_value_that_can_no_longer_be_read_is_missing_and_nothing_raises(watching, framework):
+    """A freed storage has another first byte, or none."""
+    net = watching()
+    x = Tensor([1.0])
+    net.observe(x)
+
+    def freed(tensor):
+        raise Unreadable("its storage has been freed")
+
+    net.observer._peek, net.observer._host = (lambda tensor: b""), freed
+    number = net.observe(x)
+    tensors = net.read()
+    assert tensors[number].missing == "its storage has been freed"
+    assert tensors[number].payload is None
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        (Keep.STATISTICS, (True, False, False)),
+        (Keep.FINGERPRINT, (True, True, False)),
+        (Keep.TENSOR, (True, True, True)),
+    ],
+)
+def test_what_is_kept(watching, keep, kept):
+    net = watching(keep)
+    net.observe(Tensor([1.0, 3.0]))
+    (tensor,) = net.read()
+    assert (tensor.statistics is not None, tensor.fingerprint is not None, tensor.payload is not None) == kept
+    assert (tensor.statistics.min, tensor.statistics.max) == (1, 3)
+
+
+def test_a_line_says_who_made_the_value(watching):
+    net = watching()
+    net.observer.producer = 7
+    net.observe(Tensor([1.0], requires_grad=True))
+    net.observer.producer = None
+    net.observe(Tensor([2.0], device="far:0"))
+    first, second = net.read()
+    assert (first.producer, first.requires_grad, first.device) == (7, True, "cpu")
+    assert (second.producer, second.requires_grad, second.device) == (None, False, "far:0")
+
+
+def test_a_tensor_in_parts_is_its_parts(watching, framework):
+    indices, values = Tensor(np.array([1, 2])), Tensor([1.0, 2.0])
+    whole = Tensor(np.zeros(5, np.float32))
+    look = framework.look
+    framework.look = lambda tensor: (
+        Look("f32", (5,), "cpu", False, {"layout": "sparse"}, {"indices": indices, "values": values})
+        if tensor is whole
+        else look(tensor)
+    )
+    net = watching()
+    number = net.observe(whole)
+    tensors = {tensor.id: tensor for tensor in net.read()}
+    assert tensors[number].facts == {"layout": "sparse"}
+    assert [str(tensors[part].spec) for part in tensors[number].parts.values()] == ["i64[2]", "f32[2]"]
+    assert tensors[number].payload is None
+
+
+def test_the_same_bytes_are_stored_once(watching):
+    net = watching()
+    for _ in range(3):
+        net.observe(Tensor([1.0, 2.0]))
+    places = {tensor.payload for tensor in net.read()}
+    assert len(places) == 1
+
+
+def test_every_hold_is_released(watching, framework):
+    net = watching()
+    tensors = [Tensor([float(n)]) for n in range(5)]
+    for tensor in tensors:
+        net.observe(tensor)
+    assert (framework.asked["hold"], framework.asked["release"]) == (5, 0)
+    net.observer.forget_all()
+    assert framework.asked["release"] == 5
+
+
+def test_storages_that_are_gone_are_purged(watching, framework, monkeypatch):
+    monkeypatch.setattr(module, "_PURGE_EVERY", 8)
+    net = watching()
+    kept = Tensor([-1.0])
+    number = net.observe(kept)
+    for value in range(100):
+        net.observe(Tensor([float(value)]))
+    gc.collect()
+    assert len(net.observer._storages) <= 9
+    assert framework.asked["hold"] - framework.asked["release"] == len(net.observer._storages)
+    assert net.observe(kept) == number, "what is alive is still known"
+
+
+def test_a_new_journal_begins_at_zero(watching):
+    net = watching()
+    x = Tensor([1.0])
+    net.observe(x)
+    net.writer.end_step()
+    net.observer.begin(net.writer.begin_step(1, {}))
+    assert net.observe(x) == 0
+    assert net.observer.count == 1

@@ -1,0 +1,89 @@
+"""Stacks lead to the user's own lines, each is written once."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from twintrace.collect.stacks import MAX_FRAMES, Stacks
+
+HERE = str(Path(__file__))
+
+
+@pytest.fixture
+def written():
+    return {}
+
+
+@pytest.fixture
+def stacks(written):
+    return Stacks(("/nowhere/at/all",), written.__setitem__)
+
+
+def call(stacks):
+    return stacks.capture(1)
+
+
+def test_frames_are_innermost_first_with_their_source(stacks, written):
+    def user():
+        return call(stacks)  # the user's line
+
+    number = user()
+    line = sys._getframe().f_lineno - 1
+    innermost, *outer = written[number]
+
+    assert innermost[0] == HERE
+    assert innermost[2:] == ["call", "return stacks.capture(1)"]
+    assert outer[0][2:] == ["user", "return call(stacks)  # the user's line"]
+    assert outer[1][:3] == [HERE, line, "test_frames_are_innermost_first_with_their_source"]
+
+
+def test_one_place_is_one_stack_and_another_is_another(stacks, written):
+    numbers = [call(stacks) for _ in range(3)]
+    other = call(stacks)
+    assert len(set(numbers)) == 1
+    assert other not in numbers
+    assert len(written) == 2
+
+
+def test_after_a_reset_stacks_are_written_again(stacks, written):
+    def user():
+        return call(stacks)
+
+    for _ in range(2):
+        assert user() == 0
+        assert list(written) == [0]
+        stacks.reset()
+        written.clear()
+
+
+def test_the_library_and_the_framework_are_left_out(written, monkeypatch):
+    stacks = Stacks((), written.__setitem__)
+    json.loads("{}", object_hook=lambda _: call(stacks))
+    assert not [frame for frame in written[0] if "json" in frame[0]]
+
+    hidden = Stacks((str(Path(__file__).parent),), written.__setitem__)
+    call(hidden)
+    assert not [frame for frame in written[0] if frame[0] == HERE]
+
+
+def test_endless_recursion_is_cut(stacks, written):
+    def deep(levels):
+        return deep(levels - 1) if levels else call(stacks)
+
+    assert deep(100) == deep(100)
+    assert len(written[0]) == MAX_FRAMES
+
+
+def test_a_thread_has_its_own_stack(stacks, written):
+    thread = threading.Thread(target=lambda: call(stacks))
+    thread.start()
+    thread.join()
+    assert [frame[2] for frame in written[0]] == ["call", "<lambda>"]
+
+
+def test_code_without_a_file_is_shown_without_source(stacks, written):
+    exec(compile("capture()", "<typed in>", "exec"), {"capture": lambda: call(stacks)})
+    assert ["<typed in>", 1, "<module>", ""] in written[0]

@@ -1,0 +1,595 @@
+"""Statistics against exact arithmetic, fingerprints against the definition spelled out, both back ends in every test.
+
+An oracle below knows nothing of `digest.py`: it reads bytes with `struct`, adds fractions, and takes roots with fifty
+digits. The table of contents is the one of model/tensors.py: a new element type without an oracle fails here.
+"""
+
+import functools
+import math
+import pickle
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from twintrace.model.errors import UsageError
+from twintrace.model.tensors import DTYPES, Statistics
+from twintrace.store import digest as subject
+from twintrace.store.arrays import STORAGE
+from twintrace.store.digest import Digest, decode_table, digest, fingerprint
+
+INF, NAN = math.inf, math.nan
+BACKENDS = {"numpy": subject._numpy_kernel, "numba": subject._numba_kernel}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request) -> Callable[..., Digest]:
+    """`backend(array, dtype)`: digest by one named implementation, whichever would be chosen here."""
+    if request.param == "numba":
+        pytest.importorskip("numba")
+
+    def run(array: np.ndarray, dtype: str, wanted: bool = True) -> Digest:
+        kernel = BACKENDS[request.param](dtype)
+        assert kernel is not None, f"numba is installed and does not compile {dtype}"
+        return subject._digest(kernel, array, dtype, wanted)
+
+    return run
+
+
+# Oracles -----------------------------------------------------------------------------------------------------------
+
+
+def small(exponent: int, mantissa: int, bias: int, special: dict[int, float]) -> Callable[[bytes], list[float]]:
+    values = []
+    for code in range(256):
+        power, digits = code >> mantissa & (1 << exponent) - 1, code & (1 << mantissa) - 1
+        significand = digits + (1 << mantissa if power else 0)
+        value = float(significand * Fraction(2) ** (max(power, 1) - bias - mantissa))
+        values.append(special.get(code, -value if code >> 7 else value))
+    return lambda raw: [values[code] for code in raw]
+
+
+def packed(code: str) -> Callable[[bytes], list]:
+    return lambda raw: [value for (value,) in struct.iter_unpack("<" + code, raw)]
+
+
+def pairs(code: str) -> Callable[[bytes], list[tuple[float, float]]]:
+    return lambda raw: list(struct.iter_unpack("<2" + code, raw))
+
+
+def brain(raw: bytes) -> list[float]:
+    return [struct.unpack("<f", b"\0\0" + raw[i : i + 2])[0] for i in range(0, len(raw), 2)]
+
+
+def nibbles(raw: bytes) -> list[float]:
+    values = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    values += [-value for value in values]
+    return [values[nibble] for code in raw for nibble in (code & 15, code >> 4)]
+
+
+READ: dict[str, Callable[[bytes], list]] = {
+    "f64": packed("d"), "f32": packed("f"), "f16": packed("e"), "bf16": brain,
+    "f8e4m3fn": small(4, 3, 7, {0x7F: NAN, 0xFF: NAN}),
+    "f8e4m3fnuz": small(4, 3, 8, {0x80: NAN}),
+    "f8e5m2": small(5, 2, 15, {0x7C: INF, 0xFC: -INF} | dict.fromkeys([0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF], NAN)),
+    "f8e5m2fnuz": small(5, 2, 16, {0x80: NAN}),
+    "f8e8m0fnu": lambda raw: [NAN if code == 255 else float(Fraction(2) ** (code - 127)) for code in raw],
+    "f4e2m1fn_x2": nibbles,
+    "c32": pairs("e"), "c64": pairs("f"), "c128": pairs("d"),
+    "i8": packed("b"), "i16": packed("h"), "i32": packed("i"), "i64": packed("q"),
+    "u8": packed("B"), "u16": packed("H"), "u32": packed("I"), "u64": packed("Q"),
+    "b8": lambda raw: [int(code != 0) for code in raw],
+}  # fmt: skip
+
+
+def root(square: Fraction) -> float:
+    with localcontext(Context(prec=50, Emin=-9999, Emax=9999)):
+        return float((Decimal(square.numerator) / Decimal(square.denominator)).sqrt())
+
+
+def modulus(value: tuple[float, float]) -> float:
+    if any(map(math.isnan, value)):
+        return NAN
+    return INF if any(map(math.isinf, value)) else root(sum(Fraction(part) ** 2 for part in value))
+
+
+@functools.cache
+def expected(raw: bytes, dtype: str) -> Statistics:
+    values = READ[dtype](raw)
+    if dtype.startswith("c"):
+        values = [modulus(value) for value in values]
+    finite = [value for value in values if math.isfinite(value)]
+    low = high = mean = norm = None
+    if finite:
+        low, high = min(finite), max(finite)
+        exact = [(Fraction(value), times) for value, times in Counter(finite).items()]
+        mean = float(sum(value * times for value, times in exact) / len(finite))
+        norm = root(sum((value**2 * times for value, times in exact), Fraction()))
+    return Statistics(
+        low, high, mean, norm,
+        sum(map(math.isnan, values)), values.count(INF), values.count(-INF), values.count(0),
+    )  # fmt: skip
+
+
+def fault(found: Statistics, right: Statistics, *, exact: bool = True) -> str | None:
+    """What is wrong with `found`; `exact=False` allows a modulus that is off in the last place."""
+    for name in ("nan", "posinf", "neginf", "zero"):
+        if getattr(found, name) != getattr(right, name):
+            return f"{name}: {getattr(found, name)}, not {getattr(right, name)}"
+    for name in ("min", "max", "mean", "norm"):
+        one, other = getattr(found, name), getattr(right, name)
+        if one is None or other is None:
+            if one is not other:
+                return f"{name}: {one}, not {other}"
+        elif name in ("min", "max") and exact:
+            if one != other or type(one) is not type(other):
+                return f"{name}: {one!r}, not {other!r}"
+        else:
+            # Where numbers cancel, a mean is known to within the size of what was added.
+            scale = max(abs(right.min or 0), abs(right.max or 0)) if name == "mean" else other
+            if one != other and not abs(one - other) <= 1e-12 * scale:
+                return f"{name}: {one!r}, not {other!r}"
+    return None
+
+
+def test_a_wrong_number_is_a_fault():
+    """The check used all over this file rejects each number that is off, and an int in place of a float."""
+    right = Statistics(1.0, 2.0, 1.5, 2.5, 0, 0, 0, 0)
+    assert fault(right, right) is None
+    for wrong in (
+        Statistics(1.0 + 1e-15, 2.0, 1.5, 2.5, 0, 0, 0, 0),
+        Statistics(1.0, 2, 1.5, 2.5, 0, 0, 0, 0),
+        Statistics(1.0, 2.0, 1.5 + 1e-11, 2.5, 0, 0, 0, 0),
+        Statistics(1.0, 2.0, 1.5, NAN, 0, 0, 0, 0),
+        Statistics(1.0, 2.0, None, 2.5, 0, 0, 0, 0),
+        Statistics(1.0, 2.0, 1.5, 2.5, 0, 0, 1, 0),
+    ):
+        assert fault(wrong, right)
+
+
+# Statistics --------------------------------------------------------------------------------------------------------
+
+rng = np.random.default_rng(20240229)
+
+
+def held(raw: bytes, dtype: str) -> np.ndarray:
+    return np.frombuffer(raw, STORAGE[dtype])
+
+
+def ordinary(dtype: str, count: int) -> bytes:
+    """Values as training has them: finite, of both signs, some zero."""
+    values = rng.standard_normal(2 * count) * (rng.random(2 * count) < 0.9)
+    match dtype:
+        case "f64" | "f32" | "f16":
+            return values[:count].astype(STORAGE[dtype]).tobytes()
+        case "bf16":
+            return (values[:count].astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        case "c32" | "c64" | "c128":
+            return values.astype({"c32": "f2", "c64": "f4", "c128": "f8"}[dtype]).tobytes()
+        case "b8":
+            return (values[:count] > 0).tobytes()
+        case _ if dtype[0] in "iu":
+            return np.abs(values[:count] * 50).astype(STORAGE[dtype]).tobytes()
+        case _:
+            return rng.integers(0, 0x70, count).astype(np.uint8).tobytes()
+
+
+def contents(dtype: str) -> Iterator[tuple[str, bytes]]:
+    size = DTYPES[dtype]
+    yield "nothing", b""
+    yield "one", ordinary(dtype, 1)
+    yield "zeros", bytes(11 * size)
+    yield "ones in every bit", b"\xff" * (13 * size)
+    for count in (3, 16, 1001):
+        yield f"{count} ordinary", ordinary(dtype, count)
+        yield f"{count} of any bits", rng.bytes(count * size)
+    # Past the blocks of both implementations; anything not finite sits in one block of several, then in all of them.
+    count = (3 * 8192 + 40) // size
+    yield "blocks", ordinary(dtype, count)
+    yield "blocks with a spot", ordinary(dtype, count) + rng.bytes(8 * size) + ordinary(dtype, count)
+    yield "blocks of any bits", rng.bytes(70_000 // size * size)
+    if dtype in SPECIAL:
+        yield "special", SPECIAL[dtype]
+
+
+def bits(code: str, *values: int) -> bytes:
+    return struct.pack(f"<{len(values)}{code}", *values)
+
+
+SPECIAL = {
+    # subnormals, ±0, largest, ±Inf, a quiet and a signalling NaN
+    "f64": bits("Q", 1, 1 << 63 | 1, 0, 1 << 63, 0x7FEFFFFFFFFFFFFF, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0x7FF0000000000001),
+    "f32": bits("I", 1, 0x80000001, 0, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001),
+    "f16": bits("H", 1, 0x8001, 0x3FF, 0x83FF, 0x400, 0, 0x8000, 0x7BFF, 0x7C00, 0xFC00, 0x7E00, 0xFC01),
+    "bf16": bits("H", 1, 0x8001, 0, 0x8000, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0xFF81),
+    # NaN beside Inf is NaN; -Inf is as far away as Inf; one zero part is not zero
+    "c32": struct.pack("<12e", NAN, INF, -INF, 1, 0, -INF, 0, -0.0, 0, 2, 6e-8, 6e-8),
+    "c64": struct.pack("<12f", NAN, INF, -INF, 1, 0, -INF, 0, -0.0, 0, 2, 1e-45, 1e-45),
+    "c128": struct.pack("<12d", NAN, INF, -INF, 1, 0, -INF, 0, -0.0, 0, 1e300, 5e-324, 5e-324),
+    # no float64 holds the largest of these
+    "i64": bits("q", -(2**63), 2**63 - 1, -(2**63) + 1, 2**53 + 1, 0),
+    "u64": bits("Q", 2**64 - 1, 2**64 - 2, 2**63, 1),
+    "i32": bits("i", -(2**31), 2**31 - 1),
+    "u32": bits("I", 2**32 - 1, 2**31),
+    "b8": bytes([0, 1, 2, 255]),
+}  # fmt: skip
+CASES = [pytest.param(dtype, raw, id=f"{dtype}-{name}") for dtype in DTYPES for name, raw in contents(dtype)]
+
+
+@pytest.mark.parametrize(("dtype", "raw"), CASES)
+def test_statistics_are_those_of_exact_arithmetic(backend, dtype, raw):
+    found = backend(held(raw, dtype), dtype).statistics
+    assert not fault(found, expected(raw, dtype), exact=not dtype.startswith("c"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_two_implementations_agree(dtype):
+    """On more data than the oracle has patience for: minimum, maximum, counts and fingerprint to the last bit."""
+    pytest.importorskip("numba")
+    size = DTYPES[dtype]
+    for raw in (ordinary(dtype, 200_003), rng.bytes(300_000 * size), ordinary(dtype, 70_000) + b"\xff" * 64 * size):
+        array = held(raw, dtype)
+        one, other = (subject._digest(make(dtype), array, dtype, True) for make in BACKENDS.values())
+        assert one.fingerprint == other.fingerprint
+        assert not fault(one.statistics, other.statistics)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("f64", [1e200, -1e200, 3e200]),  # squares overflow
+        ("f64", [1e308, 1e308]),  # the sum of two does
+        ("f64", [1e-200, 3e-200, -1e-250]),  # squares vanish
+        ("f64", [5e-324, 5e-324]),
+        ("f64", [1e300, NAN, -1e300, INF]),
+        ("c128", [3e200, 4e200, 1, 1]),
+        ("c128", [3e-320, 4e-320]),
+    ],
+)
+def test_values_whose_squares_leave_the_range(backend, dtype, values):
+    raw = struct.pack(f"<{len(values)}d", *values)
+    with np.errstate(all="raise"):
+        found = backend(held(raw, dtype), dtype).statistics
+    right = expected(raw, dtype)
+    assert not fault(found, right, exact=dtype == "f64")
+    assert found.norm == pytest.approx(right.norm, rel=1e-12, abs=1e-323)
+
+
+def test_a_modulus_beyond_float64_counts_as_an_infinity(backend):
+    statistics = backend(np.array([1.7e308 + 1.7e308j, 3j]), "c128").statistics
+    assert statistics == Statistics(3.0, 3.0, 3.0, 3.0, 0, 1, 0, 0)
+
+
+def test_a_norm_beyond_float64_is_infinite(backend):
+    statistics = backend(np.array([1.7e308, 1.7e308]), "f64").statistics
+    assert statistics == Statistics(1.7e308, 1.7e308, 1.7e308, INF, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8e5m2", "f4e2m1fn_x2"])
+def test_zero_has_no_sign(backend, dtype):
+    """Whether -0.0 or 0.0 comes first must not show in a trace."""
+    negative = {"f8e5m2": b"\x80", "f4e2m1fn_x2": b"\x88"}.get(dtype, bytes(DTYPES[dtype] - 1) + b"\x80")
+    for raw in (negative * 3, negative * 3 + bytes(DTYPES[dtype])):
+        statistics = backend(held(raw, dtype), dtype).statistics
+        assert [repr(statistics.min), repr(statistics.max), repr(statistics.mean)] == ["0.0"] * 3
+
+
+@pytest.mark.needs_torch
+def test_subnormal_f16_survive_flushing():
+    """torch.set_flush_denormal changes the arithmetic of the whole thread; these are ordinary values in training."""
+    pytest.importorskip("numba")
+    import torch
+
+    array = np.arange(1, 41, dtype=np.uint16).view(np.float16)
+    kernel = subject._numba_kernel("f16")
+    plain = subject._digest(kernel, array, "f16", True)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        flushed = subject._digest(kernel, array, "f16", True)
+    finally:
+        torch.set_flush_denormal(False)
+    assert plain.statistics.min == 2.0**-24
+    assert flushed == plain
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize(
+    ("dtype", "theirs"),
+    [
+        ("f8e4m3fn", "float8_e4m3fn"), ("f8e4m3fnuz", "float8_e4m3fnuz"), ("f8e5m2", "float8_e5m2"),
+        ("f8e5m2fnuz", "float8_e5m2fnuz"), ("f8e8m0fnu", "float8_e8m0fnu"),
+    ],
+)  # fmt: skip
+def test_one_byte_floats_mean_what_torch_says(dtype, theirs):
+    import torch
+
+    codes = torch.arange(256, dtype=torch.uint8)
+    np.testing.assert_array_equal(decode_table(dtype), codes.view(getattr(torch, theirs)).to(torch.float32).numpy())
+
+
+def test_two_four_bit_floats_share_a_byte_low_nibble_first():
+    table = decode_table("f4e2m1fn_x2")
+    assert table.shape == (256, 2)
+    assert table[0x9F].tolist() == [-6.0, -0.5]
+
+
+# Arrays as they come -----------------------------------------------------------------------------------------------
+
+
+def test_rank_writability_and_alignment_make_no_difference(backend):
+    raw = ordinary("f32", 60)
+    plain = held(raw, "f32").copy()
+    right = backend(plain, "f32")
+    shifted = np.frombuffer(b"x" + raw, np.uint8)[1:].view(np.float32)
+    assert not shifted.flags.aligned
+    locked = plain.copy()
+    locked.flags.writeable = False
+    for array in (plain.reshape(3, 4, 5), plain.reshape(1, 1, 1, 1, 1, 1, 60), shifted, locked, held(raw, "f32")):
+        assert backend(array, "f32") == right
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rank_zero_and_emptiness(backend, dtype):
+    raw = ordinary(dtype, 1)
+    scalar = held(raw, dtype).reshape(())
+    assert not fault(backend(scalar, dtype).statistics, expected(raw, dtype), exact=dtype[0] != "c")
+    for shape in ((0,), (3, 0, 2)):
+        empty = backend(np.empty(shape, STORAGE[dtype]), dtype)
+        assert empty.statistics == Statistics(None, None, None, None, 0, 0, 0, 0)
+        assert empty.fingerprint == fingerprint(np.empty(0, np.uint8))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "c64", "i32", "u8"])
+def test_every_alignment_and_every_short_length(backend, dtype):
+    """Lengths that are no multiple of 8 bytes, from addresses that are not either."""
+    for count in range(1, 20):
+        raw = ordinary(dtype, count)
+        for shift in (0, 1, 3):
+            array = np.frombuffer(bytes(shift) + raw, np.uint8)[shift:].view(STORAGE[dtype])
+            found = backend(array, dtype)
+            assert not fault(found.statistics, expected(raw, dtype), exact=dtype[0] != "c")
+            assert found.fingerprint == spelled_out(raw)
+
+
+def test_without_a_fingerprint_the_statistics_are_the_same(backend):
+    array = held(ordinary("f32", 5000), "f32")
+    with_it, without = backend(array, "f32"), backend(array, "f32", False)
+    assert without == Digest(with_it.statistics, None)
+    assert digest(array, "f32", fingerprint=False).fingerprint is None
+
+
+@pytest.mark.parametrize("array", [np.zeros((4, 4), np.float32).T, np.zeros(9, np.float32)[::2]])
+def test_strided_arrays_are_refused(backend, array):
+    array = np.broadcast_to(array, array.shape) if array.flags.c_contiguous else array
+    for call in (lambda: backend(array, "f32"), lambda: fingerprint(array)):
+        with pytest.raises(UsageError, match="C-contiguous"):
+            call()
+
+
+@pytest.mark.parametrize(("array", "dtype"), [(np.zeros(2, np.float64), "f32"), (np.zeros(2, ">f4"), "f32")])
+def test_another_storage_type_is_refused(array, dtype):
+    with pytest.raises(UsageError, match="f32 is held as float32, got"):
+        digest(array, dtype)
+
+
+def test_an_unknown_element_type_is_refused():
+    with pytest.raises(UsageError, match=r"'f12'.*f64, f32"):
+        digest(np.zeros(2), "f12")
+
+
+def test_what_comes_back_is_an_ordinary_frozen_dataclass():
+    """They are filled by a short cut; nobody may notice."""
+    found = digest(np.array([1.0, -2.0], np.float32), "f32")
+    same = Digest(Statistics(-2.0, 1.0, -0.5, math.sqrt(5), 0, 0, 0, 0), found.fingerprint)
+    assert type(found) is Digest
+    assert type(found.statistics) is Statistics
+    assert found == same
+    assert hash(found) == hash(same)
+    assert repr(found) == repr(same)
+    assert pickle.loads(pickle.dumps(found)) == same
+    with pytest.raises(FrozenInstanceError):
+        found.statistics.min = 0.0  # type: ignore[misc]
+
+
+# The fingerprint ---------------------------------------------------------------------------------------------------
+
+GOLDEN = {
+    b"": "00000000000000000000000000000000",
+    b"\0": "542cdca57a9e83cdc18438aaa6dbde50",
+    b"\0\0": "4a6b92bffcae0db5ef8525fe7b0ad356",
+    bytes(8): "d69a790755f562b0751831c7c602d1b3",
+    b"twintrace": "4f19267253c6e192b38d099211976588",
+    struct.pack("<4f", 1.0, -1.0, 0.5, 3.25): "ceb2c7d18a4a2ecbc84fe6ada870f424",
+    bytes(range(256)): "c44ff444b4436ddd6e1651360d19fc16",
+    bytes(range(251)) * 400: "bc7fb45d9f4eb6b3c4e882a791e06594",
+}
+
+
+@pytest.mark.parametrize("raw", GOLDEN, ids=lambda raw: f"{raw[:4].hex()}-{len(raw)}")
+def test_fingerprints_are_those_of_the_format(backend, raw):
+    """Changing one of these makes every trace on disk unreadable: it needs a new format version."""
+    array = np.frombuffer(raw, np.uint8)
+    assert backend(array, "u8").fingerprint == GOLDEN[raw]
+    assert fingerprint(array) == GOLDEN[raw]
+
+
+M64 = (1 << 64) - 1
+STEP, FIRST, SECOND = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def shares(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What each word adds to A and to B."""
+    x = words + np.arange(1, len(words) + 1, dtype=np.uint64) * STEP
+    x = (x ^ x >> np.uint64(29)) * FIRST
+    x = (x ^ x >> np.uint64(32)) * SECOND
+    top = x >> np.uint64(32)
+    return x ^ top, (x & np.uint64(0xFFFFFFFF)) * top
+
+
+def dropped_shares(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The definition that was tried first."""
+    x = words + np.arange(1, len(words) + 1, dtype=np.uint64) * STEP
+    x = (x ^ x >> np.uint64(32)) * FIRST
+    a = x ^ x >> np.uint64(29)
+    x = a * SECOND
+    return a, x ^ x >> np.uint64(32)
+
+
+def spelled_out(raw: bytes) -> str:
+    a, b = (sum(map(int, share)) for share in shares(np.frombuffer(raw + bytes(-len(raw) % 8), "<u8")))
+
+    def fin(z: int) -> int:
+        z = (z ^ z >> 30) * int(FIRST) & M64
+        z = (z ^ z >> 27) * int(SECOND) & M64
+        return z ^ z >> 31
+
+    upper = fin(a + len(raw) * int(STEP) & M64)
+    return f"{upper:016x}{fin(b & M64 ^ (upper << 32 & M64 | upper >> 32)):016x}"
+
+
+@pytest.mark.parametrize("length", [*range(35), 8191, 8192, 8193, 8200, 65535, 65536, 65537, 65545, 200_001])
+def test_fingerprints_follow_the_definition(backend, length):
+    raw = rng.bytes(length)
+    right = spelled_out(raw)
+    assert backend(np.frombuffer(raw, np.uint8), "u8").fingerprint == right
+    assert fingerprint(np.frombuffer(b"." + raw, np.uint8)[1:]) == right
+
+
+def structured() -> Iterator[bytes]:
+    """Arrays that differ as little, or as regularly, as real ones do."""
+    normal = np.random.default_rng(3).standard_normal(64).astype(np.float32)
+    for base in (np.zeros(64, np.float32), np.ones(64, np.float32), normal):
+        raw = base.tobytes()
+        whole = int.from_bytes(raw, "little")
+        for bit in range(8 * len(raw)):  # single bit flips
+            yield (whole ^ 1 << bit).to_bytes(len(raw), "little")
+        signs = [1 << 32 * i + 31 for i in range(64)]
+        for i in range(64):  # two signs, and two neighbouring pairs of signs
+            for j in range(i):
+                yield (whole ^ signs[i] ^ signs[j]).to_bytes(len(raw), "little")
+                if i % 2 and j % 2:
+                    four = signs[i] ^ signs[j] ^ signs[i - 1] ^ signs[j - 1]
+                    yield (whole ^ four).to_bytes(len(raw), "little")
+    for i in range(64):  # swaps, rotations
+        for j in range(i):
+            swapped = normal.copy()
+            swapped[[i, j]] = swapped[[j, i]]
+            yield swapped.tobytes()
+        yield np.roll(normal, i).tobytes()
+    for length in range(1, 3000):  # zeros, ones in every bit
+        yield bytes(length)
+        yield b"\xff" * length
+    for value in range(-2000, 2000):  # constants, tiny integers, arithmetic sequences
+        yield np.full(7, value, np.int64).tobytes()
+        yield np.full(9, value, np.float32).tobytes()
+        yield (np.arange(8) * value).tobytes()
+        yield (np.arange(8) + value).astype(np.int32).tobytes()
+
+
+def test_nothing_structured_collides():
+    inputs = set(structured())
+    assert len(inputs) > 30_000
+    found = {fingerprint(np.frombuffer(raw, np.uint8)) for raw in inputs}
+    assert len(found) == len(inputs)
+    assert len({text[:16] for text in found}) == len(inputs)  # neither half alone
+    assert len({text[16:] for text in found}) == len(inputs)
+
+
+def compensated(shares_of: Callable[..., tuple[np.ndarray, np.ndarray]], words: np.ndarray, mask: int) -> int:
+    """How often flipping `mask` in two of the words leaves A and B as they were, over all pairs of places."""
+    before, after = shares_of(words), shares_of(words ^ np.uint64(mask))
+    a, b = after[0] - before[0], after[1] - before[1]
+    other = a > -a  # a change and its opposite become equal rows
+    rows = np.stack([np.where(other, -a, a), np.where(other, -b, b)], axis=1)
+    return len(rows) - len(np.unique(rows, axis=0))
+
+
+MASKS = {
+    "one f32": 1 << 63, "the other f32": 1 << 31, "both f32": 1 << 63 | 1 << 31, "four f16": 0x8000800080008000,
+    "two f16": 0x0000800000008000, "last bits": 1 << 32 | 1, "exponents": 1 << 62 | 1 << 30, "eight bytes": 0x8080808080808080,
+}  # fmt: skip
+PLACES = 1 << 14
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_no_two_changes_cancel(mask):
+    """134 million pairs of places for each: negated neighbours are what defeated the first definition."""
+    draw = np.random.default_rng(9)
+    for words in (
+        np.zeros(PLACES, np.uint64),
+        np.ones(2 * PLACES, np.float32).view(np.uint64),
+        draw.standard_normal(2 * PLACES).astype(np.float32).view(np.uint64),
+        draw.integers(0, 50_000, PLACES).astype(np.uint64),
+    ):
+        assert compensated(shares, words, mask) == 0
+
+
+def test_the_dropped_definition_is_caught():
+    words = np.random.default_rng(9).standard_normal(2 * PLACES).astype(np.float32).view(np.uint64)
+    assert compensated(dropped_shares, words, MASKS["both f32"]) > 0
+
+
+# Two back ends -----------------------------------------------------------------------------------------------------
+
+
+def test_the_back_end_in_use_is_named():
+    name = subject.backend()
+    assert name in BACKENDS
+    assert (name == "numba") == (subject._numba() is not None)
+
+
+def test_importing_loads_no_compiler(python):
+    run = python("import sys, twintrace.store.digest; print('numba' in sys.modules, 'llvmlite' in sys.modules)")
+    assert run.stdout == "False False\n", run.stderr
+
+
+@pytest.mark.parametrize("trouble", ["sys.modules['numba'] = None", "os.environ['NUMBA_DISABLE_JIT'] = '1'"])
+def test_without_a_working_numba_numpy_serves(python, trouble):
+    code = f"""
+import os, sys
+{trouble}
+import numpy as np
+from twintrace.store import digest
+digest.warm_up()
+array = np.frombuffer(b"twintrace", np.uint8)
+print(digest.backend(), digest.fingerprint(array), digest.digest(array, "u8").fingerprint)
+"""
+    run = python(code)
+    assert run.stdout.split() == ["numpy", *[GOLDEN[b"twintrace"]] * 2], run.stderr
+
+
+class Unwritable:
+    """Numba's cache where no folder can be written."""
+
+    def __init__(self, function):
+        raise RuntimeError(f"cannot cache function {function.__name__!r}: no locator available")
+
+
+@pytest.mark.parametrize("fault", ["no folder", "disk full"])
+def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
+    pytest.importorskip("numba")
+    from numba.core import caching, dispatcher
+
+    from twintrace.store import digest_numba
+
+    attempts = []
+    if fault == "no folder":
+        monkeypatch.setattr(dispatcher, "FunctionCache", lambda function: attempts.append(1) or Unwritable(function))
+    else:
+
+        def save(self, *_):
+            attempts.append(1)
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
+        monkeypatch.setattr(caching.FunctionCache, "save_overload", save)
+    kernel = digest_numba._compile(digest_numba._fingerprint, (digest_numba._DATA,))
+    upper, lower = kernel(np.frombuffer(b"twintrace", np.uint8))
+    assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
+    assert attempts
