@@ -1,8 +1,8 @@
 """Ask the jail, and believe nothing else than a result or an error of ours.
 
-    jail(path)                    Answer; AssertionError where reading crashed, hung or ate memory
-    answer.strict.error           the first error, as text, or None
-    answer.found_out(good)        was the damage noticed, or harmless?
+jail(path)                    Answer; AssertionError where reading crashed, hung or ate memory
+answer.strict.error           the first error, as text, or None
+answer.found_out(good)        was the damage noticed, or harmless?
 """
 
 import json

@@ -78,7 +78,9 @@ def readers(journal):
     def by_number():
         numbers = set()
         for call in journal.calls():
-            numbers |= {number for _, number in tensor_slots(call.args, call.kwargs)} | {g.tensor for g in call.gradients}
+            numbers |= {number for _, number in tensor_slots(call.args, call.kwargs)} | {
+                g.tensor for g in call.gradients
+            }
             numbers |= {leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
             numbers |= {*call.parameters.values(), *call.buffers.values(), *call.after.values()}
         return [repr(journal.tensor(number)) for number in sorted(numbers)]
@@ -126,7 +128,11 @@ def serve(request):
         except TwintraceError as error_of_ours:
             found, error, damage = None, say(error_of_ours), 0
         text = repr(found).replace(request["path"], "PATH")
-        answer[name] = {"error": error, "damage": damage, "hash": hashlib.sha256(text.encode(errors="replace")).hexdigest()}
+        answer[name] = {
+            "error": error,
+            "damage": damage,
+            "hash": hashlib.sha256(text.encode(errors="replace")).hexdigest(),
+        }
     answer["opened"] = sorted({name for name in opened if name.startswith(request.get("watch") or "\0")})
     return answer
 

@@ -8,7 +8,16 @@ import specimens
 READ = ["strict", "tolerant"]
 GOOD_FILES = ["manifest.json"] + [f"step{n}/rank0/{name}" for n in (0, 1) for name in ("journal.jsonl", "payload.bin")]
 KILLED_FILES = ["rank0.stage", "step0/rank0/journal.jsonl", "step1/rank0/journal.jsonl"]
-CUTS = {"everything": 0.0, "all but one": -1, "one": 1, "a tenth": 0.1, "a third": 0.33, "a half": 0.5, "most": 0.9, "one byte off": -2}
+CUTS = {
+    "everything": 0.0,
+    "all but one": -1,
+    "one": 1,
+    "a tenth": 0.1,
+    "a third": 0.33,
+    "a half": 0.5,
+    "most": 0.9,
+    "one byte off": -2,
+}
 
 
 def cut(path, where):
@@ -58,7 +67,9 @@ def check_flips(jail, whole, victim, file, every, *, seed=0):
         (victim / file).write_bytes(changed)
         answer = jail(victim, ways=READ)
         if not (answer.noticed() or answer.same_as(whole)):
-            missed.append(f"byte {at}: {data[max(0, at - 10) : at + 10]!r} became {changed[max(0, at - 10) : at + 10]!r}")
+            missed.append(
+                f"byte {at}: {data[max(0, at - 10) : at + 10]!r} became {changed[max(0, at - 10) : at + 10]!r}"
+            )
     assert missed == []
 
 

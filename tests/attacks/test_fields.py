@@ -41,7 +41,9 @@ def change(victim, kind: str, field: str, value: object) -> int:
     return number + 1
 
 
-@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields.split()])
+@pytest.mark.parametrize(
+    ("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields.split()]
+)
 def test_a_field_of_another_type(jail, good, victim, kind, field):
     """Refused with the file, the line and the field; or taken, and then every reader can live with it."""
     original = specimens.journal_file(victim).read_bytes()
@@ -57,7 +59,9 @@ def test_a_field_of_another_type(jail, good, victim, kind, field):
         specimens.journal_file(victim).write_bytes(original)
 
 
-@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields.split()[1:]])
+@pytest.mark.parametrize(
+    ("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields.split()[1:]]
+)
 def test_every_field_is_looked_at(jail, victim, kind, field):
     """The other half of the above: there is a value that is refused."""
     value = REFUSED.get(field, 5)
@@ -70,12 +74,19 @@ def test_every_field_is_looked_at(jail, victim, kind, field):
         assert answer.strict.error is None
 
 
-@pytest.mark.parametrize(("kind", "field"), [(k, f) for k in ("call", "tensor", "grad", "stack", "module", "note") for f in FIELDS[k].split()[1:]])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(k, f) for k in ("call", "tensor", "grad", "stack", "module", "note") for f in FIELDS[k].split()[1:]],
+)
 def test_a_field_that_is_absent(jail, good, victim, kind, field):
     lines = specimens.lines_of(victim)
-    specimens.replace_lines(victim, [specimens.reseal({n: v for n, v in line.items() if (line["k"], n) != (kind, field)}) for line in lines])
+    specimens.replace_lines(
+        victim, [specimens.reseal({n: v for n, v in line.items() if (line["k"], n) != (kind, field)}) for line in lines]
+    )
     answer = jail(victim, ways=["strict", "tolerant", "listing"])
-    assert answer.strict.error is None or f"field {field!r}" in answer.strict.error or f"'{field}'" in answer.strict.error
+    assert (
+        answer.strict.error is None or f"field {field!r}" in answer.strict.error or f"'{field}'" in answer.strict.error
+    )
 
 
 # --- where bytes lie ------------------------------------------------------------------------------------------------
@@ -149,7 +160,10 @@ def test_a_name_never_becomes_a_path(jail, good, victim, tmp_path, name):
     for line in lines:
         texts = {"name", "path", "type", "slot", "device", "topic", "text", "raised"} & line.keys()
         line |= {field: text for field in texts}
-        line |= {field: {text: n for n in line[field].values()} for field in {"params", "buffers", "after", "parts"} & line.keys()}
+        line |= {
+            field: {text: n for n in line[field].values()}
+            for field in {"params", "buffers", "after", "parts"} & line.keys()
+        }
         line |= {field: {text: {"$token": [text, text]}} for field in {"kw", "values"} & line.keys()}
         if "frames" in line:
             line["frames"] = [[text, 1, text, text]]

@@ -72,7 +72,19 @@ def test_something_else_than_a_directory(jail, good, victim, folder, shape):
 
 def test_directories_with_odd_names(jail, good, whole, victim):
     """They are not ours: nothing in them is looked at."""
-    for name in ("step-1", "step01", "step 1", "step1e3", "step0x1", "step٣", "step99999999999999999999", "step", "..step1", "step1\n", "a\\b"):
+    for name in (
+        "step-1",
+        "step01",
+        "step 1",
+        "step1e3",
+        "step0x1",
+        "step٣",
+        "step99999999999999999999",
+        "step",
+        "..step1",
+        "step1\n",
+        "a\\b",
+    ):
         specimens.copy(good / "step0", victim / name)
     for name in ("rank-1", "rank00", "rank9999999999", "rank0.stage", "rank1 "):
         specimens.copy(good / "step0" / "rank0", victim / "step0" / name)
@@ -115,7 +127,10 @@ def manifest(**fields: object) -> str:
 
 MANIFESTS: dict[str, tuple[bytes | str, str | None]] = {
     "nothing": (b"", "expected JSON"),
-    "a later version": (manifest(version=2), "field 'version': trace format version 2, but this release reads up to 1. Update twintrace"),
+    "a later version": (
+        manifest(version=2),
+        "field 'version': trace format version 2, but this release reads up to 1. Update twintrace",
+    ),
     "a much later version": (manifest(version=10**400), "but this release reads up to 1"),
     "version 0": (manifest(version=0), "field 'version': expected a positive number, got '0'"),
     "version -1": (manifest(version=-1), "field 'version'"),
@@ -219,7 +234,9 @@ def a_line(body: bytes) -> bytes:
     return specimens.seal_raw(body)
 
 
-CALL = b'{"k":"call","id":99,"kind":"api","name":"x","n":0,"phase":"forward","path":"","up":null,"kw":{},"out":null,"in":['
+CALL = (
+    b'{"k":"call","id":99,"kind":"api","name":"x","n":0,"phase":"forward","path":"","up":null,"kw":{},"out":null,"in":['
+)
 BOMBS = {
     "a million empty lines": (b"\n" * 1_000_000, "too short to hold a record"),
     "twenty million empty lines": (b"\n" * 20_000_000, "too short to hold a record"),

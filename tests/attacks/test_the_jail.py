@@ -64,7 +64,9 @@ def test_another_content_is_noticed(jail, good, victim):
     import specimens
 
     lines = specimens.lines_of(victim)
-    specimens.replace_lines(victim, [specimens.reseal(line | ({"text": "b"} if line["k"] == "note" else {})) for line in lines])
+    specimens.replace_lines(
+        victim, [specimens.reseal(line | ({"text": "b"} if line["k"] == "note" else {})) for line in lines]
+    )
     changed, whole = (jail(path, ways=["strict", "tolerant"]) for path in (victim, good))
     assert not changed.same_as(whole)
     assert not changed.noticed()

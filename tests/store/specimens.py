@@ -1,11 +1,11 @@
 """Traces to look at: written as a recorder writes them, without a framework.
 
-    write_full(path)             two steps with every kind of line, every tag of a value and every element type
-    write_small(path)            the same with one element type
-    write_killed(path)           the same, left behind by a process that was killed: a torn tail, payload bytes in the ring
-    write_long(path, records)    one step of many records
-    snapshot(trace)              everything that can be read from a trace, to compare
-    reseal(line)                 a changed line with a check that fits again
+write_full(path)             two steps with every kind of line, every tag of a value and every element type
+write_small(path)            the same with one element type
+write_killed(path)           the same, left behind by a process that was killed: a torn tail, payload bytes in the ring
+write_long(path, records)    one step of many records
+snapshot(trace)              everything that can be read from a trace, to compare
+reseal(line)                 a changed line with a check that fits again
 """
 
 import json
@@ -49,8 +49,15 @@ def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def three_of(dtype: str) -> np.ndarray:
     """0, 1 and 2 (or the like): numbers whose sums are exact, so that every implementation finds the same statistics."""
-    codes = {"bf16": [0, 0x3F80, 0x4000], "c32": [0, 0x3C00, 0x4000], "f4e2m1fn_x2": [0x00, 0x22, 0x44], "b8": [0, 1, 1]}
-    return np.array(codes.get(dtype, [0x00, 0x38, 0x40] if dtype.startswith("f8") else [0, 1, 2])).astype(STORAGE[dtype])
+    codes = {
+        "bf16": [0, 0x3F80, 0x4000],
+        "c32": [0, 0x3C00, 0x4000],
+        "f4e2m1fn_x2": [0x00, 0x22, 0x44],
+        "b8": [0, 1, 1],
+    }
+    return np.array(codes.get(dtype, [0x00, 0x38, 0x40] if dtype.startswith("f8") else [0, 1, 2])).astype(
+        STORAGE[dtype]
+    )
 
 
 def tensor_line(writer: TraceWriter, identity: int, array: np.ndarray, dtype: str, **more: object) -> dict[str, object]:
@@ -107,7 +114,9 @@ def full_lines(writer: TraceWriter, step: int, dtypes: Iterable[str] = DTYPES) -
     return lines + [{"k": "end", "calls": 6, "tensors": number}]
 
 
-def write_step(writer: TraceWriter, step: int, lines: list[dict[str, object]] | None = None, *, end: bool = True) -> Journal:
+def write_step(
+    writer: TraceWriter, step: int, lines: list[dict[str, object]] | None = None, *, end: bool = True
+) -> Journal:
     """One step; its journal stays open."""
     journal = writer.begin_step(step, HEADER)
     for line in full_lines(writer, step)[: None if end else -1] if lines is None else lines:
@@ -118,7 +127,9 @@ def write_step(writer: TraceWriter, step: int, lines: list[dict[str, object]] | 
 
 def write_full(path: Path, *, steps: int = 2, rank: int = 0, world: int = 1) -> Path:
     """A whole trace."""
-    writer = TraceWriter.create(path, MANIFEST | {"world": world}, rank=rank, world=world, keep_payload=True, buffer=SMALL_RING)
+    writer = TraceWriter.create(
+        path, MANIFEST | {"world": world}, rank=rank, world=world, keep_payload=True, buffer=SMALL_RING
+    )
     for step in range(steps):
         write_step(writer, step)
         writer.end_step()
@@ -153,7 +164,7 @@ def write_killed(path: Path, *, small: bool = False) -> Path:
         "w = TraceWriter.create(pathlib.Path(sys.argv[1]), specimens.MANIFEST, keep_payload=True, buffer=specimens.SMALL_RING)\n"
         "write = specimens.write_small_step if sys.argv[3] == 'True' else specimens.write_step\n"
         "write(w, 0); w.end_step(); j = write(w, 1, end=False)\n"
-        "os.write(j._file, b'{\"k\":\"call\",\"id\":7'); os.kill(os.getpid(), 9)"
+        'os.write(j._file, b\'{"k":"call","id":7\'); os.kill(os.getpid(), 9)'
     )
     command = [sys.executable, "-c", script, str(path), str(Path(__file__).parent), str(small)]
     subprocess.run(command, env=environment(), timeout=60)

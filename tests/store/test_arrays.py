@@ -11,7 +11,14 @@ from twintrace.store.lines import seal
 from twintrace.store.registry import open_trace
 from twintrace.store.writer import TraceWriter
 
-SHAPES = {"rank 0": (), "empty": (0,), "empty in the middle": (2, 0, 3), "one": (1,), "normal": (3, 5), "long": (1, 4099, 1)}
+SHAPES = {
+    "rank 0": (),
+    "empty": (0,),
+    "empty in the middle": (2, 0, 3),
+    "one": (1,),
+    "normal": (3, 5),
+    "long": (1, 4099, 1),
+}
 
 
 def travel(tmp_path, array: np.ndarray, dtype: str) -> np.ndarray:

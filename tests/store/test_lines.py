@@ -29,7 +29,9 @@ READ_BACK = [
 ]
 
 
-@pytest.mark.parametrize(("wire", "value"), list(zip(specimens.VALUES, READ_BACK, strict=True)), ids=lambda x: str(x)[:24])
+@pytest.mark.parametrize(
+    ("wire", "value"), list(zip(specimens.VALUES, READ_BACK, strict=True)), ids=lambda x: str(x)[:24]
+)
 def test_values_travel_both_ways(wire, value):
     assert repr(value_of(wire)) == repr(value)  # repr, because nan != nan
     assert json.loads(json.dumps(wire_of(value))) == wire  # pairs are lists in JSON
@@ -43,7 +45,9 @@ def test_a_sealed_line_is_plain_json_with_its_check_last():
     assert seal_text('{"k":"note","topic":"a","text":"–\\n"') == raw
 
 
-@pytest.mark.parametrize("text", ["a\nb", "../../x", "a\0b", "\ud800", "\u2028", '"}', ',"crc":"00000000"}', "𝄞", "\x85"])
+@pytest.mark.parametrize(
+    "text", ["a\nb", "../../x", "a\0b", "\ud800", "\u2028", '"}', ',"crc":"00000000"}', "𝄞", "\x85"]
+)
 def test_any_name_fits_in_one_line(text):
     raw = seal({"k": "note", "topic": text, "text": text})
     assert raw.count(b"\n") == 1

@@ -99,4 +99,6 @@ def test_a_tensor_line_is_written_as_the_recorder_writes_it(tmp_path):
     path = specimens.write_full(tmp_path / "a")
     native.write(open_trace(path), tmp_path / "b")
     [first] = [line for line in specimens.lines_of(tmp_path / "b") if line["k"] == "tensor" and line["id"] == 0]
-    assert seal(first).startswith(b'{"k":"tensor","id":0,"dtype":"f32","shape":[2,3],"device":"cpu","grad":true,"by":null,"stats":[')
+    assert seal(first).startswith(
+        b'{"k":"tensor","id":0,"dtype":"f32","shape":[2,3],"device":"cpu","grad":true,"by":null,"stats":['
+    )

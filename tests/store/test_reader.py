@@ -114,7 +114,9 @@ def test_unknown_kinds_and_fields_are_passed_over(trace, kind):
     before = specimens.snapshot(open_native(trace))
     lines = [line | {"new": {"a": [1]}} for line in specimens.lines_of(trace)]
     new = [specimens.reseal({"k": kind, "id": n, "dtype": 1}) for n in range(len(lines))]
-    specimens.replace_lines(trace, [raw for pair in zip(map(specimens.reseal, lines), new, strict=True) for raw in pair][:-1])
+    specimens.replace_lines(
+        trace, [raw for pair in zip(map(specimens.reseal, lines), new, strict=True) for raw in pair][:-1]
+    )
     for tolerant in (False, True):
         found = open_native(trace, tolerant=tolerant)
         assert specimens.snapshot(found) == before
@@ -135,7 +137,9 @@ def test_a_later_version_is_refused_by_name(trace, version):
         open_native(trace)
     manifest.write_text(whole)
     lines = specimens.lines_of(trace)
-    specimens.replace_lines(trace, [specimens.reseal(line | ({"format": version} if "format" in line else {})) for line in lines])
+    specimens.replace_lines(
+        trace, [specimens.reseal(line | ({"format": version} if "format" in line else {})) for line in lines]
+    )
     with pytest.raises(TraceFormatError, match=rf"journal.jsonl: line 1 \(head .*version {version}"):
         open_native(trace).journal(0)
 
@@ -150,7 +154,9 @@ def test_a_torn_tail_is_listed_and_skipped(trace):
     for tolerant in (False, True):
         found = open_native(trace, tolerant=tolerant).journal(0)
         assert not found.complete
-        assert [str(item) for item in found.damage] == [f"{journal}: the last line: torn after 45 bytes; everything before it is whole"]
+        assert [str(item) for item in found.damage] == [
+            f"{journal}: the last line: torn after 45 bytes; everything before it is whole"
+        ]
         assert len(list(found.calls())) == 6
 
 
@@ -207,7 +213,10 @@ def test_without_ring_and_payload_the_journal_is_still_there(tmp_path, killed):
     specimens.payload_file(path).unlink()
     journal = open_native(path).journal(0)
     assert len(list(journal.calls())) == 6
-    with pytest.raises(TraceFormatError, match=r"payload.bin: tensor 0 .* field 'at': bytes 0 to 24 .* which has 0. The payload is cut off"):
+    with pytest.raises(
+        TraceFormatError,
+        match=r"payload.bin: tensor 0 .* field 'at': bytes 0 to 24 .* which has 0. The payload is cut off",
+    ):
         journal.array(journal.tensor(0))
 
 
@@ -237,7 +246,9 @@ ASK = {
 def test_a_damaged_line_is_named(trace, kind):
     """Strictly read it raises when it is reached; tolerantly it is skipped and listed, once."""
     number = spoil(trace, kind)
-    with pytest.raises(TraceFormatError, match=rf"journal.jsonl: line {number}: the line's check says .* damaged there"):
+    with pytest.raises(
+        TraceFormatError, match=rf"journal.jsonl: line {number}: the line's check says .* damaged there"
+    ):
         ASK[kind](open_native(trace).journal(0))
     journal = open_native(trace, tolerant=True).journal(0)
     count = len(ASK[kind](journal))
@@ -277,7 +288,11 @@ def test_a_damaged_tensor_is_missing_when_read_tolerantly(trace):
 
 
 def test_a_missing_tensor_line(trace):
-    lines = [raw for raw in specimens.journal_file(trace).read_bytes().splitlines(keepends=True) if b'"tensor","id":2,' not in raw]
+    lines = [
+        raw
+        for raw in specimens.journal_file(trace).read_bytes().splitlines(keepends=True)
+        if b'"tensor","id":2,' not in raw
+    ]
     specimens.replace_lines(trace, lines)
     assert open_native(trace).journal(0).tensor(2).missing == "the line is missing"
     specimens.replace_lines(trace, lines[:-1])
@@ -302,7 +317,9 @@ def test_a_changed_payload_is_found_out(trace):
             whole = payload.read_bytes()
             at = tensor.payload.offset + tensor.payload.nbytes - 1
             payload.write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
-            with pytest.raises(TraceFormatError, match=f"tensor {tensor.id} .*recorded fingerprint {tensor.fingerprint}"):
+            with pytest.raises(
+                TraceFormatError, match=f"tensor {tensor.id} .*recorded fingerprint {tensor.fingerprint}"
+            ):
                 open_native(trace).journal(0).array(tensor)
             payload.write_bytes(whole)
 

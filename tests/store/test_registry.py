@@ -31,7 +31,9 @@ class FakeJournal:
     def calls(self):
         for number in range(2):
             gradients = (Gradient(Role.OUTPUT, "", 1, number), Gradient(Role.INPUT, "0", 0, number))
-            yield Call(number, Site(Kind.API, "relu", number), None, (TensorRef(0),), {}, TensorRef(1), gradients=gradients)
+            yield Call(
+                number, Site(Kind.API, "relu", number), None, (TensorRef(0),), {}, TensorRef(1), gradients=gradients
+            )
 
     def parameter_gradients(self):
         return iter([Gradient(Role.PARAMETER, "w", 0)])
@@ -56,7 +58,11 @@ def fake(monkeypatch):
     module.asked = []
     module.recognises = lambda path: module.asked.append(path) or (path / "dump.fake").exists()
     module.read = lambda path, *, tolerant: Trace(
-        str(path), {"framework": "fake", "tolerant": tolerant}, [(0, 0), (1, 0)], lambda step, rank: FakeJournal(path, step), layout="fake"
+        str(path),
+        {"framework": "fake", "tolerant": tolerant},
+        [(0, 0), (1, 0)],
+        lambda step, rank: FakeJournal(path, step),
+        layout="fake",
     )
     monkeypatch.setitem(sys.modules, "fake_layout", module)
     registry.register("fake", "fake_layout")

@@ -21,7 +21,17 @@ def test_many_payloads_through_a_tiny_ring(tmp_path):
     """Sizes from nothing to three times the ring, in three files: each comes back from its offset."""
     stage = Stage(tmp_path / "rank0.stage", 1)
     assert stage.size == TINY
-    sizes = np.random.default_rng(1).integers(0, 3000, 600).tolist() + [0, 1, 63, 64, 65, TINY - 1, TINY, TINY + 1, 3 * TINY + 5]
+    sizes = np.random.default_rng(1).integers(0, 3000, 600).tolist() + [
+        0,
+        1,
+        63,
+        64,
+        65,
+        TINY - 1,
+        TINY,
+        TINY + 1,
+        3 * TINY + 5,
+    ]
     kept, base = [], []
     for file in range(3):
         base.append(stage.begin(tmp_path / f"{file}.bin"))

@@ -36,7 +36,9 @@ def tree(path: Path) -> list[str]:
 def test_a_trace_is_a_few_plain_files(tmp_path):
     specimens.write_full(tmp_path / "new" / "trace")
     ranks = [f"step{n}/rank0/{name}" for n in (0, 1) for name in ("journal.jsonl", "payload.bin")]
-    assert tree(tmp_path / "new" / "trace") == sorted(["manifest.json", "step0", "step0/rank0", "step1", "step1/rank0", *ranks])
+    assert tree(tmp_path / "new" / "trace") == sorted(
+        ["manifest.json", "step0", "step0/rank0", "step1", "step1/rank0", *ranks]
+    )
     manifest = json.loads((tmp_path / "new" / "trace" / "manifest.json").read_text())
     assert manifest | {"created": 0} == specimens.MANIFEST | {"format": "twintrace", "version": 1, "created": 0}
 
@@ -94,7 +96,11 @@ def test_overwrite_does_not_follow_links(tmp_path):
     assert specimens.snapshot(open_trace(tmp_path / "precious"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format":"other"}', b"[" * 100_000, b"\0" * 5_000_000, None], ids=lambda content: repr(content)[:16])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"format":"other"}', b"[" * 100_000, b"\0" * 5_000_000, None],
+    ids=lambda content: repr(content)[:16],
+)
 def test_overwrite_leaves_what_only_looks_like_a_trace(tmp_path, content):
     (tmp_path / "step0").mkdir()
     if content is None:
@@ -197,7 +203,11 @@ def test_each_content_is_stored_once(tmp_path):
     data = {size: np.arange(size, dtype=np.uint8) for size in (0, 4, 100)}
     print_of = {size: digest.fingerprint(array) for size, array in data.items()}
     it.begin_step(0, specimens.HEADER)
-    assert [it.store(data[size], print_of[size]) for size in (4, 4, 100)] == [Location(0, 4), Location(0, 4), Location(64, 100)]
+    assert [it.store(data[size], print_of[size]) for size in (4, 4, 100)] == [
+        Location(0, 4),
+        Location(0, 4),
+        Location(64, 100),
+    ]
     it.end_step()
     it.begin_step(1, specimens.HEADER)
     assert it.store(data[100], print_of[100]) == Location(64, 100, 0)

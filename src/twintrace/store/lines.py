@@ -154,7 +154,9 @@ def text_of(value: Value) -> str:
         return text_token(value.kind, value.text)
     if isinstance(value, Nest):
         plain = value.kind in ("list", "tuple", "set")
-        return text_nest(value.kind, None if plain else [key for key, _ in value.items], [text_of(item) for _, item in value.items])
+        return text_nest(
+            value.kind, None if plain else [key for key, _ in value.items], [text_of(item) for _, item in value.items]
+        )
     if isinstance(value, complex):
         return f'{{"$complex":[{text_float(value.real)},{text_float(value.imag)}]}}'
     return text_float(value) if isinstance(value, float) else encode(value)

@@ -168,7 +168,9 @@ class Stage:
                 pass
         except OSError as error:
             with self._changed:
-                self._error = error.with_traceback(None)  # its frames hold on to the ring, which could then not be unmapped
+                self._error = error.with_traceback(
+                    None
+                )  # its frames hold on to the ring, which could then not be unmapped
                 self._changed.notify_all()
         finally:
             with self._changed:

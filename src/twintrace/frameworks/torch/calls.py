@@ -8,6 +8,7 @@ call the mode is off, so only the outermost function is reported: what the user'
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,9 +41,10 @@ class CallMode(TorchFunctionMode):
             api = self._apis[func] = describe(func)
         if api is None or torch._C._get_tracing_state() is not None:
             return func(*args, **kwargs)
-        call = self._sink.enter(
-            Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=api.mutates(args, kwargs)
-        )
+        phase = self._phase()
+        if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
+            return func(*args, **kwargs)
+        call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=api.mutates(args, kwargs))
         if call is None:
             return func(*args, **kwargs)
         follows = call.wants_gradients and torch.is_grad_enabled()
@@ -65,6 +67,7 @@ class Calls:
     def __init__(self, sink: Sink, gradients: Gradients) -> None:
         self._updates = Updates()
         self._mode: Any = CallMode(sink, gradients, self._phase)
+        self._here = threading.local()
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -91,13 +94,20 @@ class Calls:
         if self._mode not in torch.overrides._get_current_function_mode_stack():
             return lambda: None
         self.leave()
-        return lambda: self._mode.__enter__()
+        self._here.suspended = True
+
+        def resume() -> None:
+            self._here.suspended = False
+            self._mode.__enter__()
+
+        return resume
 
     def _in_engine(self, original: Any) -> Any:
         """`backward` is itself a call during which the mode is off; recomputed blocks inside it would go unseen."""
 
         def run_backward(*args: Any, **kwargs: Any) -> Any:
-            if self._mode in torch.overrides._get_current_function_mode_stack():
+            suspended = getattr(self._here, "suspended", False)
+            if suspended or self._mode in torch.overrides._get_current_function_mode_stack():
                 return original(*args, **kwargs)
             with self._mode:
                 return original(*args, **kwargs)

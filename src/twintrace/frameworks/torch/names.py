@@ -44,6 +44,8 @@ class Api:
     writes: tuple[str, ...] = ()
     inplace_at: int | None = None
     writes_if: Callable[[Sequence[Any], Mapping[str, Any]], tuple[str, ...]] | None = None
+    is_kernel: bool = False
+    """Called as `torch.ops.…`, not through a public function."""
 
     def mutates(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
         """The slots of the arguments that this call writes to."""
@@ -74,6 +76,8 @@ def describe(function: Any) -> Api | None:
         or name.startswith(("torch.autograd.", "profiler."))
     ):
         return None
+    if isinstance(function, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
+        return Api(str(function), is_kernel=True)
     return Api(name, _writes(name, last), _inplace_position(function), _CONDITIONAL.get(name))
 
 

@@ -1,0 +1,51 @@
+"""The same random numbers every time, and everything as it was afterwards."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from twintrace.api import seed_all
+from twintrace.frameworks.reference import miniature as mini
+from twintrace.model.errors import UsageError
+
+
+def draw():
+    return random.random(), np.random.rand(), mini.RANDOM.numbers.random()
+
+
+def test_seeds_repeat_and_differ():
+    with seed_all(1):
+        first = draw()
+    with seed_all(1):
+        assert draw() == first
+    with seed_all(2):
+        assert not set(draw()) & set(first)
+
+
+def test_leaving_restores_what_was_before():
+    hashing = os.environ.get("PYTHONHASHSEED")
+    states = random.getstate(), np.random.get_state()[1].tolist(), mini.RANDOM.numbers.bit_generator.state
+    undo = seed_all(5)
+    draw()
+    assert os.environ["PYTHONHASHSEED"] == "5"
+    undo()
+    undo()
+    assert (random.getstate(), np.random.get_state()[1].tolist(), mini.RANDOM.numbers.bit_generator.state) == states
+    assert os.environ.get("PYTHONHASHSEED") == hashing
+
+
+def test_seeds_nest():
+    with seed_all(1):
+        draw()
+        expected = random.getstate()
+        with seed_all(2):
+            draw()
+        assert random.getstate() == expected
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "1"])
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(UsageError, match=r"seed: expected a number from 0"):
+        seed_all(seed)
