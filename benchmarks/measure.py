@@ -61,13 +61,17 @@ class Round:
     recorded: dict[str, Seconds]
 
     def ratio(self, models: tuple[str, ...] = MODELS, clock: str = "wall") -> float:
-        recorded = sum(getattr(self.recorded[model], clock) for model in models)
-        return recorded / sum(getattr(self.bare[model], clock) for model in models)
+        recorded: float = sum(getattr(self.recorded[model], clock) for model in models)
+        bare: float = sum(getattr(self.bare[model], clock) for model in models)
+        return recorded / bare
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is told about one configuration. Ratios are to the bare step; `both` is the two models' steps together."""
+    """What is told about one configuration. Ratios are to the bare step; `both` is the two models' steps together.
+
+    `extra` is what recording adds to a bare step of both, its share of `close` included: the targets are about this.
+    """
 
     tool: str
     level: str
@@ -83,7 +87,6 @@ class Row:
     growth: float | None = None
     close_s: float = 0.0
     extra: float = 0.0
-    extra_ms: float = 0.0
     bytes_per_step: float = 0.0
     files: int = 0
     calls: int | None = None
@@ -115,7 +118,7 @@ class Process:
         line = self.handle.stdout.readline()
         if not line:
             raise WorkerFailed(f"the worker ended with {self.handle.wait()}: {self.last_words()}")
-        reply = json.loads(line)
+        reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise WorkerFailed(reply["error"])
         return reply
@@ -230,7 +233,6 @@ def _sum_up(plan: Plan, first: Round | None, rounds: list[Round], close: Seconds
         growth=_growth(ratios),
         close_s=close.wall,
         extra=extra,
-        extra_ms=1000 * extra * bare,
         bytes_per_step=end["bytes"] / steps,
         files=end["files"],
         calls=end["calls"],

@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import importlib.metadata
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-CACHE = Path.home() / ".cache" / "twintrace" / "envs"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twintrace" / "envs"
 
 
 class PeerUnavailable(RuntimeError):

@@ -237,7 +237,7 @@ def doctor() -> list[Finding]:
         )
     )
     for name in registry.names():
-        if name == "reference":
+        if name == registry.REFERENCE:
             continue
         try:
             workshop = registry.by_name(name)
@@ -382,8 +382,9 @@ def _framework(models: Mapping[str, Any], name: str | None) -> Framework:
     if owners:
         return next(iter(owners.values()))
     loaded = registry.loaded()
-    if len(loaded) == 1:
-        return loaded[0]
+    real = [workshop for workshop in loaded if workshop.name != registry.REFERENCE] or loaded
+    if len(real) == 1:
+        return real[0]
     names = ", ".join(registry.names())
     state = "none is imported" if not loaded else "several are imported"
     raise UsageError(

@@ -28,7 +28,8 @@ FIELDS = {
     "end": "k calls tensors",
 }
 # A value that each field cannot have; 5 where it is not said. `end` is for people: nobody reads its numbers.
-REFUSED = {field: "x" for field in "format step rank world id n up config stack kind phase of role t by".split()}
+NUMBERS = "format step rank world id n up config stack of t by"
+REFUSED = {field: "x" for field in [*NUMBERS.split(), "kind", "phase", "role"]}
 REFUSED |= {"out": {"a": 1}, "values": {"a": {"$new": 1}}, "calls": None, "tensors": None}
 
 
@@ -92,8 +93,9 @@ def test_a_field_that_is_absent(jail, good, victim, kind, field):
 # --- where bytes lie ------------------------------------------------------------------------------------------------
 
 PLACES = [
-    [-1, 24], [0, -24], [0, 23], [0, 25], [0, 0], [1, 24], [64, 24], [2**61, 24], [2**62, 24], [10**400, 24], [0, 10**400], [0, 24, 1],
-    [0, 24, 5], [0, 24, 2**61], [0, 24, 10**17], [0, 24, -1], [0, 24, None], [0, 24, 0, 0], [0], [], ["0", "24"], [0.0, 24.0],
+    [-1, 24], [0, -24], [0, 23], [0, 25], [0, 0], [1, 24], [64, 24], [2**61, 24], [2**62, 24], [10**400, 24], [0, 10**400],
+    [0, 24, 1], [0, 24, 5],
+    [0, 24, 2**61], [0, 24, 10**17], [0, 24, -1], [0, 24, None], [0, 24, 0, 0], [0], [], ["0", "24"], [0.0, 24.0],
     [True, 24], [[0], [24]], "0,24", {"offset": 0}, [0, 24, "../../x"], [0, 24, "0"],
 ]  # fmt: skip
 
@@ -108,10 +110,11 @@ def test_an_address_that_leads_elsewhere(jail, good, victim, place):
 
 
 SPECS = [
-    ("f32", [-1]), ("f32", [-2, -3]), ("f32", [2**62]), ("f32", [10**400]), ("f32", [2**61, 2**61]), ("f32", [2**33] * 64), ("f32", [1] * 65),
-    ("f32", [1.5]), ("f32", [True, 6]), ("f32", ["6"]), ("f32", [[6]]), ("f32", [None]), ("f32", {"0": 6}), ("f32", "6"), ("f32", [3, 3]),
-    ("f64", [2, 3]), ("f16", [2, 3]), ("F32", [2, 3]), ("f32 ", [2, 3]), ("float32", [2, 3]), ("O", [3]), ("object", [3]), ("", [6]),
-    ("<f4", [6]), ("V24", []), ("f32", [0, 2**61, 2**61]), ("u8", [2**62 - 1]), ("f32", [6, 0]),
+    ("f32", [-1]), ("f32", [-2, -3]), ("f32", [2**62]), ("f32", [10**400]), ("f32", [2**61, 2**61]), ("f32", [2**33] * 64),
+    ("f32", [1] * 65), ("f32", [1.5]), ("f32", [True, 6]), ("f32", ["6"]), ("f32", [[6]]), ("f32", [None]), ("f32", {"0": 6}),
+    ("f32", "6"), ("f32", [3, 3]), ("f64", [2, 3]), ("f16", [2, 3]), ("F32", [2, 3]), ("f32 ", [2, 3]), ("float32", [2, 3]),
+    ("O", [3]), ("object", [3]), ("", [6]), ("<f4", [6]), ("V24", []), ("f32", [0, 2**61, 2**61]), ("u8", [2**62 - 1]),
+    ("f32", [6, 0]),
 ]  # fmt: skip
 
 
@@ -128,7 +131,7 @@ def test_an_absurd_shape(jail, good, victim, dtype, shape, place):
         for size in shape if isinstance(shape, list) else []:
             count *= size if isinstance(size, int) else 1
         change(victim, "tensor", "at", [0, 4 * count])
-    answer = jail(victim, good=str(good))
+    answer = jail(victim, ways=["strict", "tolerant", "listing"] if place == "kept" else None, good=str(good))
     assert place == "none" or answer.strict.error.startswith("TraceFormatError")
 
 
@@ -144,9 +147,10 @@ def test_as_many_dimensions_as_a_tensor_may_have(jail, good, victim, rank):
 # --- names ----------------------------------------------------------------------------------------------------------
 
 NAMES = {
-    "up": "../../canary", "absolute": "{canary}", "home": "~/canary", "url": "file://{canary}", "nul": "canary\0", "newline": "a\nb\r\n",
-    "slashes": "//a//b/", "empty": "", "long": "x" * 100_000, "surrogate": "\ud800", "right to left": "\u202egnp.exe", "escape": "\x1b[2J",
-    "braces": '{{"k":"call"}}', "percent": "%s%n%x", "template": "{{0.__class__}}", "dot": ".", "dots": "..", "device": "/dev/stdin",
+    "up": "../../canary", "absolute": "{canary}", "home": "~/canary", "url": "file://{canary}", "nul": "canary\0",
+    "newline": "a\nb\r\n", "slashes": "//a//b/", "empty": "", "long": "x" * 20_000, "surrogate": "\ud800",
+    "right to left": "\u202egnp.exe", "escape": "\x1b[2J", "braces": '{{"k":"call"}}', "percent": "%s%n%x",
+    "template": "{{0.__class__}}", "dot": ".", "dots": "..", "device": "/dev/stdin",
 }  # fmt: skip
 
 
@@ -161,7 +165,7 @@ def test_a_name_never_becomes_a_path(jail, good, victim, tmp_path, name):
         texts = {"name", "path", "type", "slot", "device", "topic", "text", "raised"} & line.keys()
         line |= {field: text for field in texts}
         line |= {
-            field: {text: n for n in line[field].values()}
+            field: dict.fromkeys([text], next(iter(line[field].values())))
             for field in {"params", "buffers", "after", "parts"} & line.keys()
         }
         line |= {field: {text: {"$token": [text, text]}} for field in {"kw", "values"} & line.keys()}
@@ -207,8 +211,8 @@ def parents(*ups):
 
 
 def chain(lines):
-    """A parent for each call, 3,000 deep."""
-    calls = [specimens.call_line(100 + n, "deep", n=n, up=101 + n) for n in range(3000)]
+    """A parent for each call, 1,500 deep."""
+    calls = [specimens.call_line(100 + n, "deep", n=n, up=101 + n) for n in range(1500)]
     return [*lines[:-1], *calls, lines[-1]]
 
 
@@ -226,7 +230,7 @@ EDITS = {
     "two calls are each other's parents": parents(0, 1),
     "three calls in a ring": parents(0, 2, 1),
     "a parent that is not there": parents(10**9, 2**61, 77),
-    "3,000 calls deep": chain,
+    "1,500 calls deep": chain,
     "all calls have one number": set_all("call", id=1),
     "all calls have one address": set_all("call", kind="api", name="x", n=0, phase="forward"),
     "all tensors have one number": set_all("tensor", id=0),

@@ -109,10 +109,10 @@ def test_steps_far_apart(jail, good, victim):
 
 
 def test_files_that_may_not_be_read(jail, good, victim):
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
     for name in ("step1/rank0/payload.bin", "step1/rank0/journal.jsonl", "step1/rank0", "step1", "manifest.json", ""):
         (victim / name).chmod(0)
+        if os.access(victim / name, os.R_OK):
+            pytest.skip("root may read everything")
         answer = jail(victim, good=str(good))
         (victim / name).chmod(0o700)
         assert answer.strict.error is not None
@@ -163,7 +163,7 @@ MANIFESTS: dict[str, tuple[bytes | str, str | None]] = {
     "200,000 brackets": (b"[" * 200_000, "expected JSON"),
     "200,000 braces": (b'{"a":' * 200_000, "expected JSON"),
     "301 levels": (manifest(x=1)[:-1] + ',"y":' + "[" * 301 + "]" * 301 + "}", "nested deeper than 300"),
-    "100,000 small lists": (manifest()[:-1] + ',"y":[' + "[]," * 100_000 + "[]]}", None),
+    "30,000 small lists": (manifest()[:-1] + ',"y":[' + "[]," * 30_000 + "[]]}", None),
     "5000 digits": (manifest()[:-1] + ',"y":' + "9" * 5000 + "}", "expected JSON"),
     "a long text": (manifest(y="x" * (1 << 20)), "at most 1048576 bytes"),
     "the same key twice": (manifest()[:-1] + ',"version":2}', "version 2"),
@@ -248,8 +248,8 @@ BOMBS = {
     "a line of 5 MB": (a_line(b'{"k":"note","topic":"a","text":"%b"' % (b"x" * 5_000_000)), "longer than 4194304 bytes"),
     "a line of 4 MB": (a_line(b'{"k":"note","topic":"a","text":"%b"' % (b"x" * 4_000_000)), None),
     "three lines of 4 MB": (a_line(b'{"k":"note","topic":"a","text":"%b"' % (b"x" * 4_000_000)) * 3, None),
-    "100,000 empty lists": (a_line(CALL + b"[]," * 100_000 + b"[]]"), None),
-    "a million empty objects": (a_line(CALL + b"{}," * 1_000_000 + b"{}]"), "field 'in.0'"),
+    "30,000 empty lists": (a_line(CALL + b"[]," * 30_000 + b"[]]"), None),
+    "200,000 empty objects": (a_line(CALL + b"{}," * 200_000 + b"{}]"), "field 'in.0'"),
     "100,000 names": (a_line(CALL[:-6] + b'"in":[],"params":{' + b",".join(b'"%d":0' % n for n in range(100_000)) + b"}"), None),
     "a million brackets": (a_line(CALL + b"[" * 1_000_000), "not JSON"),
     "250 levels": (a_line(CALL + b"[" * 250 + b"]" * 250 + b"]"), "nested deeper than 64"),

@@ -16,7 +16,8 @@ BREAK = {
         r"crashed: Hang: still busy after 1",
     ),
     "a wait for something that never comes": (
-        "import os, tempfile; f = tempfile.mktemp(); os.mkfifo(f)\nfrom twintrace.store import reader\nreader._note = lambda *a: open(f)",
+        "import os, tempfile; f = tempfile.mktemp(); os.mkfifo(f)\n"
+        "from twintrace.store import reader; reader._note = lambda *a: open(f)",
         r"crashed: Hang: still busy after 1",
     ),
     "a gigabyte": (

@@ -9,8 +9,6 @@ from benchmarks import peers, record
 from benchmarks.measure import Plan, Row, WorkerFailed, measure
 from benchmarks.targets import judge
 
-pytest.importorskip("torch")
-
 
 def good_rows():
     """A run in which every target is met."""
@@ -123,6 +121,8 @@ def test_an_edit_whose_text_is_not_there_stops_the_build(tmp_path):
         peers.apply(edits, tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.needs_torch
 def test_a_tiny_run_prints_both_tables_and_leaves_nothing(tmp_path, capsys):
     """The whole way, with real workers: recorded, stopped and bare."""
     figures, disk = tmp_path / "figures.json", tmp_path / "disk"

@@ -26,11 +26,11 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-def record(path: str, *, size: int, buffer: int, keep: str = "tensor") -> None:
+def record(path: str, *, size: int, buffer: int) -> None:
     """Calls whose results are known: the output of call n of step s is n + 1000 s, in every element."""
     warnings.simplefilter("error")
     base = torch.zeros(size)
-    with tt.record(path, level="api", keep=keep, buffer=buffer, strict=True) as recorder:
+    with tt.record(path, level="api", keep="tensor", buffer=buffer, strict=True) as recorder:
         for step in range(10_000):
             before = recorder.total_calls
             for number in range(40):

@@ -111,7 +111,7 @@ def full_lines(writer: TraceWriter, step: int, dtypes: Iterable[str] = DTYPES) -
     for dtype in dtypes:
         lines.append(tensor_line(writer, number, three_of(dtype), dtype))
         number += 1
-    return lines + [{"k": "end", "calls": 6, "tensors": number}]
+    return [*lines, {"k": "end", "calls": 6, "tensors": number}]
 
 
 def write_step(

@@ -90,7 +90,7 @@ def test_sizes_do_not_overflow():
 
 @pytest.mark.parametrize("shape", [(), (0,), (4,), (2, 2)], ids=str)
 def test_values_for_arithmetic(shape):
-    """bf16 and c32 are widened exactly and keep their shape; what numpy has stays what it is."""
+    """What numpy does not have is widened exactly and keeps its shape; what it has stays what it is."""
     count = int(np.prod(shape))
     bf16 = np.full(shape, 0x3FC0, dtype="<u2")
     c32 = np.full(count, 1.5, dtype="<f2").repeat(2).view("<u4").reshape(shape)
@@ -99,5 +99,11 @@ def test_values_for_arithmetic(shape):
     assert as_float(c32, "c32").dtype == np.complex64
     assert as_float(bf16, "bf16").tolist() == np.full(shape, 1.5).tolist()
     assert as_float(c32, "c32").tolist() == np.full(shape, 1.5 + 1.5j).tolist()
+    fp8 = as_float(np.full(shape, 0x3C, dtype="u1"), "f8e4m3fn")
+    assert isinstance(fp8, np.ndarray)
+    assert (fp8.dtype, fp8.tolist()) == (np.float32, np.full(shape, 1.5).tolist())
+    fp4 = as_float(np.full(shape, 0x32, dtype="u1"), "f4e2m1fn_x2")
+    assert fp4.shape == (*shape, 2)
+    assert fp4.tolist() == np.broadcast_to([1.0, 1.5], (*shape, 2)).tolist()
     plain = np.ones(shape, dtype=np.float32)
     assert as_float(plain, "f32") is plain

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,17 +22,8 @@ def test_many_payloads_through_a_tiny_ring(tmp_path):
     """Sizes from nothing to three times the ring, in three files: each comes back from its offset."""
     stage = Stage(tmp_path / "rank0.stage", 1)
     assert stage.size == TINY
-    sizes = np.random.default_rng(1).integers(0, 3000, 600).tolist() + [
-        0,
-        1,
-        63,
-        64,
-        65,
-        TINY - 1,
-        TINY,
-        TINY + 1,
-        3 * TINY + 5,
-    ]
+    edges = [0, 1, 63, 64, 65, TINY - 1, TINY, TINY + 1, 3 * TINY + 5]
+    sizes = [*np.random.default_rng(1).integers(0, 3000, 600).tolist(), *edges]
     kept, base = [], []
     for file in range(3):
         base.append(stage.begin(tmp_path / f"{file}.bin"))
@@ -101,6 +93,10 @@ def test_short_writes_are_gone_on_with(tmp_path, monkeypatch):
     assert (tmp_path / "payload.bin").read_bytes() == data.tobytes()
 
 
+def open_files() -> set[str]:
+    return {file.name for file in Path("/proc/self/fd").iterdir()}
+
+
 @pytest.fixture
 def full_disk(monkeypatch):
     """`full_disk(n)`: after n more writes the disk is full."""
@@ -118,7 +114,7 @@ def full_disk(monkeypatch):
 
 def test_a_full_disk_is_told_to_the_training_thread(tmp_path, full_disk):
     """`append` and `close` raise; what was there before is there, in the file and in the ring; no file stays open."""
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
     stage = Stage(tmp_path / "rank0.stage", TINY)
     stage.begin(tmp_path / "payload.bin")
     kept = [numbers(TINY // 4, seed) for seed in range(3)]
@@ -144,7 +140,7 @@ def test_a_full_disk_is_told_to_the_training_thread(tmp_path, full_disk):
     for offset, data in zip(offsets, kept, strict=True):
         assert written[offset : offset + len(data)] == data.tobytes()
     assert read_staged(tmp_path / "rank0.stage", position, len(waiting)) == waiting.tobytes()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 def test_no_room_for_the_ring(tmp_path, monkeypatch):

@@ -137,9 +137,10 @@ def test_a_place_that_cannot_be_written(tmp_path, monkeypatch):
     assert tree(tmp_path / "trace") == []  # no draft is left
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_without_permission(tmp_path):
     tmp_path.chmod(0o500)
+    if os.access(tmp_path, os.W_OK):
+        pytest.skip("root may write everywhere")
     with pytest.raises(TraceWriteError, match="not writable"):
         create(tmp_path / "trace")
 

@@ -241,6 +241,8 @@ SABOTEURS = {
     "an_unchanged_tensor_is_read_once": NO_IDENTITY,
     "a_changed_tensor_is_read_again": NO_VERSIONS,
     "memory_that_is_used_again_is_another_value": ONE_STORAGE,
+    "a_large_result_is_what_it_was_when_it_was_seen": ZEROS,
+    "large_gradients_are_what_they_were_when_they_came": doubled_gradients,
     "every_element_type_comes_back_bit_by_bit": ZEROS,
     "unpleasant_tensors_come_back_bit_by_bit": MEMORY_ORDER,
     "a_tensor_without_values_says_why": ZEROS,
@@ -293,3 +295,13 @@ class TestSabotaged(FrameworkContract):
 def test_every_promise_has_a_saboteur():
     promises = {name.removeprefix("test_") for name in dir(FrameworkContract) if name.startswith("test_")}
     assert promises == SABOTEURS.keys()
+
+
+class TestTheTurningRound:
+    sabotaged = True
+
+    @pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="a test that passes is a fault here")
+    def test_what_passes_fails(self): ...
+
+    def test_what_fails_passes(self):
+        raise AssertionError

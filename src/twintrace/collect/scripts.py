@@ -76,7 +76,7 @@ def _recorded_whole(run: Run, script: Any) -> Any:
     if "twintrace" in Path(sys.argv[0]).read_text():
         return script()
     for name in registry.names():
-        if registry.installed(name) and name != "reference":
+        if registry.installed(name) and name != registry.REFERENCE:
             registry.by_name(name)
             with run.record(None):
                 return script()

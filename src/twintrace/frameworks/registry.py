@@ -29,6 +29,8 @@ _FRAMEWORKS: dict[str, _Entry] = {
     "torch": _Entry("twintrace.frameworks.torch", "torch", "torch"),
     "reference": _Entry("twintrace.frameworks.reference", "twintrace.frameworks.reference", ""),
 }
+REFERENCE = "reference"
+"""The miniature framework that tests use: never chosen where a real one will do."""
 
 
 def names() -> tuple[str, ...]:

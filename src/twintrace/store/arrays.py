@@ -54,7 +54,7 @@ def as_float(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     if dtype.startswith(("f8", "f4")):
         from .digest import decode_table
 
-        return decode_table(dtype)[array]
+        return np.asarray(decode_table(dtype)[array])  # of one without dimensions numpy would give a scalar
     if dtype == "c32":
         parts = array.reshape(-1).view(np.float16).astype(np.float32)
         return parts.view(np.complex64).reshape(array.shape)

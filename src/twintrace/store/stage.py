@@ -189,7 +189,7 @@ class Stage:
             at = self._tail % self.size
             piece = min(stop - self._tail, self.size - at, _PIECE)
         if piece > 0:
-            written = os.pwrite(segment.file, memoryview(self._ring)[at : at + piece], self._tail - segment.start)
+            written = os.pwrite(segment.file, memoryview(self._map)[at : at + piece], self._tail - segment.start)
             with self._changed:
                 self._tail += written
                 self._changed.notify_all()

@@ -119,6 +119,10 @@ class Page(ABC):
     def token(self) -> tuple[Any, tuple[str, str]]:
         """A value that only this framework knows (a dtype, a generator), and the kind and text it is recorded with."""
 
+    def overwrite(self, tensor: Any, value: float) -> None:
+        """Write to a tensor as a user might, through memory shared with numpy. Left out by a framework that shares none."""
+        raise NotImplementedError(f"{self.name} shares no memory")
+
     def ones(self, *shape: int, requires_grad: bool = False) -> Any:
         """A tensor of ones."""
         return self.tensor(np.ones(shape, np.float32), requires_grad=requires_grad)

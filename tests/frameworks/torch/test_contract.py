@@ -16,6 +16,7 @@ from twintrace.frameworks.torch import patches  # noqa: E402
 from twintrace.frameworks.torch.tensors import NAMES  # noqa: E402
 from twintrace.testing.contract import FrameworkContract  # noqa: E402
 from twintrace.testing.fixtures import Derivatives, Function, Page, rearranged  # noqa: E402
+from twintrace.testing.recording import recorder  # noqa: E402
 
 DTYPES = {name: dtype for dtype, name in NAMES.items() if not str(dtype).startswith("torch.q")}
 
@@ -119,6 +120,9 @@ class TorchPage(Page):
             plain = tensor.detach().clone(memory_format=torch.contiguous_format)
             return plain.resolve_conj().resolve_neg().numpy()
 
+    def overwrite(self, tensor, value):
+        tensor.numpy()[...] = value
+
     def differentiate(self, function, *inputs, model=None):
         parameters = dict(model.named_parameters()) if model else {}
         for tensor in (*inputs, *parameters.values()):
@@ -172,3 +176,14 @@ class TestTorch(FrameworkContract):
     @pytest.fixture
     def framework(self):
         return TorchPage()
+
+    @pytest.mark.parametrize("level", ["module", "api", "mix", "op"])
+    def test_recorded_tensors_can_still_be_resized(self, framework, tmp_path, level):
+        """`Tensor.numpy` marks a storage as not resizable, for ever; sharded training frees storages by resizing them."""
+        model, x = Mlp(), torch.ones(2, 3)
+        with recorder(framework, tmp_path / "t", model, level=level) as rec:
+            y = model(x)
+            rec.save("y", y)
+            y.sum().backward()
+        tensors = [y, *model.parameters(), *(parameter.grad for parameter in model.parameters())]
+        assert [tensor.untyped_storage().resizable() for tensor in tensors] == [True] * len(tensors)

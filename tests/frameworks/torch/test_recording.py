@@ -226,16 +226,73 @@ def test_checkpointed_blocks_are_recomputed_under_their_own_address(recorded):
     assert "forward/api:torch.exp#1" in addresses
 
 
-def test_the_optimizers_calls_have_their_own_phase(recorded):
+def test_an_optimizers_step_is_one_call_with_all_that_it_changed(recorded):
     net = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.25)
+    before = net.weight.detach().clone()
 
     def step():
         net(torch.ones(1, 2)).sum().backward()
         optimizer.step()
 
-    phases = {str(call.site.phase) for call in recorded(step, net)[0]}
-    assert phases == {"forward", "update"}
+    calls, journal = recorded(step, net)
+    (update,) = [call for call in calls if call.site.phase == "update"]
+    assert str(update.site) == "update/api:torch.optim.AdamW.step#0"
+    np.testing.assert_array_equal(value(journal, inputs(update)["0.0"]), before.numpy())
+    np.testing.assert_array_equal(value(journal, inputs(update)["kw.gradients.0"]), net.weight.grad.numpy())
+    np.testing.assert_array_equal(value(journal, outputs(update)["parameters.0"]), net.weight.detach().numpy())
+    assert "state.0.exp_avg" in outputs(update)
+    assert dict(leaves(update.kwargs["groups"]))["0.lr"] == 0.25
+
+
+def test_a_users_own_optimizer_is_recorded_call_by_call(recorded):
+    class Plain(torch.optim.Optimizer):
+        def step(self):
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.data.sub_(parameter.grad, alpha=group["lr"])
+
+    net = nn.Linear(2, 2)
+    optimizer = Plain(net.parameters(), {"lr": 0.1})
+
+    def step():
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    updates = [call.site.name for call in recorded(step, net)[0] if call.site.phase == "update"]
+    assert updates == ["torch.Tensor.sub_"] * 2
+
+
+def test_a_closure_is_a_forward_pass_of_its_own(recorded):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.ones(1, 2)).square().sum()
+        loss.backward()
+        return loss
+
+    addresses = [str(call.site) for call in recorded(lambda: optimizer.step(closure), net)[0]]
+    assert "forward/api:torch.nn.functional.linear#0" in addresses
+    assert "update/api:torch.optim.LBFGS.step#0" in addresses
+
+
+def test_calls_after_a_step_that_raised_are_recorded(recorded):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def broken():
+        raise ZeroDivisionError
+
+    def step():
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(broken)
+        torch.exp(torch.ones(1))
+
+    calls, _ = recorded(step, net)
+    assert str(one(calls, "torch.exp").site) == "forward/api:torch.exp#0"
+    assert one(calls, "torch.optim.SGD.step").raised
 
 
 def test_op_level_sees_forward_backward_and_update_kernels(recorded):

@@ -1,10 +1,12 @@
 """The reference workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
-level    module calls      functions      kernels
-module   recorded          -              -
-api      paths only        recorded       -
-mix      recorded          recorded       -
-op       paths only        -              recorded
+    level    module calls      functions      kernels
+    module   recorded          -              -
+    api      paths only        recorded       -
+    mix      recorded          recorded       -
+    op       paths only        -              recorded
+
+Whatever is installed goes on a list of undoings, and that list is worked off from its end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Modules: where in the network we are, what goes in and comes out, how it is configured.
 
-norm (LayerNorm)   size=4, eps=1e-05, training=True   weight f32[4], bias f32[4]
+    norm (LayerNorm)   size=4, eps=1e-05, training=True   weight f32[4], bias f32[4]
+
+A module is looked up when it is called, so one that was put in after the start is found too.
 """
 
 from __future__ import annotations

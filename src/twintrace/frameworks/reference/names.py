@@ -1,7 +1,9 @@
 """What a function is called, and what it writes to.
 
-relu(x)       reference.relu
-add_(x, 1)    reference.add_, writes to argument 0: a trailing underscore says so, in functions and in kernels
+    relu(x)       reference.relu
+    add_(x, 1)    reference.add_, writes to argument 0
+
+A trailing underscore says that something is written to, in functions and in kernels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Kernels: all that touches values, forward and backward.
 
-forward/op:reference.kernel.matmul#0      backward/op:reference.kernel.transpose#0      update/op:reference.kernel.add_#3
+    forward/op:reference.kernel.matmul#0      backward/op:reference.kernel.transpose#0      update/op:reference.kernel.add_#3
+
+What flows back is seen here as calls of kernels, so gradients are not followed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Look at a miniature tensor, recognise it again, read its values.
 
-look(t)       f32[8, 8] on cpu, requires_grad
-identity(t)   (storage, view, version): equal means the same values
-host(t)       numpy, the tensor's own memory where that is possible
-peek(t)       a few of its bytes, for noticing writes that no version shows
+    look(t)       f32[8, 8] on cpu, requires_grad
+    identity(t)   (storage, view, version): equal means the same values
+    host(t)       numpy, the tensor's own memory where that is possible
+    peek(t)       a few of its bytes, for noticing writes that no version shows
+
+Nothing here changes a tensor, tapes anything or draws a random number.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from .gradients import Gradients, edges_of, next_sequence_number
 from .modules import in_backward
 from .names import Api, describe
 from .patches import patch
+from .updates import Updates
 
 _UNKNOWN = object()
 
@@ -29,9 +30,11 @@ _UNKNOWN = object()
 class CallMode(TorchFunctionMode):
     """Reports each call to the sink and follows its gradients."""
 
-    def __init__(self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase]) -> None:
+    def __init__(
+        self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase], is_internal: Callable[[], bool]
+    ) -> None:
         super().__init__()
-        self._sink, self._gradients, self._phase = sink, gradients, phase
+        self._sink, self._gradients, self._phase, self._is_internal = sink, gradients, phase, is_internal
         self._apis: dict[Any, Any] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -39,7 +42,7 @@ class CallMode(TorchFunctionMode):
         api: Api | None = self._apis.get(func, _UNKNOWN)
         if api is _UNKNOWN:
             api = self._apis[func] = describe(func)
-        if api is None or torch._C._get_tracing_state() is not None:
+        if api is None or self._is_internal() or torch._C._get_tracing_state() is not None:
             return func(*args, **kwargs)
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
@@ -65,8 +68,8 @@ class Calls:
     """Puts the mode in place, and keeps it there while the autograd engine runs."""
 
     def __init__(self, sink: Sink, gradients: Gradients) -> None:
-        self._updates = Updates()
-        self._mode: Any = CallMode(sink, gradients, self._phase)
+        self._updates = Updates(sink)
+        self._mode: Any = CallMode(sink, gradients, self._phase, self._updates.inside_torch)
         self._here = threading.local()
 
     def install(self) -> Iterator[Callable[[], None]]:
@@ -118,27 +121,6 @@ class Calls:
         if in_backward() != -1:
             return Phase.RECOMPUTE
         return Phase.UPDATE if self._updates.running else Phase.FORWARD
-
-
-class Updates:
-    """Tells the optimizer's calls from those of the forward pass."""
-
-    def __init__(self) -> None:
-        self.running = False
-
-    def install(self) -> Iterator[Callable[[], None]]:
-        """Install; yields what undoes each change."""
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-        yield register_optimizer_step_pre_hook(self._begin).remove
-        yield register_optimizer_step_post_hook(self._end).remove
-        yield self._end
-
-    def _begin(self, *_: Any) -> None:
-        self.running = True
-
-    def _end(self, *_: Any) -> None:
-        self.running = False
 
 
 def flush_after_backward(gradients: Gradients) -> Callable[[Any], Any]:

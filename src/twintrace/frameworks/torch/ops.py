@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
-from .calls import Updates
 from .modules import in_backward
+from .updates import Updates
 
 
 class OpMode(TorchDispatchMode):

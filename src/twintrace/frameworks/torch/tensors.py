@@ -35,7 +35,8 @@ for _ours, _theirs in {
         NAMES[getattr(torch, _theirs)] = _ours
 
 _NUMPY = frozenset(("f64", "f32", "f16", "c64", "c128", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8"))
-_SIMPLE = frozenset(dtype for dtype, name in NAMES.items() if name in _NUMPY and not dtype.is_complex)
+_QUANTISED = frozenset((torch.quint8, torch.qint8, torch.qint32))
+_SIMPLE = frozenset(d for d, name in NAMES.items() if name in _NUMPY and not d.is_complex) - _QUANTISED
 _AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
@@ -109,6 +110,13 @@ def release(reference: Any) -> None:
 def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
+        if type(tensor) in _PLAIN and tensor.dtype in _SIMPLE and tensor.is_contiguous():
+            # Checked first: numpy would read from memory that is no longer there.
+            if tensor.untyped_storage().nbytes() or not tensor.numel():
+                return (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    except (RuntimeError, TypeError):
+        pass  # not on the host, negated, …: the long way
+    try:
         return _host(tensor)
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
@@ -122,8 +130,6 @@ def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
         raise Unreadable("a meta tensor has no values" if found.is_meta else "its storage has been freed")
     if not found.is_contiguous():
         found = found.contiguous()  # torch copies transposed blocks several times faster than numpy does
-    if found.dtype in _SIMPLE and found.is_cpu and not found.is_neg() and not found.is_quantized:
-        return found.numpy()
     array = _converted(found)
     return array if array.flags.c_contiguous else array.copy(order="C")
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ...model.records import Role
 from ...model.tensors import DTYPES
 from ...store.arrays import STORAGE
 from ..fixtures import Page
 from ..reading import Reading, check_same_bits
-from ..recording import api, needs_function, recorder, spy
+from ..recording import api, needs_backward, needs_function, recorded, recorder, spy
+
+LARGE = 1 << 17
+COUNT = 4
 
 
 class ValuesContract:
@@ -55,6 +60,48 @@ class ValuesContract:
         reading = Reading(tmp_path / "t")
 
         assert [reading.inputs(call)["0"][0] for call in reading.calls] == list(range(20))
+
+    @pytest.mark.parametrize("write", ["recorded", "not selected", "unseen"])
+    @pytest.mark.parametrize("level", ["api", "op"])
+    def test_a_large_result_is_what_it_was_when_it_was_seen(
+        self, framework: Page, tmp_path: Path, level: str, write: str
+    ) -> None:
+        """Whoever reads large tensors later, or elsewhere, must not be overtaken by the next write."""
+        mul, add_ = framework.functions["mul"], needs_function(framework, "add_")
+        if write == "unseen" and type(framework).overwrite is Page.overwrite:
+            pytest.skip(f"{framework.name} shares no memory")
+        name = mul.api if level == "api" else mul.kernel
+        tensors = [framework.tensor(np.full(LARGE, number, np.float32)) for number in range(COUNT)]
+        with recorder(framework, tmp_path / "t", level=level, names=None if write == "recorded" else [name]):
+            for tensor in tensors:
+                result = mul.call(tensor, 1.0)
+                if write == "unseen":
+                    framework.overwrite(result, -1.0)
+                else:
+                    add_(result, 100.0)
+        reading = Reading(tmp_path / "t")
+
+        for number in range(COUNT):
+            seen = reading.outputs(reading[f"{level}:{name}#{number}"])[""]
+            assert (seen.min(), seen.max()) == (number, number)
+
+    def test_large_gradients_are_what_they_were_when_they_came(self, framework: Page, tmp_path: Path) -> None:
+        """Frameworks add the next contribution to the same memory."""
+        needs_backward(framework)
+        mul, add, total = (framework.functions[name].call for name in ("mul", "add", "total"))
+        x = framework.tensor(np.ones(LARGE, np.float32), requires_grad=True)
+
+        def function(x: Any) -> Any:
+            result = mul(x, 1.0)
+            for factor in range(2, COUNT + 1):
+                result = add(result, mul(x, float(factor)))
+            return total(result)
+
+        reading, found = recorded(framework, tmp_path / "t", function, x)
+        for number in range(COUNT):
+            back = reading.gradients(reading[api(framework, "mul", number)], Role.INPUT)["0"]
+            assert (back.min(), back.max()) == (number + 1, number + 1)
+        check_same_bits(found.inputs[0], np.full(LARGE, COUNT * (COUNT + 1) / 2, np.float32))
 
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_every_element_type_comes_back_bit_by_bit(self, framework: Page, tmp_path: Path, dtype: str) -> None:

@@ -1,6 +1,0 @@
-"""The benchmarks are not installed: they are imported from the checkout."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
