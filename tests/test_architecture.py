@@ -43,6 +43,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "numba": ("store/", "measure/"),
+    "pytest": ("testing/",),
 }
 BARRED = {"numpy": ("model/", "judge/", "report/")} | dict.fromkeys(["pickle", "_pickle", "shelve", "marshal"], ("",))
 # Where a module may be imported by a name that is not written there: the lazy names, and the two registries.

@@ -19,7 +19,7 @@ def test_the_wheel_is_the_package(tmp_path):
         metadata = next(
             archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")
         )
-    files = {path for path in (SRC / "twintrace").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    files = {path for path in (SRC / "twintrace").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert packed == {path.relative_to(SRC).as_posix() for path in files if not path.parts[-2].startswith(".")}
     assert {"twintrace/store/FORMAT.md", "twintrace/py.typed"} <= packed
     assert "License-Expression: Apache-2.0" in metadata

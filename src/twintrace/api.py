@@ -21,13 +21,13 @@ from typing import Any
 
 from .align.addresses import pair_up
 from .collect import selfcheck as _selfcheck
+from .collect.models import framework_for, named_models
 from .collect.scripts import selfcheck_script
 from .collect.seeding import Seeded, seed_all
 from .collect.selection import Selection
 from .collect.selfcheck import Run, SelfCheck, selfcheck
 from .collect.session import Session as Recorder
 from .frameworks import registry
-from .frameworks.protocol import Framework
 from .judge.sameness import different_settings, same_value
 from .model.errors import MissingPackageError, TraceError, UsageError
 from .model.records import Call, Keep, Level, Role
@@ -113,8 +113,8 @@ def record(
         first=first,
         predicate=predicate,
     )
-    models = _models(model)
-    workshop = _framework(models, framework)
+    models = named_models(model)
+    workshop = framework_for(models, framework)
     if not models and chosen_level in (Level.MODULE, Level.MIX):
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
@@ -346,50 +346,6 @@ def _choose(kinds: Any, name: str, value: object) -> Any:
     except ValueError:
         expected = ", ".join(repr(kind.value) for kind in kinds)
         raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
-
-
-def _models(model: Any) -> dict[str, Any]:
-    if model is None:
-        return {}
-    if isinstance(model, Mapping) and not registry.framework_of(model):
-        models = {str(name): item for name, item in model.items()}
-    elif isinstance(model, list | tuple):
-        models = {str(number): item for number, item in enumerate(model)}
-    else:
-        models = {"": model}
-    for name, item in models.items():
-        workshop = registry.framework_of(item)
-        if workshop is None or not workshop.is_module(item):
-            known = ", ".join(f.name for f in registry.loaded()) or "none is imported"
-            which = f"model[{name!r}]" if name else "model"
-            raise UsageError(
-                f"{which}: expected a module of a known framework ({known}), got {type(item).__module__}.{type(item).__qualname__}."
-            )
-    return models
-
-
-def _framework(models: Mapping[str, Any], name: str | None) -> Framework:
-    owners = {owner.name: owner for owner in map(registry.framework_of, models.values()) if owner is not None}
-    if len(owners) > 1:
-        raise UsageError(
-            f"model: expected modules of one framework, got {', '.join(sorted(owners))}. Record them separately."
-        )
-    if name is not None:
-        chosen = registry.by_name(name)
-        if owners and chosen.name not in owners:
-            raise UsageError(f"framework={name!r}, but the model belongs to {next(iter(owners))}.")
-        return chosen
-    if owners:
-        return next(iter(owners.values()))
-    loaded = registry.loaded()
-    real = [workshop for workshop in loaded if workshop.name != registry.REFERENCE] or loaded
-    if len(real) == 1:
-        return real[0]
-    names = ", ".join(registry.names())
-    state = "none is imported" if not loaded else "several are imported"
-    raise UsageError(
-        f"framework: {state} and no model was given. Import one before recording, or say framework= one of {names}."
-    )
 
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}

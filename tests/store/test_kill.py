@@ -1,7 +1,6 @@
 """`kill -9` at any moment: what was recorded is there, bit for bit; what was being written is told apart."""
 
 import json
-import math
 import os
 import random
 import select
@@ -17,7 +16,6 @@ import pytest
 import specimens
 
 from twintrace import api
-from twintrace.collect import observer
 from twintrace.model.errors import TraceNotFoundError
 from twintrace.model.values import TensorRef
 from twintrace.store import digest
@@ -27,8 +25,6 @@ SCRIPT = Path(__file__).parent / "killed.py"
 # Tensors that are small beside the ring, about as large, and larger; a ring of the smallest size there is.
 SIZES = {"small tensors": 256, "tensors of a quarter of the ring": 4096, "tensors larger than the ring": 40_000}
 RING = 1 << 16
-# From how many bytes on a tensor's line may come one record later than its call (FORMAT.md, Duties); never, if not said.
-LARGE = getattr(observer, "LARGE", math.inf)
 
 
 class Recorder:
@@ -102,8 +98,7 @@ def check(path: Path, reported: dict[int, int]) -> None:
         assert count <= len(calls) <= count + 1, f"step {step}"  # the one more was being reported
         for number, call in enumerate(calls):
             assert (call.id, call.site.call, str(call.site)) == (number, number, f"forward/api:torch.add#{number}")
-            last = (step, call) == (trace.steps[-1], calls[-1])
-            check_values(trace.journal(step), call, number + 1000 * step, may_be_late=last)
+            check_values(trace.journal(step), call, number + 1000 * step)
     steps = trace.steps
     assert [trace.journal(step).complete for step in steps[:-2]] == [True] * len(steps[:-2])
     assert set(steps) - set(reported) <= {max(reported, default=-1) + 1}
@@ -114,18 +109,11 @@ def check(path: Path, reported: dict[int, int]) -> None:
     api.listing(path)
 
 
-def check_values(journal, call, value: float, *, may_be_late: bool) -> None:
-    """The values of a call's tensors. Of the very last call, a large result may still have been on its way."""
+def check_values(journal, call, value: float) -> None:
+    """The values of a call's tensors, all there and as they were."""
     assert isinstance(call.output, TensorRef)
     for reference in (*call.args[:1], call.output):
         tensor = journal.tensor(reference.id)
-        if (
-            may_be_late
-            and reference is call.output
-            and tensor.missing == "the process ended before its line was written"
-        ):
-            assert journal.tensor(call.args[0].id).payload.nbytes >= LARGE
-            continue
         assert tensor.missing is None
         assert tensor.statistics is not None
         array = journal.array(tensor)

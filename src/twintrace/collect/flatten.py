@@ -27,6 +27,10 @@ MAX_TEXT = 400
 Found = list[tuple[str, Any]]
 
 
+class Unobserved(Exception):
+    """A tensor among the values could not be observed; the cause says why. Not the value's fault, so it is passed on."""
+
+
 class Flattener:
     """Turns values into JSON and reports the tensors among them."""
 
@@ -34,17 +38,36 @@ class Flattener:
         self._framework = framework
         self._is_tensor = framework.is_tensor
         self._observe = observe
+        self._left = MAX_ITEMS
 
     def flatten(self, value: Any, slot: str, found: Found, depth: int = 0) -> str:
         """JSON for `value`; tensors are appended to `found` with their slots."""
-        if self._is_tensor(value):
-            found.append((slot, value))
-            return f'{{"$t":{self._observe(value)}}}'
+        try:
+            if self._is_tensor(value):
+                found.append((slot, value))
+                return f'{{"$t":{self._number(value)}}}'
+            if depth == 0:
+                self._left = MAX_ITEMS
+            return self._plain(value, slot, found, depth)
+        except Unobserved:
+            raise
+        except Exception as error:  # noqa: BLE001 - a value may do anything when it is looked at; it is said, and that is all
+            return text_token("opaque", f"could not be looked at: {type(error).__name__}")
+
+    def _number(self, tensor: Any) -> int:
+        try:
+            return self._observe(tensor)
+        except Exception as error:
+            raise Unobserved from error
+
+    def _plain(self, value: Any, slot: str, found: Found, depth: int) -> str:
         if value is None:
             return "null"
         kind = type(value)
         if kind is int:
-            return str(value) if -(1 << 1000) < value < 1 << 1000 else text_token("opaque", "an integer of over 1000 bits")
+            return (
+                str(value) if -(1 << 1000) < value < 1 << 1000 else text_token("opaque", "an integer of over 1000 bits")
+            )
         if kind is float:
             return repr(value) if math.isfinite(value) else text_float(value)
         if kind is bool:
@@ -57,12 +80,17 @@ class Flattener:
             return self._items("dict", [str(key) for key in value], value.values(), slot, found, depth)
         return self._other(value, slot, found, depth)
 
-    def _items(self, kind: str, keys: list[str] | None, items: Collection[Any], slot: str, found: Found, depth: int) -> str:
-        if depth >= MAX_DEPTH or len(items) > MAX_ITEMS:
+    def _items(
+        self, kind: str, keys: list[str] | None, items: Collection[Any], slot: str, found: Found, depth: int
+    ) -> str:
+        self._left -= len(items)
+        if depth >= MAX_DEPTH or self._left < 0:
             return text_token("opaque", f"{kind} of {len(items)} items, not recorded: too deep or too many")
         names = keys if keys is not None else range(len(items))
         prefix = f"{slot}." if slot else ""
-        texts = [self.flatten(item, f"{prefix}{name}", found, depth + 1) for name, item in zip(names, items, strict=True)]
+        texts = [
+            self.flatten(item, f"{prefix}{name}", found, depth + 1) for name, item in zip(names, items, strict=True)
+        ]
         return text_nest(kind, keys, texts)
 
     def _other(self, value: Any, slot: str, found: Found, depth: int) -> str:
@@ -87,14 +115,18 @@ class Flattener:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return self._items(type(value).__name__, [str(name) for name in value._fields], value, slot, found, depth)
         if isinstance(value, Mapping):
-            return self._items(type(value).__name__, [str(key) for key in value], list(value.values()), slot, found, depth)
+            return self._items(
+                type(value).__name__, [str(key) for key in value], list(value.values()), slot, found, depth
+            )
         if isinstance(value, list | tuple):
             return self._items("list" if isinstance(value, list) else "tuple", None, list(value), slot, found, depth)
         if isinstance(value, set | frozenset):
             return self._items("set", None, sorted(value, key=str), slot, found, depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-            return self._items(type(value).__name__, fields, [getattr(value, name) for name in fields], slot, found, depth)
+            return self._items(
+                type(value).__name__, fields, [getattr(value, name) for name in fields], slot, found, depth
+            )
         return self._opaque(value)
 
     @staticmethod

@@ -62,7 +62,12 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
-        self._identity, self._peek, self._look, self._host = framework.identity, framework.peek, framework.look, framework.host
+        self._identity, self._peek, self._look, self._host = (
+            framework.identity,
+            framework.peek,
+            framework.look,
+            framework.host,
+        )
 
     @property
     def count(self) -> int:

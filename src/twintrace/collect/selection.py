@@ -69,16 +69,20 @@ class Sieve:
         self._patterns = [_compile(pattern) for pattern in selection.names or ()]
         self._known: dict[tuple[str, str], bool] = {}
         self._inside = selection.between is None
+        self._entered: set[str] = set()  # the modules that were called within the range
         self.everything = selection == Selection(steps=selection.steps, ranks=selection.ranks)
 
     def reset(self) -> None:
         """A new step: the range is closed again."""
         self._inside = self._selection.between is None
+        self._entered.clear()
 
     def enter_module(self, path: str) -> None:
         """A module begins: the range may open."""
-        if self._selection.between and path == self._selection.between[0]:
-            self._inside = True
+        if self._selection.between:
+            self._inside = self._inside or path == self._selection.between[0]
+            if self._inside:
+                self._entered.add(path)
 
     def leave_module(self, path: str) -> None:
         """A module has ended: the range may close."""
@@ -95,6 +99,15 @@ class Sieve:
         if self._patterns and not self._matches(site):
             return False
         return chosen.predicate is None or bool(chosen.predicate(site))
+
+    def wants_parameter(self, site: Site) -> bool:
+        """Is the gradient of a parameter of this module wanted? Gradients come when the range has long been closed."""
+        inside = self._inside
+        self._inside = inside or site.name in self._entered
+        try:
+            return self.wants(site)
+        finally:
+            self._inside = inside
 
     def _matches(self, site: Site) -> bool:
         key = (site.name, site.path)

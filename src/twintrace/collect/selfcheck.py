@@ -30,6 +30,7 @@ from ..frameworks.protocol import Framework, Unreadable
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..store.digest import fingerprint
+from .models import framework_for, named_models
 from .seeding import seed_all
 from .selection import Selection
 from .session import Session
@@ -102,10 +103,8 @@ class Run:
 
     def record(self, model: Any = None) -> Any:
         """What a step's `record` argument is: the recorder of this run."""
-        models = {} if model is None else {"": model}
-        workshop = registry.framework_of(model) if model is not None else next(iter(registry.loaded()), None)
-        if workshop is None:
-            raise UsageError(f"record: expected a module of an imported framework, got {type(model).__qualname__}.")
+        models = named_models(model)
+        workshop = framework_for(models)
         options = {
             "level": Level.MIX if models else Level.API,
             "keep": Keep.TENSOR,

@@ -14,22 +14,23 @@ raised instead.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..frameworks.protocol import Framework, ModuleView, Open, Watch
-from ..model.errors import SessionError, TraceWriteError, TwintraceError
+from ..model.errors import SessionError, TraceWriteError
 from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
 from ..store.writer import Journal, TraceWriter
-from .flatten import Flattener
+from .flatten import Flattener, Unobserved
 from .observer import Observer
 from .selection import Selection, Sieve
 from .stacks import Stacks
@@ -37,12 +38,21 @@ from .stacks import Stacks
 _LIVE: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-class _Thread(threading.local):
-    """What belongs to one thread: whether it is inside the recorder, and the modules around it."""
+class _Busy(threading.local):
+    """Whether this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
 
     def __init__(self) -> None:
         self.busy = False
+
+
+class _Thread(threading.local):
+    """What belongs to one thread of one session: the modules around it."""
+
+    def __init__(self) -> None:
         self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
+
+
+_HERE = _Busy()
 
 
 class _Texts(dict[str, str]):
@@ -164,19 +174,19 @@ class Session:
         self._must_be_open("save")
         if not self._wanted_rank or not self._selection.wants_step(self._number):
             return
-        if self._thread.busy:
+        if _HERE.busy:
             return
-        self._thread.busy = True
+        _HERE.busy = True
         try:
             with self._lock:
                 call = self._save(str(name), value)
-                for slot, tensor in call.outputs:
+                for slot, tensor in () if self._selection.forward_only else call.outputs:
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
                     self._undo_saved.append(undo)
         except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training
             self._trouble(f"save({name!r})", error)
         finally:
-            self._thread.busy = False
+            _HERE.busy = False
 
     def close(self) -> None:
         """Everything is written; the trace can be opened anywhere."""
@@ -191,8 +201,8 @@ class Session:
                 self._end_step()
                 if self._writer:
                     self._writer.close()
-        except TwintraceError as error:
-            self._trouble("close", error)
+        except TraceWriteError as error:
+            self._lose(error)
         finally:
             _LIVE.discard(self)
 
@@ -227,7 +237,7 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return self._thread.busy
+        return _HERE.busy
 
     def enter(
         self,
@@ -240,21 +250,24 @@ class Session:
         module: ModuleView | None = None,
         mutates: Sequence[str] = (),
     ) -> Open | None:
-        here = self._thread
+        here = _HERE
         if here.busy:
             return None
         here.busy = True
+        around = self._thread.modules
+        depth = len(around)
         try:
             with self._lock:
                 return self._enter(kind, name, args, kwargs, phase, module, mutates)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble(name, error)
-            return None
+            del around[depth:]
+            return None if module is None else self._scope(name, around[-1][1] if around else None, phase)
         finally:
             here.busy = False
 
     def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None:
-        here = self._thread
+        here = _HERE
         here.busy = True
         try:
             with self._lock:
@@ -265,15 +278,15 @@ class Session:
             here.busy = False
 
     def fail(self, call: Open, error: BaseException) -> None:
-        here = self._thread
+        here = _HERE
         here.busy = True
         try:
             with self._lock:
                 state: _State = call.state
                 if call.kind is Kind.MODULE:
-                    del self._thread.modules[state.depth :]
+                    self._leave_module(call)
                 if state.text is not None and state.epoch == self._epoch:
-                    raised = encode(f"{type(error).__name__}: {error}"[:400])
+                    raised = encode(_text_of(error))
                     self._write(f'{state.text},"out":null,"raised":{raised}')
         except Exception as trouble:  # noqa: BLE001 - a recorder must never end the training
             self._trouble(call.name, trouble)
@@ -283,7 +296,9 @@ class Session:
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: _State = call.state
         if state.epoch == self._epoch:
-            self._write_gradient(f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count)
+            self._write_gradient(
+                f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count
+            )
 
     def parameter_gradient(self, name: str, tensor: Any) -> None:
         if self._sieve.everything or self._wants_parameter(name):
@@ -366,9 +381,7 @@ class Session:
     def _leave(self, call: Open, output: Any, missing: Sequence[str]) -> None:
         state: _State = call.state
         if call.kind is Kind.MODULE:
-            # All above too: a module inside that raised past its hooks may still be there.
-            del self._thread.modules[state.depth :]
-            self._sieve.leave_module(call.name)
+            self._leave_module(call)
         if state.text is None or state.epoch != self._epoch:
             return
         if state.mutates:
@@ -384,6 +397,11 @@ class Session:
             finally:
                 self._observer.producer = None
         self._write(f'{text},"missing":{encode(list(missing))}' if missing else text)
+
+    def _leave_module(self, call: Open) -> None:
+        # All above too: a module inside that was left past its end may still be there.
+        del self._thread.modules[call.state.depth :]
+        self._sieve.leave_module(call.name)
 
     def _mutated_text(self, call: Open, mutates: Sequence[str]) -> str:
         """Arguments that were written to and are not returned (`out=`, collectives): their new values are results too."""
@@ -421,7 +439,7 @@ class Session:
         self._commit(journal)
 
     def _write_gradient(self, text: str, tensor: Any, count: int) -> None:
-        here = self._thread
+        here = _HERE
         if here.busy or self._lost or self._closed:
             return
         here.busy = True
@@ -437,9 +455,9 @@ class Session:
     def _commit(self, journal: Journal) -> None:
         try:
             journal.commit()
-        except TraceWriteError:
-            self._lost = True  # the journal itself cannot be written: nothing more can be said on disk
-            raise
+        except TraceWriteError as error:
+            self._lose(error)
+            return
         trouble = self._observer.payload_trouble
         if trouble is not None and "payload" not in self._told:
             self.note("payload", str(trouble))
@@ -465,19 +483,20 @@ class Session:
         number = self._config_count
         self._config_count += 1
         flatten = self._flattener.flatten
-        values = ",".join(f"{encode(str(name))}:{flatten(value, '', [])}" for name, value in module.configuration().items())
+        values = ",".join(
+            f"{encode(str(name))}:{flatten(value, '', [])}" for name, value in module.configuration().items()
+        )
         head = f'{{"k":"module","id":{number},"path":{encode(module.path)},"type":{encode(module.type)}'
         self._open_journal().add(seal_text(f'{head},"values":{{{values}}}'))
         self._configs[module.path] = (state, number)
         return number
 
     def _note_in_journal(self, topic: str, text: str) -> None:
-        if (topic, text) in self._noted or self._lost or self._closed or not self._wanted_rank:
+        if (topic, text) in self._noted or self._lost or self._closed or self._journal is None:
             return
         self._noted.add((topic, text))
-        journal = self._open_journal()
-        journal.add(seal({"k": "note", "topic": topic, "text": text}))
-        self._commit(journal)
+        self._journal.add(seal({"k": "note", "topic": topic, "text": text}))
+        self._commit(self._journal)
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -489,12 +508,19 @@ class Session:
                 "world": self._world,
                 "framework": self._framework.name,
                 "settings": self._settings,
-                "environment": dict(self._framework.environment()),
-                "groups": [list(group) for group in self._framework.groups()],
+                **self._surroundings(),
             }
             self._journal = self._writer.begin_step(self._number, header)
             self._observer.begin(self._journal)
         return self._journal
+
+    def _surroundings(self) -> dict[str, Wire]:
+        try:
+            groups = [list(group) for group in self._framework.groups()]
+            return {"environment": dict(self._framework.environment()), "groups": groups}
+        except Exception as error:  # noqa: BLE001 - what a framework says of itself is not worth a training
+            self._trouble("environment", error)
+            return {"environment": {}, "groups": []}
 
     def _end_step(self) -> None:
         self._watch.end_step()
@@ -502,39 +528,51 @@ class Session:
             self._undo_saved.pop()()
         self._epoch += 1
         if self._journal is not None and self._writer is not None:
-            self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
             try:
+                if not self._lost:  # a journal with a gap does not call itself complete
+                    self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
                 self._writer.end_step()
             except TraceWriteError as error:
-                self._lost = True
-                self._trouble("step", error)
+                self._lose(error)
             self._observer.forget_all()
             self._journal = None
         self._total += self._next_call
         self._next_call = self._config_count = 0
-        for table in (*self._counts.values(), self._configs, self._noted):
-            table.clear()
+        for counts in self._counts.values():
+            counts.clear()
+        self._configs.clear()
+        self._noted.clear()
         self._stacks.reset()
         self._sieve.reset()
 
     def _arm(self) -> None:
-        if self._wanted_rank and not self._lost and self._selection.wants_step(self._number):
-            if (self._journal is None) and self._writer is not None:
-                self._open_journal()
+        if not (self._wanted_rank and not self._lost and self._selection.wants_step(self._number)):
+            return
+        try:
+            self._open_journal()
+        except TraceWriteError as error:
+            self._lose(error)
+            return
+        with _unseen():
             self._watch.start()
-            self._armed = True
+        self._armed = True
 
     def _disarm(self) -> None:
         if self._armed:
             self._armed = False
-            self._watch.stop()
+            with _unseen():
+                self._watch.stop()
             self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:
         if self._selection.forward_only or self._selection.inputs_only:
             return False
         owner = name.rpartition(".")[0]
-        return self._sieve.wants(Site(Kind.MODULE, owner, 0, Phase.BACKWARD, owner))
+        try:
+            return self._sieve.wants_parameter(Site(Kind.MODULE, owner, 0, Phase.BACKWARD, owner))
+        except Exception as error:  # noqa: BLE001 - the user's predicate may raise anything
+            self._trouble(f"parameter {name}", error)
+            return False
 
     # --- trouble ------------------------------------------------------------------------------------------------
 
@@ -544,17 +582,24 @@ class Session:
                 f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path."
             )
 
-    def _trouble(self, where: str, error: Exception) -> None:
-        """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""
+    def _lose(self, error: TraceWriteError) -> None:
+        """The journal itself cannot be written: nothing more can be said on disk, so it is said once, here."""
         if self._strict:
             raise error
-        text = f"{where}: could not be recorded ({type(error).__name__}: {error})"
-        self._tell(text, key=f"{type(error).__name__}:{where}")
-        try:
-            with self._lock:
-                self._note_in_journal("unrecorded", text)
-        except (TwintraceError, OSError):
+        if not self._lost:
             self._lost = True
+            self._tell(f"recording has ended: {error}", key="lost")
+
+    def _trouble(self, where: str, error: Exception) -> None:
+        """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""
+        if isinstance(error, Unobserved) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        if self._strict:
+            raise error
+        text = f"{where}: could not be recorded ({_text_of(error)})"
+        self._tell(text, key=f"{type(error).__name__}:{where}")
+        with self._lock:
+            self._note_in_journal("unrecorded", text)
 
     def _tell(self, text: str, *, key: str) -> None:
         if key in self._told:
@@ -565,6 +610,24 @@ class Session:
         except RuntimeWarning:
             if self._strict:
                 raise  # otherwise: the user turned warnings into errors, but a recorder does not end the training
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """What a recorder does to a framework while it comes and goes is not for other recorders to record."""
+    before, _HERE.busy = _HERE.busy, True
+    try:
+        yield
+    finally:
+        _HERE.busy = before
+
+
+def _text_of(error: BaseException) -> str:
+    """`ValueError: …`, whatever the error's own text does."""
+    try:
+        return f"{type(error).__name__}: {error}"[:400]
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        return type(error).__name__
 
 
 def _under(slot: str, places: Sequence[str]) -> bool:
@@ -592,4 +655,5 @@ def _register_fork_hook() -> None:
 
 def _abandon_all() -> None:
     for session in list(_LIVE):
-        session.abandon()
+        with contextlib.suppress(Exception):  # one that cannot let go must not keep the others
+            session.abandon()

@@ -17,7 +17,6 @@ which framework it talks to.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,9 +25,10 @@ import numpy as np
 
 from ..model.records import Level, Role
 from ..model.sites import Kind, Phase
+from ..model.words import Word
 
 
-class Capability(str, enum.Enum):
+class Capability(Word):
     """What a framework's adapter can do here and now. Asked for by name; versions are never parsed."""
 
     MODULE = "module"
@@ -37,8 +37,6 @@ class Capability(str, enum.Enum):
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
     COMPILED = "compiled"
-
-    __str__ = str.__str__
 
 
 class Unreadable(Exception):

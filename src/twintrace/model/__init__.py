@@ -8,6 +8,7 @@ room takes and gives.
     values.py    arguments and results            nested, typed, with the tensors taken out
     records.py   what a trace holds               Call, Gradient, Note, Header
     results.py   what a comparison finds          Pair, Divergence, Comparison
+    words.py     texts that are one of a few      the base of the enums
     errors.py    what is raised                   one tree
 
 Not here: reading and writing them (`store`), making them (`collect`). Surprising: no numpy. A tensor's values never travel

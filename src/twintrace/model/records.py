@@ -10,15 +10,15 @@ Numbers in `order` are positions in the journal: what was observed first has the
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .sites import Site
 from .values import Value
+from .words import Word
 
 
-class Level(str, enum.Enum):
+class Level(Word):
     """How deep to look."""
 
     MODULE = "module"
@@ -26,34 +26,22 @@ class Level(str, enum.Enum):
     MIX = "mix"
     OP = "op"
 
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __hash__ = str.__hash__
 
-
-class Keep(str, enum.Enum):
+class Keep(Word):
     """What to keep of a tensor: seven numbers; the numbers and 128 bits; all of it."""
 
     STATISTICS = "statistics"
     FINGERPRINT = "fingerprint"
     TENSOR = "tensor"
 
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __hash__ = str.__hash__
 
-
-class Role(str, enum.Enum):
+class Role(Word):
     """Which end of a call a gradient belongs to. `parameter` gradients belong to a parameter, not to a call."""
 
     OUTPUT = "output"
     INPUT = "input"
     PARAMETER = "parameter"
     SAVED = "saved"
-
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)

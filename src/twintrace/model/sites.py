@@ -12,11 +12,12 @@ shift the numbers of the forward calls.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
+from .words import Word
 
-class Kind(str, enum.Enum):
+
+class Kind(Word):
     """What was called."""
 
     MODULE = "module"
@@ -24,22 +25,14 @@ class Kind(str, enum.Enum):
     OP = "op"
     SAVE = "save"
 
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __hash__ = str.__hash__
 
-
-class Phase(str, enum.Enum):
+class Phase(Word):
     """When it was called. `recompute` is a forward inside a backward; `update` is the optimizer's step."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
     RECOMPUTE = "recompute"
     UPDATE = "update"
-
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from ..protocol import Sink
 from .gradients import Gradients, in_backward
 from .miniature import HOOKS
 from .names import describe
+from .updates import Updates
 
 
 class Calls:
@@ -37,22 +38,3 @@ class Calls:
         if in_backward():
             return Phase.RECOMPUTE
         return Phase.UPDATE if self._updates.running else Phase.FORWARD
-
-
-class Updates:
-    """Tells the optimizer's calls from those of the forward pass."""
-
-    def __init__(self) -> None:
-        self.running = False
-
-    def install(self) -> Iterator[Callable[[], None]]:
-        """Install; yields what undoes each change."""
-        HOOKS.updates.append(self._step)
-        yield lambda: HOOKS.updates.remove(self._step)
-
-    def _step(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any], run: Callable[[], Any]) -> Any:
-        self.running = True
-        try:
-            return run()
-        finally:
-            self.running = False

@@ -12,10 +12,10 @@ from typing import Any
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
-from .calls import Updates
 from .gradients import in_backward
 from .miniature import HOOKS
 from .names import describe
+from .updates import Updates
 
 
 class Ops:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...model.tensors import DTYPES
 from ..protocol import Look, Unreadable
 
 NAMES: dict[torch.dtype, str] = {
@@ -34,10 +35,15 @@ for _ours, _theirs in {
     if hasattr(torch, _theirs):
         NAMES[getattr(torch, _theirs)] = _ours
 
-_NUMPY = frozenset(("f64", "f32", "f16", "c64", "c128", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8"))
-_QUANTISED = frozenset((torch.quint8, torch.qint8, torch.qint32))
-_SIMPLE = frozenset(d for d, name in NAMES.items() if name in _NUMPY and not d.is_complex) - _QUANTISED
-_AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+_LETTERS = {
+    "f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1",
+    "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
+}  # fmt: skip
+# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+_CODES: dict[torch.dtype, str] = {
+    dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
+    for dtype, name in NAMES.items()
+}
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -97,64 +103,66 @@ def hold(tensor: Tensor) -> Any:
     return tensor.untyped_storage()._weak_ref()
 
 
-def released(reference: Any) -> bool:
+def released(hold: Any) -> bool:
     """Has the storage gone?"""
-    return bool(torch.UntypedStorage._expired(reference))
+    return bool(torch.UntypedStorage._expired(hold))
 
 
-def release(reference: Any) -> None:
+def release(hold: Any) -> None:
     """Give the hold back."""
-    torch.UntypedStorage._free_weak_ref(reference)
+    torch.UntypedStorage._free_weak_ref(hold)
 
 
 def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
-        if type(tensor) in _PLAIN and tensor.dtype in _SIMPLE and tensor.is_contiguous():
-            # Checked first: numpy would read from memory that is no longer there.
-            if tensor.untyped_storage().nbytes() or not tensor.numel():
-                return (tensor.detach() if tensor.requires_grad else tensor).numpy()
-    except (RuntimeError, TypeError):
-        pass  # not on the host, negated, …: the long way
-    try:
-        return _host(tensor)
+        if type(tensor) not in _PLAIN:
+            return _host_of_unusual(tensor)
+        if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
+            return _in_place(tensor)
+        return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
 
-def _host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    if type(tensor) not in _PLAIN:
-        return _host_of_unusual(tensor)
-    found = tensor.detach()
-    if found.untyped_storage().nbytes() == 0 and found.numel():
-        raise Unreadable("a meta tensor has no values" if found.is_meta else "its storage has been freed")
-    if not found.is_contiguous():
-        found = found.contiguous()  # torch copies transposed blocks several times faster than numpy does
-    array = _converted(found)
-    return array if array.flags.c_contiguous else array.copy(order="C")
+def _in_place(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The tensor's own memory as an array. Not `tensor.numpy()`: that fixes the size of the storage for good."""
+    start = tensor.data_ptr()
+    if not start:
+        if tensor.numel():
+            raise Unreadable("a meta tensor has no values" if tensor.is_meta else "its storage has been freed")
+        return np.empty(tuple(tensor.shape), _CODES.get(tensor.dtype, "|u1"))
+    return np.asarray(_Memory(tensor, start))
+
+
+class _Memory:
+    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Tensor, start: int) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (start, False),
+            "shape": tensor.shape,
+            "typestr": _CODES[tensor.dtype],
+        }
 
 
 def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:
     if torch.nn.parameter.is_lazy(tensor):
         raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
-    return _host(_plain(tensor.detach()))
+    return host(_plain(tensor.detach()))
 
 
-def _converted(found: Tensor) -> np.ndarray[Any, Any]:
-    """What numpy cannot take as it is: on a device, conjugated, quantised, of a type that numpy does not have."""
+def _copied(found: Tensor) -> Tensor:
+    """A copy on the host, in order: of what is on a device, strided, negated or conjugated."""
     if found.is_meta:
         raise Unreadable("a meta tensor has no values")
-    if found.is_quantized:
-        found = found.int_repr()
     if not found.is_cpu:
         found = found.cpu()
-    found = found.resolve_neg().resolve_conj()
-    if NAMES.get(found.dtype) in _NUMPY:
-        return found.numpy()
-    if found.dtype is torch.complex32:
-        return torch.view_as_real(found).contiguous().numpy().view(np.uint32)[..., 0]
-    array = found.view(_AS_INTEGER[found.element_size()]).numpy()
-    return array.view(f"u{array.itemsize}")
+    return found.resolve_neg().resolve_conj().contiguous()
 
 
 def peek(tensor: Tensor) -> bytes | None:

@@ -67,7 +67,11 @@ class Updates:
                 Kind.API,
                 f"torch.optim.{type(optimizer).__name__}.step",
                 (parameters,),
-                {"gradients": [p.grad for p in parameters], "state": _state(optimizer, parameters), "groups": _groups(optimizer)},
+                {
+                    "gradients": [p.grad for p in parameters],
+                    "state": _state(optimizer, parameters),
+                    "groups": _groups(optimizer),
+                },
                 phase=Phase.UPDATE,
                 mutates=("0", "kw.state"),
             )
