@@ -170,6 +170,10 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
                 backward.append(_divergence(match.left, match.right, gradients, step, rank))
     left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
     remarks = [f"Not compared, only on one side: step {step}, rank {rank}." for step, rank in left_out[:1]]
+    for trace in traces:
+        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
+        if damage:
+            remarks.append(f"{trace.path} is damaged in {len(damage)} places, first: {damage[0]}")
     backward.sort(key=_when_backward)
     divergence = _first(forward) or _first(backward)
     return Comparison(
@@ -301,19 +305,13 @@ def _when_backward(item: Divergence) -> tuple[int, int, int]:
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
     """Calls in the order in which they began: a module before what it called, although its line comes after."""
-    parents = {call.id: call.parent for call in calls}
-
-    def depth(identity: int | None) -> int:
-        count = 0
-        while identity is not None and identity in parents and count < 1000:
-            identity = parents[identity]
-            count += 1
-        return count
+    depths: dict[int, int] = {}
 
     def specs(pairs: Iterator[tuple[tuple[str, str], int]], wanted: str) -> tuple[str, ...]:
         return tuple(_spec(journal.tensor(identity)) for (role, _), identity in pairs if role == wanted)
 
-    for call in sorted(calls, key=lambda call: call.id):
+    for call in sorted(calls, key=lambda call: call.id):  # a module has a lower number than what it calls
+        depths[call.id] = depths.get(call.parent, -1) + 1 if call.parent is not None else 0
         site = call.site
         name = f"{site.name or '(model)'}#{site.call}" if site.call or site.kind != "module" else site.name or "(model)"
         frame = f"{Path(call.stack[0].file).name}:{call.stack[0].line}" if call.stack else ""
@@ -322,7 +320,7 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
         yield Row(
             journal.header.step,
             journal.header.rank,
-            depth(call.parent),
+            depths[call.id],
             phase + name,
             str(site.kind),
             site.type,

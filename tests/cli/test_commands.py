@@ -1,0 +1,103 @@
+"""The commands, as a shell sees them: text, exit codes, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.test_api import run
+
+SCRIPT = """
+import sys, torch
+from torch import nn
+{record_import}
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+x = torch.ones(2, 3)
+{start}
+loss = net(x).sum()
+loss.backward()
+{stop}
+"""
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    root = tmp_path_factory.mktemp("traces")
+    return run(root / "left"), run(root / "right", eps=1e-2), run(root / "again")
+
+
+@pytest.fixture
+def twintrace(checkout_env):
+    def call(*arguments, expect=0):
+        code = "from twintrace.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            env=checkout_env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    return call
+
+
+def test_compare_says_yes_with_0_and_no_with_1(traces, twintrace):
+    left, right, again = traces
+    assert "agree: all" in twintrace("compare", left, again)
+    assert "part at" in twintrace("compare", left, right, expect=1)
+
+
+def test_what_cannot_be_compared_is_2_and_one_sentence(traces, twintrace, tmp_path):
+    (tmp_path / "x").mkdir()
+    text = twintrace("compare", traces[0], tmp_path / "x", expect=2)
+    assert text.startswith("twintrace: ")
+    assert "is not a trace" in text
+    assert "does not exist" in twintrace("show", tmp_path / "none", expect=2)
+
+
+def test_show_prints_a_tree_a_table_and_json(traces, twintrace):
+    assert "first" in twintrace("show", traces[0])
+    assert "where" in twintrace("show", traces[0], "--table")
+    assert json.loads(twintrace("show", traces[0], "--json"))["framework"] == "reference"
+    assert "more calls" in twintrace("show", traces[0], "--limit", 2)
+
+
+def test_doctor_names_what_is_installed(twintrace):
+    text = twintrace("doctor")
+    assert "numpy" in text
+    assert "torch" in text
+
+
+def test_unknown_options_are_refused_with_2(twintrace):
+    assert "No such option" in twintrace("show", "--wrong", expect=2)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("uses_twintrace", [True, False])
+def test_selfcheck_of_a_script(tmp_path, twintrace, uses_twintrace):
+    parts = {"record_import": "", "start": "", "stop": ""}
+    if uses_twintrace:
+        path = tmp_path / "trace"
+        parts = {
+            "record_import": "import twintrace as tt",
+            "start": f"rec = tt.record({str(path)!r}, net); rec.start()",
+            "stop": "rec.close()",
+        }
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(**parts))
+    assert "same bits" in twintrace("selfcheck", script)
+    assert not (tmp_path / "trace").exists(), "a self-check records elsewhere"
+
+
+@pytest.mark.needs_torch
+def test_selfcheck_says_when_it_cannot_tell(tmp_path, twintrace):
+    script = tmp_path / "train.py"
+    script.write_text("import time, torch\nx = torch.ones(2) * (time.perf_counter_ns() % 99991)\n")
+    assert "cannot tell" in twintrace("selfcheck", script, expect=2)
