@@ -15,7 +15,7 @@ from twintrace.model.records import Keep
 from twintrace.store.registry import open_trace
 from twintrace.store.writer import TraceWriter
 
-QUESTIONS = ["look", "host", "peek", "identity", "storage", "hold", "released", "release"]
+QUESTIONS = ["look", "host", "peek", "identity", "storage", "stretch", "hold", "released", "release"]
 
 
 @pytest.fixture
@@ -55,6 +55,17 @@ def test_the_same_value_is_read_once(watching, framework):
     observe, x = watching().observe, Tensor([1.0, 2.0])
     assert [observe(x), observe(x), observe(x)] == [0, 0, 0]
     assert framework.asked["host"] == 1
+
+
+def test_the_same_bytes_in_another_shape_are_not_read_again(watching, framework):
+    kept = watching()
+    x = Tensor(np.arange(6.0))
+    first, second = kept.observe(x), kept.observe(miniature.reshape(x, (2, 3)))
+    assert first != second
+    assert framework.asked["host"] == 1
+    left, right = kept.read()
+    assert (left.fingerprint, left.statistics, left.payload) == (right.fingerprint, right.statistics, right.payload)
+    assert (left.spec.shape, right.spec.shape) == ((6,), (2, 3))
 
 
 def test_a_view_is_a_value_of_its_own(watching):

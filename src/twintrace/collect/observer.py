@@ -4,6 +4,7 @@
     observe(x)   ->  7      the same storage, the same version: not read again
     x.add_(1)
     observe(x)   ->  9      another version: another value, another number
+    observe(x.view(-1)) 10  the same bytes in another shape: another number, but not read again
 
 Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
 
@@ -32,20 +33,23 @@ _PURGE_EVERY = 4096
 
 
 class _Seen:
-    """A view of a storage, as it was when it was read."""
+    """A view of a storage, as it was when it was read, and what was written of its values."""
 
-    __slots__ = ("check", "id", "version")
+    __slots__ = ("check", "id", "text", "version")
 
-    def __init__(self, version: Any, identity: int, check: bytes | None) -> None:
-        self.version, self.id, self.check = version, identity, check
+    def __init__(self, version: Any, identity: int, check: bytes | None, text: str) -> None:
+        self.version, self.id, self.check, self.text = version, identity, check, text
 
 
 class _Storage:
-    __slots__ = ("hold", "views")
+    """What is known of one storage: the views of it that were seen, and which of them lies on which stretch of memory."""
+
+    __slots__ = ("hold", "stretches", "views")
 
     def __init__(self, hold: Any) -> None:
         self.hold = hold
         self.views: dict[Any, _Seen] = {}
+        self.stretches: dict[Any, _Seen] = {}
 
 
 class Observer:
@@ -62,12 +66,8 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
-        self._identity, self._peek, self._look, self._host = (
-            framework.identity,
-            framework.peek,
-            framework.look,
-            framework.host,
-        )
+        self._identity, self._peek, self._stretch = framework.identity, framework.peek, framework.stretch
+        self._look, self._host = framework.look, framework.host
 
     @property
     def count(self) -> int:
@@ -92,47 +92,58 @@ class Observer:
             storage = self._storages.get(self._framework.storage(tensor))
             if storage is not None:
                 storage.views.clear()
+                storage.stretches.clear()
 
     def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
         identity = self._identity(tensor)
         if identity is None:
-            return self._read(tensor)
+            number = self._next
+            self._write(tensor, self._look(tensor), "")
+            return number
         key, view, version = identity
         storage = self._storages.get(key)
-        if storage is not None:
-            seen = storage.views.get(view)
-            if seen is not None and seen.version == version and seen.check == self._peek(tensor):
-                return seen.id
-        number = self._read(tensor)
+        check = self._peek(tensor)
         if storage is None:
             if len(self._storages) >= self._purge_at:
                 self._purge()
             storage = self._storages[key] = _Storage(self._framework.hold(tensor))
-        storage.views[view] = _Seen(version, number, self._peek(tensor))
+        else:
+            seen = storage.views.get(view)
+            if seen is not None and seen.version == version and seen.check == check:
+                return seen.id
+        look = self._look(tensor)
+        stretch, in_order = self._stretch(tensor) if not look.parts else (None, False)
+        known = storage.stretches.get(stretch)
+        text = ""
+        if known is not None and known.version == version and known.check == check:
+            # The same bytes in the same order, or in another order that the statistics do not mind.
+            text = known.text if in_order or self._keep is Keep.STATISTICS else ""
+        number = self._next
+        text = self._write(tensor, look, text)
+        storage.views[view] = seen = _Seen(version, number, check, text)
+        if in_order and text:
+            storage.stretches[stretch] = seen
         return number
 
-    def _read(self, tensor: Any) -> int:
-        """Give the tensor a number and write its line."""
+    def _write(self, tensor: Any, look: Look, values: str) -> str:
+        """Give the tensor the next number and write its line; what the line says of the values, if it can be said again."""
         number = self._next
         self._next = number + 1
-        look = self._look(tensor)
         by = "null" if self.producer is None else self.producer
-        body = f'{{"k":"tensor","id":{number},{look.text},"by":{by}'
+        rest = ""
         if look.parts:
-            body += self._parts(look)
-        else:
+            rest = self._parts(look)
+        elif not values:
             try:
-                array = self._host(tensor)
+                values = self._values(self._host(tensor), look.dtype)
             except Unreadable as error:
-                body += f',"missing":{encode_json(str(error))}'
-            else:
-                body += self._values(array, look.dtype)
+                rest = f',"missing":{encode_json(str(error))}'
         if look.facts:
-            body += f',"facts":{encode_json(dict(look.facts))}'
+            rest += f',"facts":{encode_json(dict(look.facts))}'
         assert self._journal is not None
-        self._journal.add(seal_text(body))
-        return number
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{values}{rest}'))
+        return values
 
     def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
         found = digest(array, dtype, fingerprint=self._keep is not Keep.STATISTICS)

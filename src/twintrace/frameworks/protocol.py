@@ -157,6 +157,9 @@ class Framework(Protocol):
     def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
         """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
 
+    def stretch(self, tensor: Any) -> tuple[Any, bool]:
+        """(the stretch of memory that the elements fill without gaps, whether in order); (None, False) if they do not."""
+
     def storage(self, tensor: Any) -> Any:
         """The first part of the identity, alone; None where there is none."""
 

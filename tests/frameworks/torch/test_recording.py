@@ -14,6 +14,7 @@ from torch import relu as imported_before
 import twintrace as tt
 from twintrace.model.records import Role
 from twintrace.model.values import TensorRef, leaves, tensor_slots
+from twintrace.store.digest import digest
 
 pytestmark = pytest.mark.needs_torch
 
@@ -170,6 +171,41 @@ def test_memory_that_is_used_again_is_not_mistaken_for_the_old_tensor(recorded):
     calls, journal = recorded(step)
     for number in range(50):
         assert value(journal, inputs(one(calls, "torch.sum", number))["0"])[0] == number
+
+
+@pytest.mark.parametrize("keep", ["statistics", "fingerprint", "tensor"])
+def test_views_of_a_known_tensor_say_of_their_values_what_reading_them_would(recorded, keep):
+    x = torch.randn(3, 4, 5)
+    views = {
+        "same": x,
+        "flat": x.view(-1),
+        "permuted": x.permute(2, 0, 1),
+        "transposed": x.transpose(0, 1),
+        "part": x[1:],
+        "column": x[:, :, 0],
+        "stepped": x[::2],
+        "overlapping": x.as_strided((3, 3), (2, 2)),
+        "wide": x.expand(2, 3, 4, 5),
+        "bits": x.view(torch.int32),
+    }
+
+    def step(rec):
+        for name, view in views.items():
+            rec.save(name, view)
+
+    calls, journal = recorded(step, keep=keep)
+    for name, view in views.items():
+        found = journal.tensor(outputs(one(calls, name))[""])
+        plain = view.contiguous().numpy()
+        expected = digest(plain, "i32" if name == "bits" else "f32")
+        assert found.spec.shape == tuple(view.shape)
+        assert found.fingerprint == (None if keep == "statistics" else expected.fingerprint), name
+        assert (found.statistics.min, found.statistics.zero) == (expected.statistics.min, expected.statistics.zero), (
+            name
+        )
+        np.testing.assert_allclose(found.statistics.norm, expected.statistics.norm, rtol=1e-12, err_msg=name)
+        if keep == "tensor":
+            assert journal.array(found).tobytes() == plain.tobytes(), name
 
 
 def test_producers_rebuild_the_data_flow(recorded):

@@ -73,6 +73,7 @@ class ReferenceFramework:
     host = staticmethod(tensors.host)
     peek = staticmethod(tensors.peek)
     storage = staticmethod(tensors.storage)
+    stretch = staticmethod(tensors.stretch)
     identity = staticmethod(tensors.identity)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)

@@ -62,6 +62,12 @@ def host(tensor: Tensor) -> Array:
     return np.asarray(tensor.array, order="C")  # not ascontiguousarray, which makes a list out of a scalar
 
 
+def stretch(tensor: Tensor) -> tuple[Any, bool]:
+    """The memory that a contiguous array fills. (Permuted ones are not recognised here: they are read again.)"""
+    array = tensor.array
+    return ((array.ctypes.data, array.nbytes, tensor.dtype), True) if array.flags.c_contiguous else (None, False)
+
+
 def peek(tensor: Tensor) -> bytes | None:
     """The first bytes. None off the host: a real device would have to be waited for."""
     return tensor.array.reshape(-1)[:16].tobytes() if tensor.device == "cpu" else None

@@ -97,6 +97,7 @@ class TorchFramework:
     host = staticmethod(tensors.host)
     peek = staticmethod(tensors.peek)
     storage = staticmethod(tensors.storage)
+    stretch = staticmethod(tensors.stretch)
     identity = staticmethod(tensors.identity)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)

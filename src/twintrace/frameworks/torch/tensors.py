@@ -165,6 +165,25 @@ def _copied(found: Tensor) -> Tensor:
     return found.resolve_neg().resolve_conj().contiguous()
 
 
+def stretch(tensor: Tensor) -> tuple[Any, bool]:
+    """The memory that a contiguous tensor fills, or one with its axes permuted."""
+    ordered = tensor.is_contiguous()
+    if tensor.is_neg() or not (ordered or _is_permuted(tensor)):
+        return None, False
+    return (tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_conj()), ordered
+
+
+def _is_permuted(tensor: Tensor) -> bool:
+    """Would it be contiguous with its axes in another order?"""
+    filled = 1
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if step != filled:
+                return False
+            filled *= size
+    return True
+
+
 def peek(tensor: Tensor) -> bytes | None:
     """A few bytes straight from memory: enough to notice a write that the version does not show. None off the host."""
     if not tensor.is_cpu:
