@@ -82,7 +82,7 @@ def test_a_write_through_a_view_is_seen_in_all(watching, framework):
     miniature.add_(view, 1.0)
     after = [observe(x), observe(view)]
     assert set(before).isdisjoint(after)
-    assert framework.asked["host"] == 4
+    assert framework.asked["host"] == 2  # once before and once after, whatever the shape
 
 
 def test_a_write_behind_the_versions_back_is_seen_on_the_host(watching):
