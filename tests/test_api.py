@@ -160,6 +160,10 @@ def test_the_doctor_says_what_is_there_and_how_to_get_the_rest():
         ({"keep": "all"}, "keep: expected one of 'statistics', 'fingerprint', 'tensor', got 'all'"),
         ({"first": 0}, "first: expected a positive number"),
         ({"names": "relu"}, "names: expected a list of patterns"),
+        ({"names": []}, "names: expected a list of patterns"),
+        ({"names": 3}, "names: expected a list of patterns"),
+        ({"steps": 1}, "steps: expected a collection of numbers"),
+        ({"between": "02"}, "between: expected two module paths"),
         ({"names": ["re:("]}, "not a regular expression"),
         ({"steps": "3"}, "steps: expected a collection of numbers"),
         ({"between": ("a",)}, "between: expected two module paths"),
@@ -192,3 +196,73 @@ def test_a_trace_is_not_overwritten_unasked(left):
     assert tt.open(left).steps == (0,)
     tt.record(left, Net(), overwrite=True).close()
     assert tt.open(left).steps == ()
+
+
+def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
+    """Same values everywhere, and yet the two runs would train differently."""
+
+    def train(path, *, detached):
+        net = Net()
+        with tt.record(path, net, level="module", strict=True, framework="reference"):
+            loss = mini.total(net(Tensor(np.ones((2, 3), np.float32))))
+            if not detached:
+                loss.backward()
+        return path
+
+    found = api.compare(train(tmp_path / "a", detached=False), train(tmp_path / "b", detached=True))
+    assert not found.agree
+    assert found.divergence.backward
+    assert found.same > 0
+    assert not found.different
+
+
+def test_the_first_step_that_differs_is_named(tmp_path):
+    def train(path, scales):
+        net = Net()
+        with tt.record(path, net, level="mix", strict=True, framework="reference") as rec:
+            for scale in scales:
+                net(Tensor(np.ones((2, 3), np.float32) * np.float32(scale)))
+                rec.step()
+        return path
+
+    found = api.compare(train(tmp_path / "a", (1, 1, 1, 1)), train(tmp_path / "b", (1, 1, 5, 5)))
+    assert (found.divergence.step, found.divergence.inherited) == (2, True)
+
+
+def test_a_layer_with_other_weights_is_named_and_not_the_model_around_it(tmp_path):
+    def train(path, weight):
+        net = Net()
+        net.last.weight.array[...] = weight
+        net.first.weight.array[...] = 1.0
+        with tt.record(path, net, level="module", strict=True, framework="reference"):
+            net(Tensor(np.arange(6, dtype=np.float32).reshape(2, 3)))
+        return path
+
+    found = api.compare(train(tmp_path / "a", 1.0), train(tmp_path / "b", 2.0))
+    assert found.divergence.left.site.name == "last"
+    assert found.divergence.differences[0].role == "parameter"
+
+
+def test_statistics_alone_do_not_claim_bits(tmp_path):
+    text = api.verdict(api.compare(run(tmp_path / "a", keep="statistics"), run(tmp_path / "b", keep="statistics")))
+    assert "bit by bit" not in text
+    assert "statistics" in text
+
+
+def test_a_missing_step_is_no_agreement(tmp_path, left):
+    found = api.compare(left, run(tmp_path / "b", steps=3))
+    assert found.left_out == ((1, 0), (2, 0))
+    assert not found.agree
+
+
+def test_the_trace_stays_where_it_was_begun(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    net = Net()
+    with tt.record("trace", net, strict=True, framework="reference") as rec:
+        net(Tensor(np.ones((2, 3), np.float32)))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        rec.step()
+        net(Tensor(np.ones((2, 3), np.float32)))
+    assert tt.open(tmp_path / "trace").steps == (0, 1)
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -25,15 +25,15 @@ from .collect.models import framework_for, named_models
 from .collect.scripts import selfcheck_script
 from .collect.seeding import Seeded, seed_all
 from .collect.selection import Selection
-from .collect.selfcheck import Run, SelfCheck, selfcheck
+from .collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from .collect.session import Session as Recorder
 from .frameworks import registry
 from .judge.sameness import different_settings, same_value
 from .model.errors import MissingPackageError, TraceError, UsageError
-from .model.records import Call, Keep, Level, Role
+from .model.records import Call, Gradient, Keep, Level, Role
 from .model.results import Comparison, Difference, Divergence, Finding, Listing, Match, Row
-from .model.sites import Site
-from .model.tensors import Tensor
+from .model.sites import Kind, Phase, Site
+from .model.tensors import Spec, Tensor
 from .model.values import TensorRef, leaves, tensor_slots
 from .report.text import verdict
 from .store import digest
@@ -101,8 +101,9 @@ def record(
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
-    chosen_level = _choose(Level, "level", level)
-    chosen_keep = _choose(Keep, "keep", keep)
+    where = _place(path)
+    chosen_level = choose(Level, "level", level)
+    chosen_keep = choose(Keep, "keep", keep)
     selection = Selection(
         steps=steps,
         ranks=ranks,
@@ -131,7 +132,7 @@ def record(
     if override is not None:
         redirected: Recorder = override(workshop, models, options)
         return redirected
-    return Recorder(Path(path), workshop, models, **options)
+    return Recorder(where, workshop, models, **options)
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
@@ -152,32 +153,37 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
             f"the right {traces[1].places[:3]} …"
         )
     same = different = 0
+    exact = True
     alone: tuple[list[Match], list[Match]] = ([], [])
-    forward: list[Divergence] = []
-    backward: list[Divergence] = []
+    found: list[Divergence] = []
     for step, rank in common:
         sides = (traces[0].journal(step, rank), traces[1].journal(step, rank))
+        differing: set[int] = set()  # calls of the left side that have something inside that differs
         for match in pair_up(sides[0].calls(), sides[1].calls()):
             if match.left is None or match.right is None:
                 alone[match.left is None].append(match)
                 continue
-            found = _differences(match.left, match.right, sides)
-            same, different = (same, different + 1) if found else (same + 1, different)
-            values, gradients = _forward_and_backward(found)
-            if values:
-                forward.append(_divergence(match.left, match.right, values, step, rank))
-            if gradients:
-                backward.append(_divergence(match.left, match.right, gradients, step, rank))
+            pairs, unmatched = _tensor_pairs(match.left, match.right, sides)
+            exact = exact and all(one.fingerprint and two.fingerprint for _, one, two in pairs)
+            differences = [
+                Difference(*role, one, two) for role, one, two in pairs if not same_value(one, two)
+            ] + unmatched
+            parted = any(not item.role.startswith("gradient") for item in differences)
+            same, different = (same, different + 1) if parted else (same + 1, different)
+            found.extend(_divergences(match.left, match.right, differences, differing, step, rank))
+        found.extend(_parameter_divergences(sides, step, rank))
     left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
-    remarks = [f"Not compared, only on one side: step {step}, rank {rank}." for step, rank in left_out[:1]]
-    for trace in traces:
-        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
-        if damage:
-            remarks.append(f"{trace.path} is damaged in {len(damage)} places, first: {damage[0]}")
-    backward.sort(key=_when_backward)
-    divergence = _first(forward) or _first(backward)
     return Comparison(
-        traces[0].path, traces[1].path, same, different, tuple(alone[0]), tuple(alone[1]), divergence, tuple(remarks)
+        traces[0].path,
+        traces[1].path,
+        same,
+        different,
+        tuple(alone[0]),
+        tuple(alone[1]),
+        min(found, key=_earliness, default=None),
+        exact,
+        tuple(left_out),
+        tuple(_remarks(traces, common, left_out)),
     )
 
 
@@ -256,16 +262,35 @@ def doctor() -> list[Finding]:
     return findings
 
 
-def _differences(left: Call, right: Call, sides: tuple[Journal, Journal]) -> tuple[Difference, ...]:
-    found = []
+def _remarks(traces: list[Trace], common: list[tuple[int, int]], left_out: list[tuple[int, int]]) -> Iterator[str]:
+    if left_out:
+        yield f"Not compared, only on one side: {', '.join(f'step {s} rank {r}' for s, r in left_out[:6])}."
+    for trace in traces:
+        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
+        if damage:
+            yield f"{trace.path} is damaged in {len(damage)} places, first: {damage[0]}"
+
+
+def _tensor_pairs(
+    left: Call, right: Call, sides: tuple[Journal, Journal]
+) -> tuple[list[tuple[tuple[str, str], Tensor, Tensor]], list[Difference]]:
+    """The tensors of two calls by role and slot; gradients that only one side has are differences in themselves."""
     partners = dict(_tensors(right))
-    for (role, slot), identity in _tensors(left):
-        other = partners.get((role, slot))
+    pairs, unmatched = [], []
+    for role, identity in _tensors(left):
+        other = partners.pop(role, None)
         if other is not None:
-            tensors = (sides[0].tensor(identity), sides[1].tensor(other))
-            if not same_value(*tensors):
-                found.append(Difference(role, slot, *tensors))
-    return tuple(found)
+            pairs.append((role, sides[0].tensor(identity), sides[1].tensor(other)))
+        elif role[0].startswith("gradient"):
+            unmatched.append(Difference(*role, sides[0].tensor(identity), _nothing("this side has no such gradient")))
+    for role, other in partners.items():
+        if role[0].startswith("gradient"):
+            unmatched.append(Difference(*role, _nothing("this side has no such gradient"), sides[1].tensor(other)))
+    return pairs, unmatched
+
+
+def _nothing(why: str) -> Tensor:
+    return Tensor(-1, Spec("f32", ()), missing=why)
 
 
 def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
@@ -283,24 +308,54 @@ def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
         yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
 
 
-def _forward_and_backward(found: tuple[Difference, ...]) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+def _divergences(
+    left: Call, right: Call, found: Sequence[Difference], differing: set[int], step: int, rank: int
+) -> Iterator[Divergence]:
+    """At most one for the values and one for the gradients. What came in decides whether the difference is the call's own.
+
+    A module whose inputs agree, but which has something inside that differs, is not where the difference arose.
+    """
+    values = tuple(item for item in found if not item.role.startswith("gradient"))
     gradients = tuple(item for item in found if item.role.startswith("gradient"))
-    return tuple(item for item in found if item not in gradients), gradients
+    settings = different_settings(left, right)
+    if (values or left.id in differing) and left.parent is not None:
+        differing.add(left.parent)
+    if values:
+        came_in = tuple(item for item in values if item.role in ("input", "parameter"))
+        yield Divergence(step, rank, left, right, came_in or values, bool(came_in) or left.id in differing, settings)
+    if gradients:
+        came_in = tuple(item for item in gradients if item.role.startswith("gradient of the output"))
+        yield Divergence(step, rank, left, right, came_in or gradients, bool(came_in), settings, backward=True)
 
 
-def _divergence(left: Call, right: Call, found: tuple[Difference, ...], step: int, rank: int) -> Divergence:
-    """What came in decides whether the difference is this call's own: values forward, gradients of the output backward."""
-    inherited = tuple(item for item in found if item.role.startswith(("input", "parameter", "gradient of the output")))
-    return Divergence(step, rank, left, right, inherited or found, bool(inherited), different_settings(left, right))
+def _parameter_divergences(sides: tuple[Journal, Journal], step: int, rank: int) -> Iterator[Divergence]:
+    """Gradients of parameters, where everything else agrees: hooks on parameters, a backward that never came."""
+    gradients = [dict(_numbered(side.parameter_gradients())) for side in sides]
+    for slot, number in gradients[0].keys() | gradients[1].keys():
+        pair = [side.get((slot, number)) for side in gradients]
+        left, right = (
+            journal.tensor(item.tensor) if item else _nothing("this side has no such gradient")
+            for journal, item in zip(sides, pair, strict=True)
+        )
+        if not all(pair) or not same_value(left, right):
+            order = min(item.order for item in pair if item)
+            site = Site(Kind.MODULE, slot, number, Phase.BACKWARD, type="parameter")
+            call = Call(-1, site, None, (), {}, None, order=order)
+            yield Divergence(step, rank, call, call, (Difference("gradient", "", left, right),), True, backward=True)
 
 
-def _first(found: list[Divergence]) -> Divergence | None:
-    """The first call that parts although what came in agrees; where there is none, the first that differs at all."""
-    return next((item for item in found if not item.inherited), found[0] if found else None)
+def _numbered(gradients: Iterator[Gradient]) -> Iterator[tuple[tuple[str, int], Gradient]]:
+    counts: dict[str, int] = {}
+    for item in gradients:
+        counts[item.slot] = counts.get(item.slot, -1) + 1
+        yield (item.slot, counts[item.slot]), item
 
 
-def _when_backward(item: Divergence) -> tuple[int, int, int]:
-    return item.step, item.rank, min((gradient.order for gradient in item.left.gradients), default=0)
+def _earliness(item: Divergence) -> tuple[int, int, bool, int, int]:
+    """The first step; in it forward, then backward, then the update; there the first that is not inherited, if there is one."""
+    kind = 1 if item.backward else 2 if item.left.site.phase == Phase.UPDATE else 0
+    orders = [gradient.order for gradient in item.left.gradients] if item.backward else []
+    return item.step, kind, item.inherited, item.rank, min(orders, default=item.left.order)
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
@@ -338,12 +393,12 @@ def _spec(tensor: Tensor) -> str:
     )
 
 
-def _choose(kinds: Any, name: str, value: object) -> Any:
+def _place(path: Any) -> Path:
+    """Where the trace goes, whatever directory the process changes to later."""
     try:
-        return kinds(value)
-    except ValueError:
-        expected = ", ".join(repr(kind.value) for kind in kinds)
-        raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
+        return Path(os.fsdecode(path)).absolute()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None
 
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}

@@ -30,7 +30,6 @@ def module(name, call=0, phase=Phase.FORWARD):
         ({"names": [r"re:layers\.\d+"]}, module("layers.11"), True),
         ({"names": [r"re:layers\.\d"]}, module("layers.11"), False),
         ({"names": ["nothing", "re:.*lu"]}, api("relu"), True),
-        ({"names": []}, api("relu"), True),
         ({"first": 2}, api("relu", call=1), True),
         ({"first": 2}, api("relu", call=2), False),
         ({"forward_only": True}, api("relu"), True),

@@ -95,15 +95,31 @@ def test_nothing_recorded_and_nothing_returned_are_no_answer(page):
     assert "nothing to compare" in str(found)
 
 
-def test_a_step_that_raises_must_raise_in_the_same_way(page):
+def test_a_step_that_raises_proves_nothing_and_is_told(page):
     def step(record):
         model = page.models["broken"]()
         with record(model):
             model(page.ones(2, 3))
 
     found = tt.selfcheck(step)
-    assert found
-    assert found.compared == 3
+    assert not found
+    assert "raises already" in str(found)
+
+
+def test_a_step_that_raises_only_when_recorded_is_a_difference(page):
+    runs = iter(range(3))
+
+    def step(record):
+        model = page.models["mlp"]()
+        with record(model):
+            model(page.ones(2, 3))
+        if next(runs) == 2:
+            raise ZeroDivisionError
+        return model
+
+    found = tt.selfcheck(step)
+    assert not found
+    assert "ZeroDivisionError" in found.differences[0]
 
 
 def test_what_is_no_step_is_refused():

@@ -245,7 +245,7 @@ def test_without_payload_there_is_no_ring(tmp_path):
     it = create(tmp_path, keep_payload=False)
     journal = it.begin_step(0, specimens.HEADER)
     assert tree(tmp_path) == ["manifest.json", "step0", "step0/rank0", "step0/rank0/journal.jsonl"]
-    with pytest.raises(TraceWriteError, match="the payload is not open"):
+    with pytest.raises(TraceWriteError, match="tensors are not kept"):
         it.store(np.zeros(4, dtype=np.uint8), "0" * 32)
     it.close()
     assert specimens.lines_of(tmp_path)[0]["stage"] is None
@@ -320,7 +320,7 @@ def test_a_payload_that_cannot_be_written_keeps_what_it_has(tmp_path, failing):
     journal.commit()
     it.end_step()
     journal = it.begin_step(2, specimens.HEADER)
-    with pytest.raises(TraceWriteError, match="payload is not open"):
+    with pytest.raises(TraceWriteError, match="tensors are not kept"):
         it.store(big, digest.fingerprint(big))
     known = specimens.tensor_line(it, 0, specimens.three_of("f32"), "f32")
     journal.add(seal(known))
@@ -339,7 +339,7 @@ def test_no_room_for_the_ring_is_not_the_end_of_the_journal(tmp_path, failing):
     failing("posix_fallocate")
     it = create(tmp_path)
     journal = it.begin_step(0, specimens.HEADER)
-    with pytest.raises(TraceWriteError, match="payload is not open"):
+    with pytest.raises(TraceWriteError, match="tensors are not kept"):
         it.store(np.zeros(4, dtype=np.uint8), "0" * 32)
     journal.add(seal(NOTE))
     it.close()
@@ -364,7 +364,7 @@ def test_no_room_for_a_step(tmp_path, monkeypatch):
         it.begin_step(0, specimens.HEADER)
     refuse(layout.PAYLOAD)
     it.begin_step(1, specimens.HEADER)
-    with pytest.raises(TraceWriteError, match="payload is not open"):
+    with pytest.raises(TraceWriteError, match="tensors are not kept"):
         it.store(np.zeros(4, dtype=np.uint8), "0" * 32)
     monkeypatch.undo()
     it.end_step()

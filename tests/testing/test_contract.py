@@ -254,6 +254,7 @@ SABOTEURS = {
     "steps": EVERY_STEP,
     "ranks": EVERY_RANK,
     "names_of_modules": EVERY_NAME,
+    "names_that_fit_nothing_are_told": EVERY_NAME,
     "names_of_functions_and_of_the_modules_around_them": NO_PATHS,
     "between": NEVER_INSIDE,
     "between_has_the_gradients_of_its_parameters": NO_PARAMETER_GRADIENTS,

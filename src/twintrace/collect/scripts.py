@@ -8,12 +8,14 @@ fingerprints of the models that were recorded and of the script's global variabl
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +54,8 @@ def selfcheck_script(
                 )
             found = json.loads(Path(config["result"]).read_text())
             run = Run(recording=recording, level=Level(level) if level else None, keep=Keep(keep) if keep else None)
-            run.values, run.calls = found["values"], found["calls"]
+            run.values, run.calls, run.raised = found["values"], found["calls"], found["raised"]
+            run.used = set(found["used"])
             runs.append(run)
     return judge(*runs)
 
@@ -60,27 +63,38 @@ def selfcheck_script(
 def _run_one(config: dict[str, Any]) -> None:
     level, keep = config["level"], config["keep"]
     run = Run(recording=config["recording"], level=Level(level) if level else None, keep=Keep(keep) if keep else None)
+    script = Path(config["script"]).resolve()
     sys.argv = [config["script"], *config["arguments"]]
-    sys.path.insert(0, str(Path(config["script"]).resolve().parent))
-
-    def whole_script() -> dict[str, Any]:
-        names = runpy.run_path(config["script"], run_name="__main__")
-        return {name: value for name, value in names.items() if not name.startswith("_")}
-
-    run(lambda: _recorded_whole(run, whole_script))
-    Path(config["result"]).write_text(json.dumps({"values": run.values, "calls": run.calls}))
-
-
-def _recorded_whole(run: Run, script: Any) -> Any:
-    """A script that does not call `tt.record` is recorded as a whole, provided that it imports a framework that can be."""
-    if "twintrace" in Path(sys.argv[0]).read_text():
-        return script()
-    for name in registry.names():
-        if registry.installed(name) and name != registry.REFERENCE:
+    sys.path.insert(0, str(script.parent))
+    source = script.read_text()
+    for name in registry.names():  # before anything is seeded
+        if name != registry.REFERENCE and registry.installed(name):
             registry.by_name(name)
-            with run.record(None):
-                return script()
-    return script()
+    run(lambda: _execute(run, script, source))
+    result = {"values": run.values, "calls": run.calls, "raised": run.raised, "used": sorted(run.used)}
+    Path(config["result"]).write_text(json.dumps(result))
+
+
+def _execute(run: Run, script: Path, source: str) -> dict[str, Any]:
+    """Run the script; its global variables. One that does not use twintrace itself is recorded as a whole."""
+    module = types.ModuleType("__main__")
+    module.__file__ = str(script)
+    sys.modules["__main__"] = module
+    code = compile(source, str(script), "exec")
+    around = contextlib.nullcontext() if _uses_twintrace(source) else run.record(None)
+    with around, contextlib.suppress(SystemExit):
+        exec(code, module.__dict__)
+    names = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    # Plain numbers may be anything, times among them; tensors, arrays and models are what is to be compared.
+    return {name: value for name, value in names.items() if not isinstance(value, bool | int | float | complex)}
+
+
+def _uses_twintrace(source: str) -> bool:
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [alias.name for node in imports for alias in node.names] + [
+        getattr(node, "module", "") or "" for node in imports
+    ]
+    return any(name.split(".")[0] == "twintrace" for name in names)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..model.errors import UsageError
 from ..model.sites import Kind, Phase, Site
@@ -39,20 +40,18 @@ class Selection:
     predicate: Callable[[Site], bool] | None = None
 
     def __post_init__(self) -> None:
+        for field in ("steps", "ranks"):
+            object.__setattr__(self, field, _numbers(field, getattr(self, field)))
+        if self.names is not None:
+            object.__setattr__(self, "names", _patterns(self.names))
         if self.first is not None and (not isinstance(self.first, int) or self.first < 1):
             raise UsageError(f"first: expected a positive number of calls, got {self.first!r}.")
-        if self.between is not None and (len(self.between) != 2 or not all(isinstance(p, str) for p in self.between)):
-            raise UsageError(f"between: expected two module paths (from, to), got {self.between!r}.")
+        if self.between is not None:
+            pair = isinstance(self.between, tuple | list) and len(self.between) == 2
+            if not pair or not all(isinstance(path, str) for path in self.between):
+                raise UsageError(f"between: expected two module paths (from, to), got {self.between!r}.")
         if self.predicate is not None and not callable(self.predicate):
             raise UsageError(f"predicate: expected a function of a Site, got {self.predicate!r}.")
-        if isinstance(self.names, str):
-            raise UsageError(f"names: expected a list of patterns, got one string. Write names=[{self.names!r}].")
-        for field in ("steps", "ranks"):
-            numbers = getattr(self, field)
-            if numbers is not None and (
-                isinstance(numbers, str) or not all(isinstance(n, int) and n >= 0 for n in numbers)
-            ):
-                raise UsageError(f"{field}: expected a collection of numbers, got {numbers!r}.")
 
     def wants_step(self, step: int) -> bool:
         return self.steps is None or step in self.steps
@@ -116,6 +115,31 @@ class Sieve:
             texts = (site.name, site.path) if site.kind is not Kind.MODULE else (site.name,)
             known = self._known[key] = any(pattern.fullmatch(text) for pattern in self._patterns for text in texts)
         return known
+
+
+def _numbers(field: str, numbers: object) -> frozenset[int] | None:
+    """A collection of numbers, taken once: it may be a generator."""
+    if numbers is None:
+        return None
+    try:
+        found: frozenset[Any] = frozenset(numbers)  # type: ignore[call-overload]  # what cannot be iterated is told
+    except TypeError:
+        found = frozenset(("",))
+    if isinstance(numbers, str) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in found):
+        raise UsageError(f"{field}: expected a collection of numbers, got {numbers!r}.")
+    return found
+
+
+def _patterns(names: object) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise UsageError(f"names: expected a list of patterns, got one string. Write names=[{names!r}].")
+    try:
+        found: tuple[Any, ...] = tuple(names)  # type: ignore[arg-type]  # as above
+    except TypeError:
+        found = ()
+    if not found or not all(isinstance(name, str) for name in found):
+        raise UsageError(f"names: expected a list of patterns, got {names!r}.")
+    return found
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

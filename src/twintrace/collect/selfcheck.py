@@ -51,23 +51,30 @@ class SelfCheck:
     unstable: tuple[str, ...]
     level: str
     keep: str
+    raised: str = ""
+    """What the step raised without recording; then there is nothing to tell."""
 
     @property
     def same(self) -> bool:
         """True only if something was recorded, something was compared, the bare run repeats itself, and all bits are equal."""
-        return bool(self.compared and self.recorded) and not self.differences and not self.unstable
+        return bool(self.compared and self.recorded) and not (self.differences or self.unstable or self.raised)
 
     def __bool__(self) -> bool:
         return self.same
 
     def __str__(self) -> str:
+        if self.raised:
+            return f"cannot tell: without recording, it raises already: {self.raised}"
         if self.unstable:
             return (
                 f"cannot tell: without recording, two runs differ already in {len(self.unstable)} of {self.compared} values "
                 f"(first: {self.unstable[0]}). Make the step deterministic: seed its inputs, see tt.seed_all."
             )
         if not self.compared:
-            return "cannot tell: nothing to compare. Return the loss and the model from the step."
+            return (
+                "cannot tell: nothing to compare. A function returns the loss and the model; a script leaves them in global "
+                "variables, or gives its model to tt.record."
+            )
         if not self.recorded:
             return "cannot tell: nothing was recorded. Use the step's record argument, or tt.record, around the computation."
         if self.differences:
@@ -86,6 +93,8 @@ class Run:
         self.recording, self.level, self.keep = recording, level, keep
         self.calls = 0
         self.values: dict[str, str] = {}
+        self.raised = ""
+        self.used: set[str] = set()  # level/keep of the recorders
 
     def __call__(self, step: Callable[[], Any]) -> Mapping[str, str]:
         """Run the step; fingerprints of everything that it returned, and of the models that it recorded."""
@@ -95,8 +104,8 @@ class Run:
             try:
                 with seed_all(0):
                     self._take("result", step())
-            except Exception as error:  # noqa: BLE001 - a step that raises must raise in the same way when recorded
-                self.values["raised"] = f"{type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 - told in the answer, whatever it is
+                self.raised = f"{type(error).__name__}: {error}"
             finally:
                 OVERRIDE.reset(token)
         return self.values
@@ -119,13 +128,11 @@ class Run:
             chosen["level"] = self.level
         if self.keep is not None:
             chosen["keep"] = self.keep
+        if not self.recording:
+            chosen["selection"] = Selection(steps=())  # the same recorder, but no step that it would record
+        self.used.add(f"{chosen['level']}/{chosen['keep']}")
         number = len(list(self._directory.iterdir()))
-        session: Any
-        if self.recording:
-            session = _Counted(self, self._directory / str(number), workshop, models, **chosen)
-        else:
-            (self._directory / str(number)).mkdir()
-            session = _Bare()
+        session = _Counted(self, self._directory / str(number), workshop, models, **chosen)
         session.on_close = lambda: self._take_models(number, workshop, models)
         return session
 
@@ -136,25 +143,6 @@ class Run:
     def _take(self, name: str, value: Any) -> None:
         for slot, text in _fingerprints(value, name):
             self.values[slot] = text
-
-
-class _Bare:
-    """A recorder that does nothing: the run as it is without us."""
-
-    on_close: Callable[[], None]
-
-    def __enter__(self) -> _Bare:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def step(self, number: int | None = None) -> None: ...
-    def save(self, name: str, value: Any) -> None: ...
-    def close(self) -> None:
-        self.on_close()
 
 
 class _Counted(Session):
@@ -181,7 +169,7 @@ def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str |
     """
     if not callable(step):
         raise UsageError(f"selfcheck: expected a function, got {step!r}.")
-    chosen = (Level(level) if level else None, Keep(keep) if keep else None)
+    chosen = (choose(Level, "level", level) if level else None, choose(Keep, "keep", keep) if keep else None)
 
     def run(recording: bool) -> Run:
         found = Run(recording=recording, level=chosen[0], keep=chosen[1])
@@ -193,18 +181,33 @@ def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str |
 
 def judge(bare: Run, again: Run, recorded: Run) -> SelfCheck:
     """Compare three runs."""
+    differences = _differences(bare.values, recorded.values)
+    if recorded.raised != bare.raised:
+        differences = (f"what is raised ({recorded.raised or 'nothing'}, not {bare.raised or 'nothing'})", *differences)
+    used = sorted(recorded.used) or ["nothing/nothing"]
+    level, keep = (", ".join(dict.fromkeys(item.split("/")[i] for item in used)) for i in (0, 1))
     return SelfCheck(
         compared=len(bare.values),
         recorded=recorded.calls,
-        differences=_differences(bare.values, recorded.values),
+        differences=differences,
         unstable=_differences(bare.values, again.values),
-        level=str(recorded.level or "its own level"),
-        keep=str(recorded.keep or "its own keep"),
+        level=level,
+        keep=keep,
+        raised=bare.raised,
     )
 
 
 def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name)))
+
+
+def choose(kinds: Any, name: str, value: object) -> Any:
+    """The member of an enum with that value; UsageError that lists them if there is none."""
+    try:
+        return kinds(value)
+    except ValueError:
+        expected = ", ".join(repr(kind.value) for kind in kinds)
+        raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
 
 
 def _takes_argument(step: Callable[..., Any]) -> bool:

@@ -118,7 +118,7 @@ class Session:
         self._journal: Journal | None = None
         self._number = 0
         self._epoch = 0
-        self._running = self._armed = self._closed = self._lost = False
+        self._running = self._armed = self._closed = self._lost = self._started = False
         self._next_call = 0
         self._total = 0
         self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
@@ -140,6 +140,7 @@ class Session:
             raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
         self._running = True
         self._arm()
+        self._started = self._started or self._armed
 
     def stop(self) -> None:
         """Stop recording; every hook is removed. `start` goes on in the same step."""
@@ -194,6 +195,10 @@ class Session:
             return
         if self._running:
             self.stop()
+        if self._started and not self.total_calls and not self._told and not self._sieve.everything:
+            self._tell(
+                "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
+            )
         self._closed = True
         atexit.unregister(self.close)
         try:

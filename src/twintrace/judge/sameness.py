@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..model.records import Call
-from ..model.tensors import Tensor
+from ..model.tensors import Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value, leaves
 
 
@@ -23,8 +23,21 @@ def same_value(left: Tensor, right: Tensor) -> bool:
     if left.fingerprint and right.fingerprint:
         return left.fingerprint == right.fingerprint
     if left.statistics and right.statistics:
-        return left.statistics == right.statistics
-    return True
+        return _same_statistics(left.statistics, right.statistics)
+    return left.missing == right.missing
+
+
+def _same_statistics(left: Statistics, right: Statistics) -> bool:
+    """Counts and ends are exact; mean and norm are sums, whose last bits depend on the order of the additions."""
+    scale = max(abs(left.norm or 0.0), abs(left.max or 0.0), abs(left.min or 0.0))
+    for one, two in ((left.mean, right.mean), (left.norm, right.norm)):
+        if one is None or two is None:
+            if one is not two:
+                return False
+        elif one != two and not abs(one - two) <= 1e-12 * scale:
+            return False
+    exact = ("min", "max", "nan", "posinf", "neginf", "zero")
+    return all(getattr(left, name) == getattr(right, name) for name in exact)
 
 
 def different_settings(left: Call, right: Call) -> Mapping[str, tuple[str, str]]:

@@ -47,6 +47,8 @@ class Divergence:
     inherited: bool
     """True when the inputs differed already: the cause is before this call, outside what was recorded."""
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    backward: bool = False
+    """True when it is the gradients that part, and not the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,21 @@ class Comparison:
     left: str
     right: str
     same: int
+    """Pairs of calls with the same values; gradients are told in `divergence`."""
     different: int
     only_left: tuple[Match, ...]
     only_right: tuple[Match, ...]
     divergence: Divergence | None
+    exact: bool = True
+    """True when every value was compared by its bits, not by its statistics."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """(step, rank) that only one side has."""
     remarks: tuple[str, ...] = ()
 
     @property
     def agree(self) -> bool:
-        """Every pair is the same and nothing is alone."""
-        return not self.different and not self.only_left and not self.only_right and self.same > 0
+        """Every pair is the same, and nothing is alone: no call, no gradient, no step."""
+        return self.divergence is None and not (self.only_left or self.only_right or self.left_out) and self.same > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def verdict(result: Comparison) -> str:
 
 def _agreement(result: Comparison) -> list[str]:
     if result.agree:
-        return [f"{result.left} and {result.right} agree: all {result.same} pairs are the same, bit by bit."]
+        how = "bit by bit" if result.exact else "as far as their statistics tell; keep='fingerprint' would tell more"
+        return [f"{result.left} and {result.right} agree: all {result.same} pairs are the same, {how}."]
     if not result.same and not result.different:
         return [
             f"{result.left} and {result.right} have nothing in common: no call of one has the address of a call of the other."
@@ -47,17 +48,19 @@ def _agreement(result: Comparison) -> list[str]:
 
 
 def _parting(result: Comparison, found: Divergence) -> list[str]:
-    where = f"step {found.step}, {found.left.site.phase}" + (f", rank {found.rank}" if found.rank else "")
+    phase = "backward" if found.backward else str(found.left.site.phase)
+    where = f"step {found.step}, {phase}" + (f", rank {found.rank}" if found.rank else "")
     lines = [f"{result.left} and {result.right} part at {_place(found.left)}, {where}", ""]
     lines.append(f"  left    {_source(found.left)}")
     lines.append(f"  right   {_source(found.right)}")
     first = found.differences[0]
-    if found.inherited:
-        lines.append(
-            f"  what    the {first.role} {first.slot} differs already: the cause lies before the first recorded call that shows it"
-        )
+    spec = first.right.spec if first.left.id < 0 else first.left.spec
+    if found.left.id < 0:
+        lines.append(f"  what    {_name(first)} differs: {spec}")
+    elif found.inherited:
+        lines.append(f"  what    {_name(first)} differs already: {spec}. The cause lies before this call")
     else:
-        lines.append(f"  what    the inputs agree, {_name(first)} does not: {first.left.spec}")
+        lines.append(f"  what    what comes in agrees, {_name(first)} does not: {spec}")
     lines.append(f"          left  {_numbers(first.left)}")
     lines.append(f"          right {_numbers(first.right)}")
     for name, (left, right) in list(found.settings.items())[:3]:
@@ -67,13 +70,13 @@ def _parting(result: Comparison, found: Divergence) -> list[str]:
         if result.only_left or result.only_right
         else ""
     )
-    lines += ["", f"  {result.same} pairs are the same, {result.different} differ{alone}."]
+    lines += ["", f"  {result.same} pairs have the same values, {result.different} do not{alone}."]
     return lines
 
 
 def _place(call: Call) -> str:
     site = call.site
-    count = f", call {site.call}" if site.call else ""
+    count = f" (call {site.call + 1} of the step)" if site.call else ""
     if site.kind is Kind.MODULE:
         return f"{site.name or 'the model'} ({site.type}){count}"
     inside = f" in {site.path}" if site.path else ""
@@ -82,7 +85,7 @@ def _place(call: Call) -> str:
 
 def _source(call: Call) -> str:
     if not call.stack:
-        return "(no source line was recorded)"
+        return "(a gradient that reached a parameter)" if call.id < 0 else "(no source line was recorded)"
     frame = call.stack[0]
     return f"{PurePath(frame.file).name}:{frame.line} in {frame.function}: {frame.code}"[:110]
 

@@ -144,6 +144,10 @@ class TraceWriter:
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
         """Open the journal of `step`; its first line is the header."""
+        if not (self.root / layout.MANIFEST).is_file():
+            raise TraceWriteError(
+                f"{self.root} is gone: its manifest was removed while recording. Choose another path."
+            )
         self._directory = layout.journal_dir(self.root, step, self.rank)
         journal = Journal(self._directory)
         self._step, self._file_begun = step, False
@@ -169,7 +173,8 @@ class TraceWriter:
             return Location(offset, nbytes, None if step == self._step else step)
         if self._stage is None or not self._file_begun:
             raise TraceWriteError(
-                f"{self.root}: the payload is not open, so tensors are not kept. Free some disk space."
+                f"{self.root}: tensors are not kept, because there was no room for the payload and its buffer of "
+                f"{self._buffer} bytes. Free some space, or record with a smaller buffer."
             )
         offset = self._stage.append(data)
         if len(self._known) >= REMEMBERED:

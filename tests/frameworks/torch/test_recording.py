@@ -512,6 +512,51 @@ def test_nothing_remains_after_a_model_that_raises(tmp_path):
     assert raised[0].raised == "RuntimeError: inside"
 
 
+def test_closing_in_another_thread_leaves_nothing_that_acts(tmp_path):
+    net = nn.Linear(1, 1)
+    original = nn.Module.__call__
+    rec = tt.record(tmp_path / "t", net)
+    rec.start()
+    net(torch.ones(1, 1))
+    thread = threading.Thread(target=rec.close)
+    thread.start()
+    thread.join()
+    assert nn.Module.__call__ is original
+    before = rec.total_calls
+    torch.exp(net(torch.ones(1, 1)))
+    assert rec.total_calls == before
+    torch.overrides._pop_mode()  # it could not be taken out from there; it does nothing
+    assert tt.open(tmp_path / "t").journal(0).complete
+
+
+def test_parameters_that_come_later_have_their_gradients(recorded):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[0].weight.requires_grad_(False)
+
+    def step():
+        net[0].weight.requires_grad_(True)
+        net.append(nn.Linear(2, 1))
+        net.double()
+        net(torch.ones(1, 2, dtype=torch.float64)).sum().backward()
+
+    _, journal = recorded(step, net, level="module")
+    found = {g.slot: str(journal.tensor(g.tensor).spec) for g in journal.parameter_gradients()}
+    assert found["0.weight"] == "f64[2, 2]"
+    assert "2.bias" in found
+
+
+def test_a_setting_that_changes_within_a_step_is_noticed(recorded):
+    net = nn.LayerNorm(2)
+
+    def step():
+        net(torch.ones(1, 2))
+        net.eps = 0.5
+        net(torch.ones(1, 2))
+
+    calls, _ = recorded(step, net, level="module")
+    assert [call.config.values["eps"] for call in calls] == [1e-05, 0.5]
+
+
 def test_two_recorders_may_leave_in_any_order(tmp_path):
     net = nn.Linear(1, 1)
     first, second = tt.record(tmp_path / "a", net), tt.record(tmp_path / "b", net)

@@ -40,7 +40,7 @@ class TorchWatch:
         self._ops = Ops(sink) if level is Level.OP else None
         self._collectives = Collectives(sink)
         self._modules = Modules(models, sink, self._gradients, follow_thread=self._follow_thread)
-        self._compiled = CompiledRegions(sink, self._step_aside, told=level is Level.MODULE)
+        self._compiled = CompiledRegions(sink, self._step_aside)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -52,9 +52,13 @@ class TorchWatch:
             raise
 
     def stop(self) -> None:
-        while self._undo:
-            self._undo.pop()()
-        self._gradients.remove()
+        try:
+            while self._undo:
+                self._undo.pop()()
+        finally:
+            if self._undo:  # one of them raised: the rest must go all the same
+                self.stop()
+            self._gradients.remove()
 
     def end_step(self) -> None:
         self._gradients.remove()

@@ -35,10 +35,13 @@ class CallMode(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._sink, self._gradients, self._phase, self._is_internal = sink, gradients, phase, is_internal
+        self.on = False
         self._apis: dict[Any, Any] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self.on:
+            return func(*args, **kwargs)
         api: Api | None = self._apis.get(func, _UNKNOWN)
         if api is _UNKNOWN:
             api = self._apis[func] = describe(func)
@@ -81,11 +84,16 @@ class Calls:
 
     def enter(self) -> Callable[[], None]:
         """Switch the mode on in this thread."""
-        self._mode.__enter__()
+        self._mode.on = True
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            self._mode.__enter__()
         return self.leave
 
     def leave(self) -> None:
-        """Switch it off, whatever other modes have come on top since."""
+        """Switch it off, whatever other modes have come on top since. In another thread's stack it stays, and does nothing."""
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            self._mode.on = False
+            return
         above = []
         while (mode := torch.overrides._pop_mode()) is not self._mode:
             above.append(mode)

@@ -27,8 +27,8 @@ _WATCHERS: list[Callable[[], Callable[[], None]]] = []
 class CompiledRegions:
     """Calls `step_aside` at the door of a compiled region, and what that gave at its exit."""
 
-    def __init__(self, sink: Sink, step_aside: Callable[[], Callable[[], None]], *, told: bool) -> None:
-        self._sink, self._step_aside, self._told = sink, step_aside, told
+    def __init__(self, sink: Sink, step_aside: Callable[[], Callable[[], None]]) -> None:
+        self._sink, self._step_aside, self._told = sink, step_aside, False
         self._here = threading.local()
         self._watching = False
 

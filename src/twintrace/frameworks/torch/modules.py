@@ -23,6 +23,7 @@ from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
+_SCALARS = (bool, int, float, str, tuple, type(None))
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -60,7 +61,7 @@ def view_of(path: str, module: nn.Module) -> ModuleView:
         own_parameters=lambda: {name: p for name, p in inner._parameters.items() if p is not None},
         own_buffers=lambda: {name: b for name, b in inner._buffers.items() if b is not None},
         configuration=lambda: configuration(inner),
-        state=lambda: inner.training,
+        state=lambda: [value for value in vars(inner).values() if type(value) in _SCALARS],
     )
 
 
@@ -90,6 +91,8 @@ class Modules:
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
+        self._hooks_parameters = False
+        self._hooked: dict[int, tuple[Any, Any]] = {}
 
     def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -98,11 +101,9 @@ class Modules:
         yield self._known.clear
         self.resume()
         yield self.pause
-        if parameter_gradients:
-            for prefix, model in self._models.items():
-                for name, parameter in model.named_parameters():
-                    if parameter.requires_grad and not isinstance(parameter, nn.parameter.UninitializedParameter):
-                        yield self._hook_parameter(".".join(filter(None, (prefix, name))), parameter)
+        self._hooks_parameters = parameter_gradients
+        yield self._unhook_parameters
+        self._hook_parameters()
 
     def resume(self) -> None:
         """Be told of module calls."""
@@ -147,6 +148,8 @@ class Modules:
             return original(module, *args, **kwargs)
         phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
         with unseen():
+            if view.path in self._models and torch.is_grad_enabled():
+                self._hook_parameters()
             call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
             follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
             inputs = edges_of(call) if call is not None and follows else []
@@ -187,19 +190,29 @@ class Modules:
 
         return done
 
-    def _hook_parameter(self, name: str, parameter: Tensor) -> Callable[[], None]:
-        """On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled."""
-        node = get_gradient_edge(parameter).node
+    def _hook_parameters(self) -> None:
+        """Hook the parameters that there are by now: a model grows, thaws, and changes its element type."""
+        if not self._hooks_parameters:
+            return
+        for prefix, model in self._models.items():
+            for name, parameter in model.named_parameters():
+                if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
+                    continue
+                # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
+                node = get_gradient_edge(parameter).node
+                known = self._hooked.get(id(parameter))
+                if known is None or known[0] is not node:
+                    handle = node.register_prehook(self._parameter_hook(".".join(filter(None, (prefix, name)))))
+                    self._hooked[id(parameter)] = (node, handle)  # the node lives only as long as somebody holds it
 
+    def _unhook_parameters(self) -> None:
+        while self._hooked:
+            self._hooked.popitem()[1][1].remove()
+
+    def _parameter_hook(self, name: str) -> Callable[[Any], None]:
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             if gradients and gradients[0] is not None:
                 with unseen():
                     self._sink.parameter_gradient(name, gradients[0])
 
-        handle = node.register_prehook(hook)
-
-        def remove() -> None:
-            handle.remove()
-            _ = node  # the node lives only as long as somebody holds it
-
-        return remove
+        return hook

@@ -23,10 +23,11 @@ class OpMode(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch has no types here
         self._sink, self._phase = sink, phase
         self._known: dict[Any, tuple[str, tuple[str, ...]]] = {}
+        self.on = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._sink.busy:
+        if not self.on or self._sink.busy:
             return func(*args, **kwargs)
         known = self._known.get(func)
         if known is None:
@@ -60,11 +61,16 @@ class Ops:
 
     def enter(self) -> Callable[[], None]:
         """Switch the mode on in this thread."""
-        self._mode.__enter__()
+        self._mode.on = True
+        if self._mode not in _get_current_dispatch_mode_stack():
+            self._mode.__enter__()
         return self.leave
 
     def leave(self) -> None:
-        """Switch it off, whatever other modes have come on top since."""
+        """Switch it off, whatever other modes have come on top since. In another thread's stack it stays, and does nothing."""
+        if self._mode not in _get_current_dispatch_mode_stack():
+            self._mode.on = False
+            return
         above = []
         while (mode := _pop_mode()) is not self._mode:
             above.append(mode)
@@ -86,6 +92,8 @@ class Ops:
 
 def _written(op: Any) -> tuple[str, ...]:
     """The slots of the arguments that an operator's schema marks as written to."""
+    if "batch_norm" in str(op) and "backward" not in str(op):
+        return ("3", "4")  # the running statistics, which the schemas do not tell
     written = []
     for position, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:

@@ -60,7 +60,6 @@ class SelectionContract:
             (["*st"], ["first", "last"]),
             (["re:(first|norm)"], ["first", "norm"]),
             (["n?rm", "last"], ["norm", "last"]),
-            (["nothing"], []),
         ],
     )
     def test_names_of_modules(self, framework: Page, tmp_path: Path, patterns: list[str], expected: list[str]) -> None:
@@ -69,6 +68,11 @@ class SelectionContract:
         assert list(dict.fromkeys(name.split(".")[0] for name in sorted(reading.parameter_gradients()))) == sorted(
             expected
         )
+
+    def test_names_that_fit_nothing_are_told(self, framework: Page, tmp_path: Path) -> None:
+        with pytest.warns(RuntimeWarning, match="no call fits the selection"):
+            reading = self.run(framework, tmp_path / "t", level="module", names=["nothing"])
+        assert not reading.calls
 
     def test_names_of_functions_and_of_the_modules_around_them(self, framework: Page, tmp_path: Path) -> None:
         relu = framework.functions["relu"].api
