@@ -23,12 +23,17 @@ class Net(Module):
         return self.last(mini.relu(self.norm(self.first(x))))
 
 
+def fixed(net: Net) -> Net:
+    """The same weights every time."""
+    generator = np.random.default_rng(0)
+    for layer in net.first, net.last:
+        layer.weight.array[...] = generator.normal(size=layer.weight.shape)
+    return net
+
+
 def run(path, *, eps=1e-5, scale=1.0, steps=1, extra=False, factor=1.0, level="mix", keep="fingerprint"):
     """Train the net for some steps, recorded; the differences that a port could have are arguments."""
-    net = Net(eps)
-    generator = np.random.default_rng(0)
-    for tensor in net.first, net.last:
-        tensor.weight.array[...] = generator.normal(size=tensor.weight.shape)
+    net = fixed(Net(eps))
     optimizer = mini.Descent([net.first.weight, net.last.weight], 0.1)
     with tt.record(path, net, level=level, keep=keep, strict=True, framework="reference") as rec:
         for _ in range(steps):
@@ -202,7 +207,7 @@ def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
     """Same values everywhere, and yet the two runs would train differently."""
 
     def train(path, *, detached):
-        net = Net()
+        net = fixed(Net())
         with tt.record(path, net, level="module", strict=True, framework="reference"):
             loss = mini.total(net(Tensor(np.ones((2, 3), np.float32))))
             if not detached:
@@ -218,7 +223,7 @@ def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
 
 def test_the_first_step_that_differs_is_named(tmp_path):
     def train(path, scales):
-        net = Net()
+        net = fixed(Net())
         with tt.record(path, net, level="mix", strict=True, framework="reference") as rec:
             for scale in scales:
                 net(Tensor(np.ones((2, 3), np.float32) * np.float32(scale)))

@@ -136,7 +136,9 @@ class HooksContract:
             assert Reading(path, step=step).sites() == Reading(tmp_path / "alone").sites()
         for path in (left.path, right.path):
             found = compare(tmp_path / "alone", path)
-            assert found.divergence is None and not (found.only_left or found.only_right), found
+            assert found.divergence is None, found
+            assert not found.only_left, found
+            assert not found.only_right, found
 
     @every_level
     def test_the_run_keeps_its_bits(self, framework: Page, level: str) -> None:
