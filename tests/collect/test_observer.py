@@ -24,9 +24,9 @@ def framework():
     asked = dict.fromkeys(QUESTIONS, 0)
 
     def counted(name):
-        def answer(thing):
+        def answer(thing, **how):
             asked[name] += 1
-            return getattr(FRAMEWORK, name)(thing)
+            return getattr(FRAMEWORK, name)(thing, **how)
 
         return answer
 
@@ -119,7 +119,7 @@ def test_a_value_that_can_no_longer_be_read_is_missing_and_nothing_raises(watchi
     x = Tensor([1.0])
     net.observe(x)
 
-    def freed(tensor):
+    def freed(tensor, **_):
         raise Unreadable("its storage has been freed")
 
     net.observer._peek, net.observer._host = (lambda tensor: b""), freed
@@ -212,3 +212,24 @@ def test_a_new_journal_begins_at_zero(watching):
     net.observer.begin(net.writer.begin_step(1, {}))
     assert net.observe(x) == 0
     assert net.observer.count == 1
+
+
+def test_what_lasts_is_not_read_again_in_the_next_step(tmp_path, framework):
+    """An optimizer's state, unchanged between two steps: a line in each journal, and one reading."""
+    writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
+    observer = Observer(framework, Keep.FINGERPRINT, writer)
+    x, other = Tensor([1.0, 2.0]), Tensor([3.0])
+    for step in range(2):
+        observer.begin(writer.begin_step(step, {}))
+        assert [observer.observe(x), observer.observe(other)] == [0, 1]
+        observer.remember([x])
+        writer.end_step()
+        observer.end()
+    assert framework.asked["host"] == 3
+    miniature.add_(x, 1.0)
+    observer.begin(writer.begin_step(2, {}))
+    observer.observe(x)
+    writer.close()
+    assert framework.asked["host"] == 4
+    prints = [next(journal.tensors()).fingerprint for journal in open_trace(tmp_path / "t").journals()]
+    assert prints[0] == prints[1] != prints[2]

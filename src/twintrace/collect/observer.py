@@ -44,10 +44,11 @@ class _Seen:
 class _Storage:
     """What is known of one storage: the views of it that were seen, and which of them lies on which stretch of memory."""
 
-    __slots__ = ("hold", "stretches", "views")
+    __slots__ = ("hold", "lasting", "stretches", "views")
 
     def __init__(self, hold: Any) -> None:
         self.hold = hold
+        self.lasting = False
         self.views: dict[Any, _Seen] = {}
         self.stretches: dict[Any, _Seen] = {}
 
@@ -75,16 +76,35 @@ class Observer:
         return self._next
 
     def begin(self, journal: Journal) -> None:
-        """A new journal: numbers begin at 0, nothing is known."""
-        self.forget_all()
+        """A new journal: numbers begin at 0, and nothing is known but what lasts."""
+        self.end()
         self._journal = journal
         self._next = 0
+
+    def end(self) -> None:
+        """The journal has ended: release every storage, except those whose digests may be said again in the next."""
+        lasting = {}
+        for key, storage in self._storages.items():
+            # With tensors kept, what is said of the values names a place in this step's payload.
+            if storage.lasting and self._keep is not Keep.TENSOR and not self._framework.released(storage.hold):
+                storage.views.clear()
+                lasting[key] = storage
+            else:
+                self._framework.release(storage.hold)
+        self._storages = lasting
 
     def forget_all(self) -> None:
         """Release every storage."""
         for storage in self._storages.values():
             self._framework.release(storage.hold)
         self._storages.clear()
+
+    def remember(self, tensors: Sequence[Any]) -> None:
+        """Only calls that are seen, or that their versions show, write to these: what is known of them lasts beyond the step."""
+        for tensor in tensors:
+            storage = self._storages.get(self._framework.storage(tensor))
+            if storage is not None:
+                storage.lasting = True
 
     def forget(self, tensors: Sequence[Any]) -> None:
         """These were written to: whatever was known of their storages is no longer so."""
@@ -136,7 +156,7 @@ class Observer:
             rest = self._parts(look)
         elif not values:
             try:
-                values = self._values(self._host(tensor), look.dtype)
+                values = self._values(self._host(tensor, ordered=self._keep is not Keep.STATISTICS), look.dtype)
             except Unreadable as error:
                 rest = f',"missing":{encode_json(str(error))}'
         if look.facts:

@@ -205,6 +205,7 @@ class Session:
             with self._lock:
                 self._end_step()
                 if self._writer:
+                    self._observer.forget_all()
                     self._writer.close()
         except TraceWriteError as error:
             self._lose(error)
@@ -313,6 +314,11 @@ class Session:
         if self._writer:
             with self._lock:
                 self._observer.forget(tensors)
+
+    def remember(self, tensors: Sequence[Any]) -> None:
+        if self._writer:
+            with self._lock:
+                self._observer.remember(tensors)
 
     def note(self, topic: str, text: str) -> None:
         self._tell(f"{topic}: {text}", key=topic)
@@ -539,7 +545,7 @@ class Session:
                 self._writer.end_step()
             except TraceWriteError as error:
                 self._lose(error)
-            self._observer.forget_all()
+            self._observer.end()
             self._journal = None
         self._total += self._next_call
         self._next_call = self._config_count = 0

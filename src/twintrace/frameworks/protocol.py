@@ -106,6 +106,9 @@ class Sink(Protocol):
     def forget(self, tensors: Sequence[Any]) -> None:
         """These tensors were written to in a way that their version does not show."""
 
+    def remember(self, tensors: Sequence[Any]) -> None:
+        """These are the framework's own book-keeping (an optimizer's state): their versions can be trusted beyond the step."""
+
     def note(self, topic: str, text: str) -> None:
         """Say something once: in the journal and, for the user, as a warning."""
 
@@ -151,8 +154,11 @@ class Framework(Protocol):
     def is_tensor(self, value: object) -> bool: ...
     def is_module(self, value: object) -> bool: ...
     def look(self, tensor: Any) -> Look: ...
-    def host(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not."""
+    def host(self, tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
+        """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not.
+
+        Where the order does not matter it may be that of memory, and the array flat: that saves a copy.
+        """
 
     def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
         """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""

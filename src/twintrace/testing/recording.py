@@ -69,9 +69,9 @@ def spy(monkeypatch: pytest.MonkeyPatch, framework: Page, question: str) -> list
     asked: list[Any] = []
     answer = getattr(framework.adapter, question)
 
-    def watched(tensor: Any) -> Any:
+    def watched(tensor: Any, **how: Any) -> Any:
         asked.append(tensor)
-        return answer(tensor)
+        return answer(tensor, **how)
 
     monkeypatch.setattr(framework.adapter, question, watched)
     return asked

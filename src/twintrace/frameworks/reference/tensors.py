@@ -55,7 +55,7 @@ def release(hold: weakref.ref[Storage]) -> None:
     """Give the hold back."""
 
 
-def host(tensor: Tensor) -> Array:
+def host(tensor: Tensor, *, ordered: bool = True) -> Array:
     """The values, C-contiguous, in their storage type."""
     if tensor.device == "meta":
         raise Unreadable("a meta tensor has no values")

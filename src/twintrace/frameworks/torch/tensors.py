@@ -113,14 +113,17 @@ def release(hold: Any) -> None:
     torch.UntypedStorage._free_weak_ref(hold)
 
 
-def host(tensor: Tensor) -> np.ndarray[Any, Any]:
+def host(tensor: Tensor, *, ordered: bool = True) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
         if type(tensor) not in _PLAIN:
             return _host_of_unusual(tensor)
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             return _in_place(tensor)
-        return _in_place(_copied(tensor.detach()))
+        found = tensor.detach()
+        if not ordered and found.is_cpu and not found.is_conj() and not found.is_neg() and _is_permuted(found):
+            return _in_place(found.as_strided((found.numel(),), (1,)))
+        return _in_place(_copied(found))
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 

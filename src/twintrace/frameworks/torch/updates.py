@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -84,7 +85,11 @@ class Updates:
         if call is not None and self._sink is not None:
             with unseen():
                 parameters = _parameters(optimizer)
-                self._sink.leave(call, {"parameters": parameters, "state": _state(optimizer, parameters)})
+                state = _state(optimizer, parameters)
+                self._sink.leave(call, {"parameters": parameters, "state": state})
+                self._sink.remember(
+                    [item for each in state.values() for item in each.values() if isinstance(item, Tensor)]
+                )
 
     def _forget(self) -> None:
         call, self._call = self._call, None

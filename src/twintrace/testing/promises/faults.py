@@ -22,11 +22,11 @@ class FaultsContract:
         left = [0]
         original = getattr(framework.adapter, request.param)
 
-        def failing(tensor: Any) -> Any:
+        def failing(tensor: Any, **how: Any) -> Any:
             if left[0]:
                 left[0] -= 1
                 raise ArithmeticError("a fault in the adapter")
-            return original(tensor)
+            return original(tensor, **how)
 
         monkeypatch.setattr(framework.adapter, request.param, failing)
         return left
