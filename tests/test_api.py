@@ -271,3 +271,22 @@ def test_the_trace_stays_where_it_was_begun(tmp_path, monkeypatch):
         net(Tensor(np.ones((2, 3), np.float32)))
     assert tt.open(tmp_path / "trace").steps == (0, 1)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_step_that_is_not_there_is_said_to_be(left):
+    with pytest.raises(tt.TraceError, match="has no step 9: it has 0"):
+        api.listing(left, step=9)
+
+
+def test_a_warning_points_at_the_users_own_line(tmp_path):
+    net = Net()
+
+    def broken(site):
+        raise ArithmeticError
+
+    with (
+        pytest.warns(RuntimeWarning, match="ArithmeticError") as caught,
+        tt.record(tmp_path / "t", net, predicate=broken),
+    ):
+        net(Tensor(np.ones((2, 3), np.float32)))
+    assert {warning.filename for warning in caught} == {__file__}

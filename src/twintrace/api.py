@@ -29,7 +29,7 @@ from .collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from .collect.session import Session as Recorder
 from .frameworks import registry
 from .judge.sameness import different_settings, same_value
-from .model.errors import MissingPackageError, TraceError, UsageError
+from .model.errors import MissingPackageError, TraceError, TraceNotFoundError, UsageError
 from .model.records import Call, Gradient, Keep, Level, Role
 from .model.results import Comparison, Difference, Divergence, Finding, Listing, Match, Row
 from .model.sites import Kind, Phase, Site
@@ -192,6 +192,11 @@ def listing(
 ) -> Listing:
     """A trace for people: one row for each call, indented by the modules around it."""
     trace = open_trace(path, tolerant=True)
+    for name, wanted, there in (("step", step, trace.steps), ("rank", rank, trace.ranks)):
+        if wanted is not None and wanted not in there:
+            raise TraceNotFoundError(
+                f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
+            )
     rows: list[Row] = []
     calls = tensors = 0
     notes: list[str] = []

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -53,6 +54,7 @@ class _Thread(threading.local):
 
 
 _HERE = _Busy()
+_PACKAGE = str(Path(__file__).parent.parent)
 
 
 class _Texts(dict[str, str]):
@@ -617,7 +619,7 @@ class Session:
             return
         self._told.add(key)
         try:
-            warnings.warn(f"twintrace: {text}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"twintrace: {text}", RuntimeWarning, stacklevel=_frames_of_ours())
         except RuntimeWarning:
             if self._strict:
                 raise  # otherwise: the user turned warnings into errors, but a recorder does not end the training
@@ -631,6 +633,14 @@ def _unseen() -> Iterator[None]:
         yield
     finally:
         _HERE.busy = before
+
+
+def _frames_of_ours() -> int:
+    """How far up the user's own line is: a warning is to point there."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _text_of(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .gradients import Gradients, edges_of, next_sequence_number
-from .modules import in_backward
+from .modules import end_without_result, in_backward
 from .names import Api, describe
 from .patches import patch
 from .updates import Updates
@@ -59,7 +59,7 @@ class CallMode(TorchFunctionMode):
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
-            self._sink.fail(call, error)
+            end_without_result(self._sink, call, error)
             raise
         self._sink.leave(call, output)
         if follows:

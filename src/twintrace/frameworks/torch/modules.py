@@ -18,12 +18,20 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from ...model.sites import Kind, Phase
-from ..protocol import ModuleView, Sink
+from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _SCALARS = (bool, int, float, str, tuple, type(None))
+
+
+def end_without_result(sink: Sink, call: Open, error: BaseException) -> None:
+    """A call raised. A checkpointed block that has recomputed all that it needs stops itself by raising: that is no fault."""
+    if type(error).__name__ == "_StopRecomputationError":
+        sink.leave(call, None, missing=("the recomputation stopped here: everything that is needed has been computed",))
+    else:
+        sink.fail(call, error)
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -160,7 +168,7 @@ class Modules:
         try:
             output = original(module, *args, **kwargs)
         except BaseException as error:
-            self._sink.fail(call, error)
+            end_without_result(self._sink, call, error)
             raise
         finally:
             if leave_thread is not None:
