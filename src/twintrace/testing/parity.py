@@ -25,6 +25,7 @@ OPTIONAL: Mapping[str, str] = {
     "collectives.py": "the miniature runs in one process",
     "compiled.py": "the miniature compiles nothing",
     "modules.py:is_opaque": "the miniature compiles nothing",
+    "modules.py:end_without_result": "the miniature recomputes a block to its end",
     "calls.py:CallMode": "torch wants a class of its own for its mode",
     "calls.py:flush_after_backward": "the miniature's own hook is in gradients.py",
     "ops.py:OpMode": "torch wants a class of its own for its mode",
