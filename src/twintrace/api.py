@@ -28,7 +28,8 @@ from .collect.selection import Selection
 from .collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from .collect.session import Session as Recorder
 from .frameworks import registry
-from .judge.sameness import different_settings, same_value
+from .judge.divergences import divergences, earliest
+from .judge.sameness import same_value
 from .model.errors import MissingPackageError, TraceError, TraceNotFoundError, UsageError
 from .model.records import Call, Gradient, Keep, Level, Role
 from .model.results import Comparison, Difference, Divergence, Finding, Listing, Match, Row
@@ -170,7 +171,7 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
             ] + unmatched
             parted = any(not item.role.startswith("gradient") for item in differences)
             same, different = (same, different + 1) if parted else (same + 1, different)
-            found.extend(_divergences(match.left, match.right, differences, differing, step, rank))
+            found.extend(divergences(match.left, match.right, differences, differing, step, rank))
         found.extend(_parameter_divergences(sides, step, rank))
     left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
     return Comparison(
@@ -180,7 +181,7 @@ def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] 
         different,
         tuple(alone[0]),
         tuple(alone[1]),
-        min(found, key=_earliness, default=None),
+        earliest(found),
         exact,
         tuple(left_out),
         tuple(_remarks(traces, common, left_out)),
@@ -313,26 +314,6 @@ def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
         yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
 
 
-def _divergences(
-    left: Call, right: Call, found: Sequence[Difference], differing: set[int], step: int, rank: int
-) -> Iterator[Divergence]:
-    """At most one for the values and one for the gradients. What came in decides whether the difference is the call's own.
-
-    A module whose inputs agree, but which has something inside that differs, is not where the difference arose.
-    """
-    values = tuple(item for item in found if not item.role.startswith("gradient"))
-    gradients = tuple(item for item in found if item.role.startswith("gradient"))
-    settings = different_settings(left, right)
-    if (values or left.id in differing) and left.parent is not None:
-        differing.add(left.parent)
-    if values:
-        came_in = tuple(item for item in values if item.role in ("input", "parameter"))
-        yield Divergence(step, rank, left, right, came_in or values, bool(came_in) or left.id in differing, settings)
-    if gradients:
-        came_in = tuple(item for item in gradients if item.role.startswith("gradient of the output"))
-        yield Divergence(step, rank, left, right, came_in or gradients, bool(came_in), settings, backward=True)
-
-
 def _parameter_divergences(sides: tuple[Journal, Journal], step: int, rank: int) -> Iterator[Divergence]:
     """Gradients of parameters, where everything else agrees: hooks on parameters, a backward that never came."""
     gradients = [dict(_numbered(side.parameter_gradients())) for side in sides]
@@ -354,13 +335,6 @@ def _numbered(gradients: Iterator[Gradient]) -> Iterator[tuple[tuple[str, int], 
     for item in gradients:
         counts[item.slot] = counts.get(item.slot, -1) + 1
         yield (item.slot, counts[item.slot]), item
-
-
-def _earliness(item: Divergence) -> tuple[int, int, bool, int, int]:
-    """The first step; in it forward, then backward, then the update; there the first that is not inherited, if there is one."""
-    kind = 1 if item.backward else 2 if item.left.site.phase == Phase.UPDATE else 0
-    orders = [gradient.order for gradient in item.left.gradients] if item.backward else []
-    return item.step, kind, item.inherited, item.rank, min(orders, default=item.left.order)
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:

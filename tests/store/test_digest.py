@@ -30,8 +30,6 @@ BACKENDS = {"numpy": subject._numpy_kernel, "numba": subject._numba_kernel}
 @pytest.fixture(params=BACKENDS)
 def backend(request) -> Callable[..., Digest]:
     """`backend(array, dtype)`: digest by one named implementation, whichever would be chosen here."""
-    if request.param == "numba":
-        pytest.importorskip("numba")
 
     def run(array: np.ndarray, dtype: str, wanted: bool = True) -> Digest:
         kernel = BACKENDS[request.param](dtype)
@@ -230,7 +228,6 @@ def test_statistics_are_those_of_exact_arithmetic(backend, dtype, raw):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_two_implementations_agree(dtype):
     """On more data than the oracle has patience for: minimum, maximum, counts and fingerprint to the last bit."""
-    pytest.importorskip("numba")
     size = DTYPES[dtype]
     for raw in (ordinary(dtype, 200_003), rng.bytes(300_000 * size), ordinary(dtype, 70_000) + b"\xff" * 64 * size):
         array = held(raw, dtype)
@@ -282,7 +279,6 @@ def test_zero_has_no_sign(backend, dtype):
 @pytest.mark.needs_torch
 def test_subnormal_f16_survive_flushing():
     """torch.set_flush_denormal changes the arithmetic of the whole thread; these are ordinary values in training."""
-    pytest.importorskip("numba")
     import torch
 
     array = np.arange(1, 41, dtype=np.uint16).view(np.float16)
@@ -573,7 +569,6 @@ class Unwritable:
 
 @pytest.mark.parametrize("fault", ["no folder", "disk full"])
 def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
-    pytest.importorskip("numba")
     from numba.core import caching, dispatcher
 
     from twintrace.store import digest_numba

@@ -36,7 +36,6 @@ class Capability(Word):
     OP = "op"
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
-    COMPILED = "compiled"
 
 
 class Unreadable(Exception):

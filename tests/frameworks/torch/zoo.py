@@ -514,9 +514,8 @@ def gpt_softmax() -> Built:
 
 def pretrained_style(model_name: str, config_name: str, **sizes: object) -> Built:
     """A randomly initialised model of the transformers library, which computes its own loss from labels."""
-    import pytest
+    import transformers
 
-    transformers = pytest.importorskip("transformers")
     model = getattr(transformers, model_name)(getattr(transformers, config_name)(vocab_size=24, **sizes)).train()
     model.loss_type = model.loss_type or "ForCausalLM"  # the default, which transformers takes with a warning
     tokens = torch.randint(24, (2, 6))
