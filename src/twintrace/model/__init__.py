@@ -7,7 +7,10 @@ room takes and gives.
     tensors.py   what is known of a tensor        f32[8, 1024], statistics, fingerprint, place
     values.py    arguments and results            nested, typed, with the tensors taken out
     records.py   what a trace holds               Call, Gradient, Note, Header
-    results.py   what a comparison finds          Pair, Divergence, Comparison
+    pairs.py     what belongs together            Match, TensorPair, Alone, Alignment
+    measurements.py  numbers about two tensors    Measurement, StatisticsDifference
+    verdicts.py  what the bench says              same, rounding, different, unknown
+    results.py   what a comparison finds          CallResult, Divergence, Comparison
     words.py     texts that are one of a few      the base of the enums
     errors.py    what is raised                   one tree
 
