@@ -9,13 +9,16 @@ strand.tensor(7)          what is known of tensor 7
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Part, Side
 from ..model.records import Call, Role
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
+
+IN = frozenset((Part.INPUT, Part.PARAMETER, Part.BUFFER))
+OUT = frozenset((Part.OUTPUT, Part.AFTER))
 
 
 class Slot(NamedTuple):
@@ -62,6 +65,39 @@ class Strand:
         if found is None:
             found = self._slots[index] = tuple(_slots(self.calls[index]))
         return found
+
+    def edge(self, members: Sequence[int]) -> tuple[Slot, ...]:
+        """The tensors at the edge of a region of calls: what comes into it, what leaves it, and their gradients.
+
+        Of several calls each slot carries the name of its call: `matmul#3:0`.
+        """
+        if len(members) == 1:
+            return self.slots(members[0])
+        made, used = set(), set()
+        for index in members:
+            for slot in self.slots(index):
+                if slot.part in OUT:
+                    made.add(slot.tensor)
+                elif slot.part in IN:
+                    used.add(slot.tensor)
+        found: dict[tuple[bool, int], Slot] = {}
+        gradients: list[Slot] = []
+        for index in members:
+            site = self.calls[index].site
+            prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
+            kept = set()
+            for slot in self.slots(index):
+                inner = slot.tensor in (made if slot.part in IN else used)
+                key = slot.part in IN, slot.tensor
+                if not slot.part.backward and not inner and key not in found:
+                    found[key] = slot._replace(slot=prefix + slot.slot)
+                    kept.add((slot.part in IN, slot.slot))
+            gradients += [
+                slot._replace(slot=prefix + slot.slot)
+                for slot in self.slots(index)
+                if slot.part.backward and (slot.part is Part.INPUT_GRADIENT, slot.slot) in kept
+            ]
+        return (*found.values(), *gradients)
 
 
 def _slots(call: Call) -> Iterator[Slot]:

@@ -12,23 +12,18 @@ together, names that mean the same, shapes, position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Part, Stray, TensorPair
 from ..model.tensors import Tensor
 from .equivalents import meaning_of
 from .layouts import layout_between
-from .strands import Slot, Strand
+from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
 
-_IN = frozenset((Part.INPUT, Part.PARAMETER, Part.BUFFER))
-_OUT = frozenset((Part.OUTPUT, Part.AFTER))
-_FOLLOWS = {Part.OUTPUT_GRADIENT: _OUT, Part.INPUT_GRADIENT: _IN}
+_FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
-
-Known = Callable[[int, int], bool]
-"""Are these two tensors, by number, known to belong together from elsewhere?"""
 
 
 class Mapped(NamedTuple):
@@ -50,11 +45,11 @@ class Mapper:
 
     def __init__(self, left: Strand, right: Strand) -> None:
         self._left, self._right = left, right
-        self._known: set[tuple[int, int]] = set()
+        self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
-    def known(self, left: int, right: int) -> bool:
-        """Were these two paired in an earlier match?"""
-        return (left, right) in self._known
+    def partner(self, which: int, tensor: int) -> int | None:
+        """The tensor of the other side that this one was paired with in an earlier match, first of all."""
+        return self._partners[which].get(tensor)
 
     def map(
         self,
@@ -70,14 +65,15 @@ class Mapper:
             chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
         else:
             chosen = []
-            for group in (_IN, _OUT):
+            for group in (IN, OUT):
                 ones = [slot for slot in left if slot.part in group]
                 twos = [slot for slot in right if slot.part in group]
                 chosen += self._assign(ones, twos, operation, named, forced or {})
             chosen += _gradients(left, right, chosen)
         pairs = tuple(self._pair(item, named) for item in chosen)
         for pair in pairs:
-            self._known.add((pair.left, pair.right))
+            self._partners[0].setdefault(pair.left, pair.right)
+            self._partners[1].setdefault(pair.right, pair.left)
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
             pairs,
@@ -100,7 +96,7 @@ class Mapper:
     def _stray(self, slot: Slot, others: Sequence[Slot], strand: Strand) -> Stray:
         if slot.part.backward:
             why = "the other side has no gradient here"
-        elif not any((other.part in _IN) == (slot.part in _IN) for other in others if not other.part.backward):
+        elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
             why = "the other side has no tensor there"
         else:
             why = "no tensor of the other side fits"
@@ -166,7 +162,7 @@ class Mapper:
             score += 6.0 + likeness
             if not (same_slot or same_meaning):
                 because = "the same values"
-        elif self.known(left.tensor, right.tensor):
+        elif self.partner(0, left.tensor) == right.tensor:
             score += 5.0
         elif likeness < 0:
             score -= 0.5
@@ -200,7 +196,7 @@ def _gradients(left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Ch
     """A gradient goes with the tensor that it is the gradient of."""
     partners: dict[tuple[frozenset[Part], str], str] = {}
     for one, two, _ in chosen:
-        group = _IN if one.part in _IN else _OUT
+        group = IN if one.part in IN else OUT
         partners.setdefault((group, one.slot), two.slot)
     there = {(slot.part, slot.slot, slot.turn): slot for slot in right if slot.part.backward}
     found = []
