@@ -37,6 +37,8 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
     around = _compared_whole(web, which, index)
     if around is not None:
         return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True
+    if call.site.kind is Kind.MODULE and not kinds & {Kind.API, Kind.OP} and _inside_compared(web, which, index):
+        return "the other side may do this by functions, of which it has no record", True
     if call.site.kind is Kind.MODULE and strand.children[index]:
         if all(
             not web.is_free(which, child) or _reason(web, which, child, kinds)[1] for child in strand.children[index]
@@ -66,6 +68,13 @@ def _compared_whole(web: Web, which: int, index: int) -> int | None:
             return None if held else up
         up = strand.parent[up]
     return None
+
+
+def _inside_compared(web: Web, which: int, index: int) -> bool:
+    up = web.strands[which].parent[index]
+    while up >= 0 and web.is_free(which, up):
+        up = web.strands[which].parent[up]
+    return up >= 0
 
 
 def _takers_compared(web: Web, which: int, index: int) -> bool:

@@ -59,7 +59,7 @@ def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
         for bond in web.bonds
     ]
     matches.sort(key=lambda match: one.position[match.left[0].id])
-    gradients = pair_gradients(left.parameter_gradients, right.parameter_gradients, matches)
+    gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
     return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
 
 
@@ -78,16 +78,20 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing, whole: tuple[set[int], se
             if inside[0] and inside[1]:
                 inference.lay_out(*inside)
     flowing.follow()
-    inner = (_free(web, 0), _free(web, 1))
-    Regions(web, mapper, inner).bind()
+    Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
     Containers(web, mapper).pair()
     flowing.follow()
 
 
-def _free(web: Web, which: int) -> set[int]:
+def _inner(web: Web, which: int) -> set[int]:
+    """Free calls inside units that have a partner of their own."""
     strand = web.strands[which]
-    return {index for index in range(len(strand)) if web.is_free(which, index) and not strand.children[index]}
+    found = set()
+    for index, up in enumerate(strand.parent):
+        if up >= 0 and web.is_free(which, index) and not strand.children[index] and web.partner(which, up) is not None:
+            found.add(index)
+    return found
 
 
 def _some_free(web: Web, which: int) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .tensors import Mapper
-from .units import inputs, outputs
+from .units import inputs, is_parameter, outputs
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -58,8 +58,7 @@ class Regions:
             return
         if not equal and max(len(members), len(theirs)) > _LARGE:
             return
-        ours = self._working(0, members)
-        theirs = self._working(1, theirs)
+        ours, theirs = sorted(members), sorted(theirs)
         because = (
             "takes and gives the same tensors"
             if len(ours) == len(theirs) == 1
@@ -74,10 +73,6 @@ class Regions:
             and all(self._web.is_free(which, index) for index in members)
             and any(not self._web.hands_on(which, index) for index in members)
         )
-
-    def _working(self, which: int, members: list[int]) -> list[int]:
-        """The members without the casts and reshapes at the region's edges that the other side need not have."""
-        return sorted(members)
 
     def _components(self, which: int) -> list[list[int]]:
         """Free units that are connected by tensors without a counterpart."""
@@ -120,24 +115,31 @@ class Regions:
                     seen.add(slot.tensor)
                     yield slot.tensor
 
-    def _arguments(self, which: int, members: Iterable[int]) -> Iterator[int]:
-        """Tensors that come into the region and were computed before it, looked at through casts and reshapes."""
+    def _arguments(self, which: int, members: Iterable[int]) -> set[int]:
+        """Tensors that come into the region from elsewhere, without parameters."""
         inside = set(members)
         makers = self._web.flow(which).makers
-        for index in members:
-            for slot in inputs(self._web.strands[which], index):
-                made = makers.get(slot.tensor, ())
-                if not any(maker in inside for maker in made):
-                    yield slot.tensor
+        strand = self._web.strands[which]
+        return {
+            slot.tensor
+            for index in members
+            for slot in inputs(strand, index)
+            if not is_parameter(strand, index, slot)
+            and not any(maker in inside for maker in makers.get(slot.tensor, ()))
+        }
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
-        ours, theirs = set(self._arguments(0, left)), set(self._arguments(1, right))
+        """Is most of what goes into one region what goes into the other?"""
+        ours, theirs = self._arguments(0, left), self._arguments(1, right)
         if not ours or not theirs:
             return not ours and not theirs
-        numbers = {self._web.classes.of(1, tensor) for tensor in theirs} - {-1}
-        return any(
-            self._web.classes.of(0, tensor) in numbers or self._mapper.partner(0, tensor) in theirs for tensor in ours
-        )
+        web, mapper = self._web, self._mapper
+        numbers = [{web.classes.of(w, t) for t in side} - {-1} for w, side in ((0, ours), (1, theirs))]
+        common = [
+            sum(1 for t in side if web.classes.of(w, t) in numbers[1 - w] or mapper.partner(w, t) in other)
+            for w, side, other in ((0, ours, theirs), (1, theirs, ours))
+        ]
+        return 2 * common[0] >= len(ours) and 2 * common[1] >= len(theirs) and min(common) > 0
 
 
 def _calls(members: list[int]) -> str:

@@ -66,18 +66,26 @@ def outputs(strand: Strand, index: int) -> list[Slot]:
     return [slot for slot in strand.slots(index) if slot.part in OUT]
 
 
+_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+
+
+def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
+    """Does the network hold this tensor, rather than compute it or be given it?"""
+    if slot.part is not Part.INPUT:
+        return slot.part in IN
+    tensor = strand.tensor(slot.tensor)
+    if tensor.producer is not None:
+        return False
+    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+
+
 def main_parameter(strand: Strand, index: int, what: str, into: list[Slot] | None = None) -> Slot | None:
     """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
     best: Slot | None = None
     most = 1
     for slot in inputs(strand, index) if into is None else into:
-        tensor = strand.tensor(slot.tensor)
-        if slot.part is Part.PARAMETER or (
-            slot.part is Part.INPUT
-            and tensor.producer is None
-            and (tensor.requires_grad or meaning_of(what, slot.part, slot.slot) in ("weight", "bias"))
-        ):
-            size = prod(tensor.spec.shape)
+        if slot.part is not Part.BUFFER and is_parameter(strand, index, slot, what):
+            size = prod(strand.tensor(slot.tensor).spec.shape)
             if size > most:
                 best, most = slot, size
     return best
@@ -107,7 +115,7 @@ def _same(out: Slot, into: list[Slot], classes: Classes, which: int, strand: Str
 
 # The columns of `describe`, and what each is worth in a sum: for agreement, against disagreement.
 WORTH = {
-    "operation": (3.0, 4.0),
+    "operation": (3.0, 7.0),
     "handing": (0.0, 20.0),
     "out": (6.0, 0.3),
     "weight": (6.0, 0.0),
