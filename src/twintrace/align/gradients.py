@@ -78,8 +78,8 @@ def pair_gradients(
     ):
         take(number, other, None, "the same values")
     pairs = []
-    for number, (other, layout, because) in sorted(found.items()):
-        one, two = ours[number].gradient, other.gradient
+    for number, (partner_turn, layout, because) in sorted(found.items()):
+        one, two = ours[number].gradient, partner_turn.gradient
         tensors = left.tensor(one.tensor), right.tensor(two.tensor)
         kept = layout is not None and fits(*tensors, layout)
         lies = (layout if kept else layout_between(*tensors)) or Layout()

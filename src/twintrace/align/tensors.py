@@ -24,6 +24,7 @@ from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
 
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
+_BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
 
 
@@ -116,10 +117,21 @@ class Mapper:
         chosen: dict[int, tuple[int, str]] = {}
         for _, _, i, j, because in ranked:
             if i in free_left and j in free_right:
+                if because == _BY_SHAPE and not self._only_choice(left, right, i, j, free_left, free_right):
+                    continue
                 free_left.remove(i)
                 free_right.remove(j)
                 chosen[i] = j, because
         return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _only_choice(
+        self, left: list[Slot], right: list[Slot], i: int, j: int, free_left: set[int], free_right: set[int]
+    ) -> bool:
+        """Has nothing else that is left over their shape? Two zero biases of one size could be any two."""
+        size = numel(self._left.tensor(left[i].tensor))
+        ours = sum(1 for k in free_left if numel(self._left.tensor(left[k].tensor)) == size)
+        theirs = sum(1 for k in free_right if numel(self._right.tensor(right[k].tensor)) == size)
+        return ours == theirs == 1
 
     def _candidates(self, left: list[Slot], right: list[Slot]) -> Iterable[tuple[int, int]]:
         if len(left) * len(right) <= _MANY:
@@ -142,7 +154,7 @@ class Mapper:
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same_slot = left.slot == right.slot and left.part == right.part
         meant = same_slot or _means(operation, left) == _means(operation, right)
-        because = "" if left.slot == right.slot else "another name for the same" if meant else "its place and shape"
+        because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE
         score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
         if named and same_slot:
             return 20.0, ""
