@@ -4,10 +4,10 @@
     layers.{0,2}           = hidden.{first,second}    two lines in one: the first with the first, the second with the second
     encoder.norm           = enc.ln                   modules, and with them their own parameters (weight is called gamma there)
     block                  = wrapper | wrapper.body   either is right: the two have the same arguments and results
-    layer                  ? unit                     much the same, cut elsewhere: to match them is neither asked nor wrong
+    layer                  ? unit                     related, but not one to one: to match them is neither asked nor wrong
     dropout                = -                        only left
     -                      = to_float                 only right
-    attention.qkv.weight[0:16] ~ attn.q.weight        a parameter, or some rows of one, that does not follow from a module line
+    qkv.weight[0:16]       ~ attn.q.weight            a parameter, or some rows of one, that no module line implies
     head.weight            ~ head.kernel (1 0)        its axes, to be brought into this order, are the right one's
 
 Shapes follow by themselves: a right parameter of the same size in another shape is the left one, reshaped. Lines that start with `#`
@@ -83,7 +83,9 @@ class Truth:
     @property
     def loose(self) -> set[tuple[str, str]]:
         """Paths that may be matched and need not be."""
-        return {(line.left, path) for line in self.modules if line.left is not None and line.loose for path in line.right}
+        return {
+            (line.left, path) for line in self.modules if line.left is not None and line.loose for path in line.right
+        }
 
     @property
     def only_right(self) -> set[str]:
@@ -152,7 +154,7 @@ def parse(text: str) -> tuple[tuple[Modules, ...], tuple[Parameter, ...]]:
                 raise ValueError(f"{line.strip()!r}: none of ` = `, ` ? ` (modules) and ` ~ ` (parameters)")
     for side_name, paths in (
         ("left", [item.left for item in modules if item.left is not None]),
-        ("right", [path for item in modules for path in item.right]),
+        ("right", [path for item in modules for path in item.right if not item.loose]),
     ):
         twice = sorted({path for path in paths if paths.count(path) > 1})
         if twice:

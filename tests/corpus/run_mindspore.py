@@ -30,7 +30,9 @@ def prepare(truth: Truth, weights: dict[str, np.ndarray]) -> tuple[nn.Cell, dict
     own = parameters_of(net)
     forgotten = truth.left_out(set(weights), set(own))
     if any(forgotten):
-        raise ValueError(f"{truth.name}: in no line of its truth: {sorted(forgotten[0])} (left), {sorted(forgotten[1])} (right)")
+        raise ValueError(
+            f"{truth.name}: in no line of its truth: {sorted(forgotten[0])} (left), {sorted(forgotten[1])} (right)"
+        )
     for line in truth.parameters(set(weights), set(own)):
         own[line.right].set_data(ms.Tensor(line.carry(weights[line.left], own[line.right].shape)))
     return net, {key: to_tensor(value) for key, value in truth.batch.items()}

@@ -1,4 +1,6 @@
-"""The same convolutions on images that are NCHW here and NHWC there: the right side permutes at its door and before its head."""
+"""The same convolutions on images that are NCHW here and NHWC there: the right side permutes at its door and before
+its head.
+"""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""Inverted residuals with squeeze-and-excite: 1×1 convolutions here, dense layers on pooled channels there; activations written out."""
+"""Inverted residuals with squeeze-and-excite: 1×1 convolutions here, dense layers on pooled channels there;
+activations written out.
+"""
 
 import numpy as np
 

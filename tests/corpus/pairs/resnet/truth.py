@@ -1,4 +1,6 @@
-"""Residual blocks with batch norm: the shortcut is a Sequential here, two optional Cells there; ReLU in place, shared and called often."""
+"""Residual blocks with batch norm: the shortcut is a Sequential here, two optional Cells there; ReLU in place,
+shared and called often.
+"""
 
 import numpy as np
 
