@@ -8,7 +8,7 @@ PY := .venv/bin/python
 env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
 
 PYTEST_ARGS ?= -n auto
-BENCH ?= record
+BENCH ?= record compare
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean
@@ -34,7 +34,7 @@ lint: ## ruff check, ruff format --check, mypy
 
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test
-	@for name in $(BENCH); do $(PY) -m benchmarks.$$name || exit; done
+	@status=0; for name in $(BENCH); do $(PY) -m benchmarks.$$name || status=$$?; done; exit $$status
 
 clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
 	rm -rf .venv .mypy_cache .pytest_cache build dist
