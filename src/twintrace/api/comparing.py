@@ -267,7 +267,7 @@ def _measure_all(
     label: str,
 ) -> dict[_Key, Evidence]:
     """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
-    from ..engine.local import run
+    from ..engine.local import Local
     from ..measure.statistics import difference
 
     found: dict[_Key, Evidence] = {}
@@ -289,7 +289,8 @@ def _measure_all(
     def task(item: Evidence) -> Evidence:
         return _measured(item, journals, policy.tolerance(item.left, item.right, item.names))
 
-    for number, item in enumerate(run(task, to_read, workers=workers), 1):
+    for number, done in enumerate(Local(workers).run(task, to_read), 1):
+        item = done.result()
         found[_key(item.pair)] = item
         progress(label, number, len(to_read))
     return found
@@ -323,7 +324,7 @@ def _with_pictures(
     results: tuple[CallResult, ...], traces: tuple[Trace, Trace], workers: int | None
 ) -> tuple[CallResult, ...]:
     """The first pairs that differ, with a picture of where in the tensor they do."""
-    from ..engine.local import run
+    from ..engine.local import Local
 
     wanted = [
         (number, place)
@@ -343,9 +344,10 @@ def _with_pictures(
         return drawn or known
 
     changed = list(results)
-    for (number, place), drawn in zip(wanted, run(picture, wanted, workers=workers), strict=True):
+    for done in Local(workers).run(picture, wanted):
+        number, place = done.item
         tensors = list(changed[number].tensors)
-        tensors[place] = replace(tensors[place], measurement=drawn)
+        tensors[place] = replace(tensors[place], measurement=done.result())
         changed[number] = replace(changed[number], tensors=tuple(tensors))
     return tuple(changed)
 
