@@ -57,17 +57,24 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
 
 
 def _compared_whole(web: Web, which: int, index: int) -> int | None:
-    """The nearest module around it that has a partner, if nothing else inside that module is compared."""
+    """The nearest module around it that has a partner, if nothing inside that module has one."""
     strand = web.strands[which]
     up = strand.parent[index]
     while up >= 0:
         if not web.is_free(which, up):
-            bond = web.bond(which, up)
-            assert bond is not None
-            held = any(not web.is_free(which, child) for child in strand.children[up])
-            return None if held else up
+            return None if _holds_bonds(web, which, up) else up
         up = strand.parent[up]
     return None
+
+
+def _holds_bonds(web: Web, which: int, index: int) -> bool:
+    waiting = list(web.strands[which].children[index])
+    while waiting:
+        child = waiting.pop()
+        if not web.is_free(which, child):
+            return True
+        waiting.extend(web.strands[which].children[child])
+    return False
 
 
 def _inside_compared(web: Web, which: int, index: int) -> bool:
