@@ -102,18 +102,9 @@ class Flowing:
             return
         if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
             return
-        if self._elsewhere(left, right):
+        if self._web.elsewhere(left, right):
             return
         self._web.pair(left, right, because, 0.8)
-
-    def _elsewhere(self, left: int, right: int) -> bool:
-        """Do they put out other values than each other, of which the other side has some in another place?"""
-        classes = self._web.classes
-        found = [
-            {classes.of(which, slot.tensor) for slot in outputs(self._web.strands[which], index)} - {-1}
-            for which, index in ((0, left), (1, right))
-        ]
-        return bool(found[0] and found[1]) and found[0] != found[1] and any(map(classes.shared, found[0] | found[1]))
 
     def _other_weights(self, left: int, right: int) -> bool:
         if not self.shared_weights:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.pairs import Alone
 from ..model.sites import Kind
 from .equivalents import SHAPING
-from .units import operation, outputs
+from .units import is_container, operation, outputs
 from .webs import Web
 
 # They move values about and compute none: where all who take their results are compared, nothing is lost without them.
@@ -34,6 +34,8 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         return "the other side has no calls at all", False
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
+    if not outputs(strand, index) and call.site.kind is not Kind.MODULE:
+        return "it puts out no tensor", True
     around = _compared_whole(web, which, index)
     if around is not None:
         return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True
@@ -57,12 +59,13 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
 
 
 def _compared_whole(web: Web, which: int, index: int) -> int | None:
-    """The nearest module around it that has a partner, if nothing inside that module has one."""
+    """The nearest module around it that has a partner, if it is one operation or nothing inside it has a partner."""
     strand = web.strands[which]
     up = strand.parent[index]
     while up >= 0:
         if not web.is_free(which, up):
-            return None if _holds_bonds(web, which, up) else up
+            whole = not is_container(strand, up) or not _holds_bonds(web, which, up)
+            return up if whole else None
         up = strand.parent[up]
     return None
 

@@ -13,6 +13,7 @@ import hashlib
 from dataclasses import replace
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
+from ..model.sites import Kind
 from .containers import Containers
 from .flow import Flowing
 from .gradients import pair_gradients
@@ -66,17 +67,17 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     inference = Inference(web)
     flowing.shared_weights = inference.shared_weights
     one, two = web.strands
-    inference.lay_out(units(one, one.roots), units(two, two.roots))
-    flowing.follow()
-    # Units without a partner may be modules that hold calls with one: an `Embedding` of the user's own.
-    ours = units(one, one.roots, lambda index: web.is_free(0, index))
-    theirs = units(two, two.roots, lambda index: web.is_free(1, index))
-    flowing.units = set(ours), set(theirs)
-    inference.lay_out(ours, theirs)
-    flowing.follow()
-    for _ in range(2):
-        Regions(web, mapper, flowing.units).bind()
+    # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
+    # opened before regions are looked for, a framework's own layer after.
+    for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
+        ours = units(one, one.roots, lambda index, opened=opened: web.is_free(0, index) and opened(one, index))
+        theirs = units(two, two.roots, lambda index, opened=opened: web.is_free(1, index) and opened(two, index))
+        flowing.units = set(ours), set(theirs)
+        inference.lay_out(ours, theirs)
         flowing.follow()
+        for _ in range(2 if regions else 0):
+            Regions(web, mapper, flowing.units).bind()
+            flowing.follow()
     for bond in list(web.bonds):  # what is inside units that belong together
         if len(bond.left) == len(bond.right) == 1:
             inside = one.children[bond.left[0]], two.children[bond.right[0]]
@@ -87,6 +88,18 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     Containers(web, mapper).pair()
     flowing.follow()
+
+
+def _nothing(strand: Strand, index: int) -> bool:
+    return False
+
+
+def _holds_modules(strand: Strand, index: int) -> bool:
+    return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
+
+
+def _holds_calls(strand: Strand, index: int) -> bool:
+    return bool(strand.children[index])
 
 
 def _inner(web: Web, which: int) -> set[int]:
