@@ -69,6 +69,8 @@ class Containers:
         one, two = strands[0].calls[left], strands[1].calls[right]
         if one.site.phase is not two.site.phase:
             return None
+        if self._web.elsewhere(left, right):
+            return None
         ours, theirs = self._held[0].get(left, frozenset()), self._held[1].get(right, frozenset())
         common = len(ours & theirs)
         if ours and theirs and not common:

@@ -70,9 +70,9 @@ def pair_gradients(
             take(number, by_tensor.get(partner) if partner is not None else None, None, "the gradients of one argument")
     for number, (gradient, turn) in enumerate(ours):
         if number not in found and gradient.slot not in names and gradient.slot not in taken:
-            other = by_name.get((gradient.slot, turn))
-            if other is not None and numel(left.tensor(gradient.tensor)) == numel(right.tensor(other.gradient.tensor)):
-                take(number, other, None, "")
+            namesake = by_name.get((gradient.slot, turn))
+            if namesake and numel(left.tensor(gradient.tensor)) == numel(right.tensor(namesake.gradient.tensor)):
+                take(number, namesake, None, "")
     for number, other in _alike(
         left, right, [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
     ):
@@ -81,8 +81,8 @@ def pair_gradients(
     for number, (partner_turn, layout, because) in sorted(found.items()):
         one, two = ours[number].gradient, partner_turn.gradient
         tensors = left.tensor(one.tensor), right.tensor(two.tensor)
-        kept = layout is not None and fits(*tensors, layout)
-        lies = (layout if kept else layout_between(*tensors)) or Layout()
+        fitting = layout if layout is not None and fits(*tensors, layout) else layout_between(*tensors)
+        lies = fitting or Layout()
         turn = ours[number].turn
         pairs.append(
             TensorPair(Part.PARAMETER_GRADIENT, one.slot, two.slot, one.tensor, two.tensor, lies, because, turn)
