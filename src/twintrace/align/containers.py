@@ -6,10 +6,12 @@ right     stem (ConvBlock)   holds conv, bn, act          in x', out y'      y a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ..model.pairs import Part
 from ..model.sites import Kind
 from .equivalents import OPERATIONS
+from .strands import Slot, Strand
 from .tensors import Mapper
 from .units import inputs, operation, outputs
 from .webs import Web
@@ -49,7 +51,11 @@ class Containers:
                 yield index
 
     def _keys(self, which: int, index: int) -> Iterator[tuple[str, int]]:
-        """What its outputs have in common with those of its partner: the number of the right one, or of the values."""
+        """What it may have in common with its partner: the first and last call that it holds, what it puts out."""
+        held = self._held[which].get(index)
+        if held:
+            yield "first held", min(held)
+            yield "last held", max(held)
         for slot in outputs(self._web.strands[which], index)[:4]:
             number = self._web.classes.of(which, slot.tensor)
             if number >= 0:
@@ -63,13 +69,15 @@ class Containers:
         one, two = strands[0].calls[left], strands[1].calls[right]
         if one.site.phase is not two.site.phase:
             return None
+        if self._web.elsewhere(left, right):
+            return None
         ours, theirs = self._held[0].get(left, frozenset()), self._held[1].get(right, frozenset())
         common = len(ours & theirs)
         if ours and theirs and not common:
             return None
-        score = 3.0
+        score = 3.0 * self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
         score += 4.0 * common / max(1, len(ours | theirs))
-        score += 3.0 * self._common_inputs(left, right)
+        score += 3.0 * self._common(_arguments(strands[0], left), _arguments(strands[1], right))
         same = operation(one) == operation(two)
         score += 1.5 if same else 0.0
         if not same and not ours and not theirs and {operation(one), operation(two)} <= OPERATIONS.keys():
@@ -79,9 +87,9 @@ class Containers:
         score += 0.5 if partner_of_parent is not None and partner_of_parent == strands[1].parent[right] else 0.0
         return score
 
-    def _common_inputs(self, left: int, right: int) -> float:
-        ours = [slot.tensor for slot in inputs(self._web.strands[0], left) if slot.part.value == "input"]
-        theirs = [slot.tensor for slot in inputs(self._web.strands[1], right) if slot.part.value == "input"]
+    def _common(self, left: Sequence[Slot], right: Sequence[Slot]) -> float:
+        """Which share of these tensors belongs together?"""
+        ours, theirs = [slot.tensor for slot in left], [slot.tensor for slot in right]
         if not ours or not theirs:
             return 0.0
         numbers = {self._web.classes.of(1, tensor) for tensor in theirs} - {-1}
@@ -91,6 +99,7 @@ class Containers:
     def _holdings(self, which: int) -> dict[int, frozenset[int]]:
         """The bonds of what each module holds, at any depth."""
         strand = self._web.strands[which]
+        number = {id(bond): count for count, bond in enumerate(self._web.bonds)}
         found: dict[int, set[int]] = {}
         for index in range(len(strand) - 1, -1, -1):
             up = strand.parent[index]
@@ -99,6 +108,10 @@ class Containers:
             bond = self._web.bond(which, index)
             here = found.setdefault(up, set())
             if bond is not None:
-                here.add(id(bond))
+                here.add(number[id(bond)])
             here |= found.get(index, set())
         return {index: frozenset(bonds) for index, bonds in found.items()}
+
+
+def _arguments(strand: Strand, index: int) -> list[Slot]:
+    return [slot for slot in inputs(strand, index) if slot.part is Part.INPUT]

@@ -24,7 +24,7 @@ class Flowing:
     """Follows the data from pair to pair. `mapped` has the tensors of every bond that was visited."""
 
     def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
-        self._web, self._mapper, self._units = web, mapper, units
+        self._web, self._mapper, self.units = web, mapper, units
         self.shared_weights = False
         self.mapped: dict[int, Mapped] = {}
 
@@ -66,7 +66,7 @@ class Flowing:
         waiting, seen = [tensor], {tensor}
         while waiting and len(seen) < _NEAR:
             for index in web.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
-                if index not in self._units[which] or not web.is_free(which, index):
+                if index not in self.units[which] or not web.is_free(which, index):
                     continue
                 if not web.hands_on(which, index):
                     yield index
@@ -87,7 +87,7 @@ class Flowing:
 
     def _maker(self, which: int, tensor: int) -> int | None:
         made = self._web.flow(which).makers.get(self._web.source(which, tensor), ())
-        free = [i for i in made if i in self._units[which] and self._web.is_free(which, i)]
+        free = [i for i in made if i in self.units[which] and self._web.is_free(which, i)]
         return free[-1] if free and not self._web.hands_on(which, free[-1]) else None
 
     def _same_operation(self, left: int, right: int) -> bool:
@@ -101,6 +101,8 @@ class Flowing:
         if strands[0].calls[left].site.phase is not strands[1].calls[right].site.phase:
             return
         if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
+            return
+        if self._web.elsewhere(left, right):
             return
         self._web.pair(left, right, because, 0.8)
 

@@ -23,7 +23,7 @@ _LEAST = 3.0
 _COLUMN = {name: number for number, name in enumerate(COLUMNS)}
 _TIERS = (
     ("operation", "out", "weight"),
-    ("operation", "weight", "out shape"),
+    ("operation", "weight", "out there", "out shape"),
     ("operation", "out", "in", "exact shape"),
     ("operation", "out", "in"),
     ("operation", "out", "out shape"),

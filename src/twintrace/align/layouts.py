@@ -39,6 +39,16 @@ def layout_between(left: Tensor, right: Tensor) -> Layout | None:
     return Layout(None, True) if axes is None else Layout(axes)
 
 
+def fits(left: Tensor, right: Tensor, layout: Layout) -> bool:
+    """Does this layout lay the right tensor on the left one?"""
+    one, two = left.spec.shape, right.spec.shape
+    if layout.axes is not None:
+        if len(layout.axes) != len(two):
+            return False
+        two = tuple(two[axis] for axis in layout.axes)
+    return one == two or (layout.reshaped and numel(left) == numel(right))
+
+
 def _reordered(left: Tensor, right: Tensor) -> tuple[int, ...] | None:
     """A square matrix with the very same values in another order is taken to be transposed."""
     one, two = left.statistics, right.statistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.pairs import Alone
 from ..model.sites import Kind
 from .equivalents import SHAPING
-from .units import operation, outputs
+from .units import is_container, operation, outputs
 from .webs import Web
 
 # They move values about and compute none: where all who take their results are compared, nothing is lost without them.
@@ -34,9 +34,13 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         return "the other side has no calls at all", False
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
+    if not outputs(strand, index) and call.site.kind is not Kind.MODULE:
+        return "it puts out no tensor", True
     around = _compared_whole(web, which, index)
     if around is not None:
         return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True
+    if call.site.kind is Kind.MODULE and not kinds & {Kind.API, Kind.OP} and _inside_compared(web, which, index):
+        return "the other side may do this by functions, of which it has no record", True
     if call.site.kind is Kind.MODULE and strand.children[index]:
         if all(
             not web.is_free(which, child) or _reason(web, which, child, kinds)[1] for child in strand.children[index]
@@ -55,17 +59,32 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
 
 
 def _compared_whole(web: Web, which: int, index: int) -> int | None:
-    """The nearest module around it that has a partner, if nothing else inside that module is compared."""
+    """The nearest module around it that has a partner, if it is one operation or nothing inside it has a partner."""
     strand = web.strands[which]
     up = strand.parent[index]
     while up >= 0:
         if not web.is_free(which, up):
-            bond = web.bond(which, up)
-            assert bond is not None
-            held = any(not web.is_free(which, child) for child in strand.children[up])
-            return None if held else up
+            whole = not is_container(strand, up) or not _holds_bonds(web, which, up)
+            return up if whole else None
         up = strand.parent[up]
     return None
+
+
+def _holds_bonds(web: Web, which: int, index: int) -> bool:
+    waiting = list(web.strands[which].children[index])
+    while waiting:
+        child = waiting.pop()
+        if not web.is_free(which, child):
+            return True
+        waiting.extend(web.strands[which].children[child])
+    return False
+
+
+def _inside_compared(web: Web, which: int, index: int) -> bool:
+    up = web.strands[which].parent[index]
+    while up >= 0 and web.is_free(which, up):
+        up = web.strands[which].parent[up]
+    return up >= 0
 
 
 def _takers_compared(web: Web, which: int, index: int) -> bool:

@@ -13,6 +13,7 @@ import hashlib
 from dataclasses import replace
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
+from ..model.sites import Kind
 from .containers import Containers
 from .flow import Flowing
 from .gradients import pair_gradients
@@ -43,11 +44,10 @@ def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
             same = one.calls[i].site == two.calls[j].site
             because = "same address" if same else "same name in the same place"
             web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
-    whole = (set(units(one, one.roots)), set(units(two, two.roots)))
-    flowing = Flowing(web, mapper, whole)
+    flowing = Flowing(web, mapper, (set(units(one, one.roots)), set(units(two, two.roots))))
     flowing.follow()
     if _some_free(web, 0) and _some_free(web, 1):
-        _infer(web, mapper, flowing, whole)
+        _infer(web, mapper, flowing)
     matches = [
         Match(
             tuple(one.calls[i] for i in bond.left),
@@ -59,35 +59,57 @@ def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
         for bond in web.bonds
     ]
     matches.sort(key=lambda match: one.position[match.left[0].id])
-    gradients = pair_gradients(left.parameter_gradients, right.parameter_gradients, matches)
+    gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
     return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
 
 
-def _infer(web: Web, mapper: Mapper, flowing: Flowing, whole: tuple[set[int], set[int]]) -> None:
+def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     inference = Inference(web)
     flowing.shared_weights = inference.shared_weights
     one, two = web.strands
-    inference.lay_out(one.roots, two.roots)
-    flowing.follow()
-    for _ in range(2):
-        Regions(web, mapper, whole).bind()
+    # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
+    # opened before regions are looked for, a framework's own layer after.
+    for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
+        ours = units(one, one.roots, lambda index, opened=opened: web.is_free(0, index) and opened(one, index))
+        theirs = units(two, two.roots, lambda index, opened=opened: web.is_free(1, index) and opened(two, index))
+        flowing.units = set(ours), set(theirs)
+        inference.lay_out(ours, theirs)
         flowing.follow()
+        for _ in range(2 if regions else 0):
+            Regions(web, mapper, flowing.units).bind()
+            flowing.follow()
     for bond in list(web.bonds):  # what is inside units that belong together
-        if len(bond.left) == len(bond.right) == 1 and bond.left[0] in whole[0] and bond.right[0] in whole[1]:
+        if len(bond.left) == len(bond.right) == 1:
             inside = one.children[bond.left[0]], two.children[bond.right[0]]
-            if inside[0] and inside[1]:
+            if inside[0] and inside[1] and bond.left[0] in flowing.units[0] and bond.right[0] in flowing.units[1]:
                 inference.lay_out(*inside)
     flowing.follow()
-    inner = (_free(web, 0), _free(web, 1))
-    Regions(web, mapper, inner).bind()
+    Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
     Containers(web, mapper).pair()
     flowing.follow()
 
 
-def _free(web: Web, which: int) -> set[int]:
+def _nothing(strand: Strand, index: int) -> bool:
+    return False
+
+
+def _holds_modules(strand: Strand, index: int) -> bool:
+    return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
+
+
+def _holds_calls(strand: Strand, index: int) -> bool:
+    return bool(strand.children[index])
+
+
+def _inner(web: Web, which: int) -> set[int]:
+    """Free calls inside units that have a partner of their own."""
     strand = web.strands[which]
-    return {index for index in range(len(strand)) if web.is_free(which, index) and not strand.children[index]}
+    found = set()
+    for index, up in enumerate(strand.parent):
+        if up >= 0 and web.is_free(which, index) and not strand.children[index] and web.partner(which, up) is not None:
+            found.add(index)
+    return found
 
 
 def _some_free(web: Web, which: int) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .tensors import Mapper
-from .units import inputs, outputs
+from .units import inputs, is_parameter, outputs
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -25,47 +25,41 @@ class Regions:
 
     def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
         self._web, self._mapper, self._units = web, mapper, units
+        self._values = self._visible(0), self._visible(1)
 
     def bind(self) -> None:
         """Bind the regions that belong together."""
-        sides = [self._components(0), self._components(1)]
+        sides = self._components(0), self._components(1)
+        results = [[set(self._results(which, members)) for members in sides[which]] for which in (0, 1)]
         makers: dict[int, list[int]] = {}
         by_class: dict[int, list[int]] = {}
-        for number, members in enumerate(sides[1]):
-            for tensor in self._results(1, members):
+        for number, tensors in enumerate(results[1]):
+            for tensor in tensors:
                 makers.setdefault(tensor, []).append(number)
                 by_class.setdefault(self._web.classes.of(1, tensor), []).append(number)
-        for members in sides[0]:
-            self._find(members, sides[1], makers, by_class)
+        links: list[tuple[int, int, bool]] = []
+        for number, tensors in enumerate(results[0]):
+            for tensor in tensors:
+                value = self._web.classes.of(0, tensor)
+                if value >= 0:
+                    links += [(number, other, True) for other in by_class.get(value, ())]
+                partner = self._mapper.partner(0, tensor)
+                if partner is not None:
+                    links += [(number, other, False) for other in makers.get(partner, ())]
+        for ours, theirs, equal in _groups(links):
+            self._bind([i for n in ours for i in sides[0][n]], [j for n in theirs for j in sides[1][n]], equal)
 
-    def _find(
-        self, members: list[int], others: list[list[int]], makers: dict[int, list[int]], by_class: dict[int, list[int]]
-    ) -> None:
-        linked: dict[int, bool] = {}
-        for tensor in self._results(0, members):
-            number = self._web.classes.of(0, tensor)
-            for other in by_class.get(number, ()) if number >= 0 else ():
-                linked[other] = True
-            partner = self._mapper.partner(0, tensor)
-            for other in makers.get(partner, ()) if partner is not None else ():
-                linked.setdefault(other, False)
-        chosen = [other for other in linked if self._can_be_bound(1, others[other])]
-        if len(chosen) != 1 or not self._can_be_bound(0, members):
+    def _bind(self, left: list[int], right: list[int], equal: bool) -> None:
+        if not (self._can_be_bound(0, left) and self._can_be_bound(1, right) and self._takes_the_same(left, right)):
             return
-        equal = linked[chosen[0]]
-        theirs = others[chosen[0]]
-        if not self._takes_the_same(members, theirs):
+        if not equal and max(len(left), len(right)) > _LARGE:
             return
-        if not equal and max(len(members), len(theirs)) > _LARGE:
-            return
-        ours = self._working(0, members)
-        theirs = self._working(1, theirs)
         because = (
             "takes and gives the same tensors"
-            if len(ours) == len(theirs) == 1
-            else f"{_calls(ours)} here, {_calls(theirs)} there, between the same tensors"
+            if len(left) == len(right) == 1
+            else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
-        self._web.bind(Bond(tuple(ours), tuple(theirs), because, 0.85 if equal else 0.5))
+        self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}
@@ -74,10 +68,6 @@ class Regions:
             and all(self._web.is_free(which, index) for index in members)
             and any(not self._web.hands_on(which, index) for index in members)
         )
-
-    def _working(self, which: int, members: list[int]) -> list[int]:
-        """The members without the casts and reshapes at the region's edges that the other side need not have."""
-        return sorted(members)
 
     def _components(self, which: int) -> list[list[int]]:
         """Free units that are connected by tensors without a counterpart."""
@@ -105,8 +95,19 @@ class Regions:
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
-        number = self._web.classes.of(which, tensor)
-        return (number >= 0 and self._web.classes.shared(number)) or self._mapper.partner(which, tensor) is not None
+        return (
+            self._web.classes.of(which, tensor) in self._values[1 - which]
+            or self._mapper.partner(which, tensor) is not None
+        )
+
+    def _visible(self, which: int) -> set[int]:
+        """The values that go between units: what happens inside one is not seen."""
+        strand = self._web.strands[which]
+        return {
+            self._web.classes.of(which, slot.tensor)
+            for index in self._units[which]
+            for slot in (*inputs(strand, index), *outputs(strand, index))
+        } - {-1}
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
         """Tensors that leave the region: taken by others, or by nobody."""
@@ -120,25 +121,54 @@ class Regions:
                     seen.add(slot.tensor)
                     yield slot.tensor
 
-    def _arguments(self, which: int, members: Iterable[int]) -> Iterator[int]:
-        """Tensors that come into the region and were computed before it, looked at through casts and reshapes."""
+    def _arguments(self, which: int, members: Iterable[int]) -> set[int]:
+        """Tensors that come into the region from elsewhere, without parameters."""
         inside = set(members)
         makers = self._web.flow(which).makers
-        for index in members:
-            for slot in inputs(self._web.strands[which], index):
-                made = makers.get(slot.tensor, ())
-                if not any(maker in inside for maker in made):
-                    yield slot.tensor
+        strand = self._web.strands[which]
+        return {
+            slot.tensor
+            for index in members
+            for slot in inputs(strand, index)
+            if not is_parameter(strand, index, slot)
+            and not any(maker in inside for maker in makers.get(slot.tensor, ()))
+        }
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
-        ours, theirs = set(self._arguments(0, left)), set(self._arguments(1, right))
+        """Is most of what goes into one region what goes into the other?"""
+        ours, theirs = self._arguments(0, left), self._arguments(1, right)
         if not ours or not theirs:
             return not ours and not theirs
-        numbers = {self._web.classes.of(1, tensor) for tensor in theirs} - {-1}
-        return any(
-            self._web.classes.of(0, tensor) in numbers or self._mapper.partner(0, tensor) in theirs for tensor in ours
-        )
+        web, mapper = self._web, self._mapper
+        numbers = [{web.classes.of(w, t) for t in side} - {-1} for w, side in ((0, ours), (1, theirs))]
+        common = [
+            sum(1 for t in side if web.classes.of(w, t) in numbers[1 - w] or mapper.partner(w, t) in other)
+            for w, side, other in ((0, ours, theirs), (1, theirs, ours))
+        ]
+        return 2 * common[0] >= len(ours) and 2 * common[1] >= len(theirs) and min(common) > 0
 
 
 def _calls(members: list[int]) -> str:
     return f"{len(members)} call{'s' * (len(members) > 1)}"
+
+
+def _groups(links: list[tuple[int, int, bool]]) -> list[tuple[list[int], list[int], bool]]:
+    """Regions of both sides that are linked with each other, directly or by others; and whether by values."""
+    leader: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def find(node: tuple[int, int]) -> tuple[int, int]:
+        leader.setdefault(node, node)
+        while leader[node] != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    by_value: dict[tuple[int, int], bool] = {}
+    for one, two, _ in links:
+        leader[find((1, two))] = find((0, one))
+    for one, _, equal in links:
+        by_value[find((0, one))] = by_value.get(find((0, one)), False) or equal
+    groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for node in sorted(leader):
+        groups.setdefault(find(node), ([], []))[node[0]].append(node[1])
+    return [(ours, theirs, by_value[top]) for top, (ours, theirs) in groups.items()]

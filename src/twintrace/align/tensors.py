@@ -13,16 +13,18 @@ together, names that mean the same, shapes, position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from ..model.pairs import Part, Stray, TensorPair
+from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
 from .equivalents import meaning_of
-from .layouts import layout_between
+from .layouts import fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
 
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
+_BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
 
 
@@ -38,6 +40,8 @@ class _Chosen(NamedTuple):
     left: Slot
     right: Slot
     because: str
+    follows: int | None = None
+    """Of a gradient: which of the pairs before it has the tensors that it is the gradient of."""
 
 
 class Mapper:
@@ -70,37 +74,30 @@ class Mapper:
                 twos = [slot for slot in right if slot.part in group]
                 chosen += self._assign(ones, twos, operation, named, forced or {})
             chosen += _gradients(left, right, chosen)
-        pairs = tuple(self._pair(item, named) for item in chosen)
-        for pair in pairs:
+        pairs: list[TensorPair] = []
+        for item in chosen:
+            pair = self._pair(item, named, None if item.follows is None else pairs[item.follows].layout)
+            pairs.append(pair)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
-            pairs,
-            tuple(self._stray(slot, right, self._right) for slot in left if id(slot) not in taken[0]),
-            tuple(self._stray(slot, left, self._left) for slot in right if id(slot) not in taken[1]),
+            tuple(pairs),
+            tuple(_stray(slot, right) for slot in left if id(slot) not in taken[0]),
+            tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
         )
 
-    def _pair(self, chosen: _Chosen, named: bool) -> TensorPair:
-        left, right, because = chosen
-        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-        layout = None if named else layout_between(one, two)  # one program: another shape is a difference
+    def _pair(self, chosen: _Chosen, named: bool, followed: Layout | None) -> TensorPair:
+        left, right, because, _ = chosen
         part = max(left.part, right.part, key=lambda part: (part is Part.PARAMETER, part is Part.BUFFER))
         pair = TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, because=because, count=left.turn)
+        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        if named:  # one program: another shape is a difference
+            return pair
+        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two)
         if layout is None or layout == pair.layout:
             return pair
-        return TensorPair(
-            part, left.slot, right.slot, left.tensor, right.tensor, layout, because or f"{layout}", left.turn
-        )
-
-    def _stray(self, slot: Slot, others: Sequence[Slot], strand: Strand) -> Stray:
-        if slot.part.backward:
-            why = "the other side has no gradient here"
-        elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
-            why = "the other side has no tensor there"
-        else:
-            why = "no tensor of the other side fits"
-        return Stray(slot.part, slot.slot, slot.tensor, why)
+        return replace(pair, layout=layout, because=because or str(layout))
 
     # --- choosing -----------------------------------------------------------------------------------------------
 
@@ -120,10 +117,21 @@ class Mapper:
         chosen: dict[int, tuple[int, str]] = {}
         for _, _, i, j, because in ranked:
             if i in free_left and j in free_right:
+                if because == _BY_SHAPE and not self._only_choice(left, right, i, j, free_left, free_right):
+                    continue
                 free_left.remove(i)
                 free_right.remove(j)
                 chosen[i] = j, because
         return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _only_choice(
+        self, left: list[Slot], right: list[Slot], i: int, j: int, free_left: set[int], free_right: set[int]
+    ) -> bool:
+        """Has nothing else that is left over their shape? Two zero biases of one size could be any two."""
+        size = numel(self._left.tensor(left[i].tensor))
+        ours = sum(1 for k in free_left if numel(self._left.tensor(left[k].tensor)) == size)
+        theirs = sum(1 for k in free_right if numel(self._right.tensor(right[k].tensor)) == size)
+        return ours == theirs == 1
 
     def _candidates(self, left: list[Slot], right: list[Slot]) -> Iterable[tuple[int, int]]:
         if len(left) * len(right) <= _MANY:
@@ -142,33 +150,40 @@ class Mapper:
         )
 
     def _score(self, left: Slot, right: Slot, operation: str, named: bool, level: bool) -> tuple[float, str]:
+        """What speaks for two tensors, and what to say of it. Nothing above zero: they are not a pair."""
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same_slot = left.slot == right.slot and left.part == right.part
-        meanings = meaning_of(operation, left.part, left.slot), meaning_of(operation, right.part, right.slot)
-        same_meaning = meanings[0] == meanings[1]
-        score = 3.0 if same_slot or same_meaning else 0.0
-        because = (
-            "" if left.slot == right.slot else f"{left.slot or 'the output'} is {right.slot or 'the output'} there"
-        )
-        if left.part == right.part:
-            score += 0.5
-        if level:
-            score += 0.5
+        meant = same_slot or _means(operation, left) == _means(operation, right)
+        because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE
+        score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
+        if named and same_slot:
+            return 20.0, ""
         if _unknown(one) or _unknown(two):
-            return (score if same_slot or same_meaning else 0.0), because
-        score += _shapes(one, two)
+            return (score if meant else 0.0), because
         likeness = alike(one, two)
+        known = self.partner(0, left.tensor) == right.tensor
+        score += _shapes(one, two)
         if likeness > 0:
             score += 6.0 + likeness
-            if not (same_slot or same_meaning):
-                because = "the same values"
-        elif self.partner(0, left.tensor) == right.tensor:
+            because = because if meant else "the same values"
+        elif known:
             score += 5.0
+            because = because if meant else "they belong together elsewhere too"
         elif likeness < 0:
             score -= 0.5
-        if named and same_slot:
-            score += 20.0
+            if not meant:  # other values in another slot: nothing speaks for it but a shape
+                return 0.0, ""
         return score, because
+
+
+def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
+    if slot.part.backward:
+        why = "the other side has no gradient here"
+    elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
+        why = "the other side has no tensor there"
+    else:
+        why = "no tensor of the other side fits"
+    return Stray(slot.part, slot.slot, slot.tensor, why)
 
 
 def _shapes(one: Tensor, two: Tensor) -> float:
@@ -185,6 +200,12 @@ def _unknown(tensor: Tensor) -> bool:
     return tensor.missing is not None and tensor.statistics is None and tensor.fingerprint is None
 
 
+def _means(operation: str, slot: Slot) -> str:
+    if slot.part in OUT:
+        return slot.slot or "0"  # a single result, and the first of several
+    return meaning_of(operation, slot.part, slot.slot)
+
+
 def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:
     return len(left) == len(right) and all(
         one.slot == two.slot and one.part is two.part and one.turn == two.turn
@@ -194,16 +215,16 @@ def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:
 
 def _gradients(left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen]) -> list[_Chosen]:
     """A gradient goes with the tensor that it is the gradient of."""
-    partners: dict[tuple[frozenset[Part], str], str] = {}
-    for one, two, _ in chosen:
-        group = IN if one.part in IN else OUT
-        partners.setdefault((group, one.slot), two.slot)
+    partners: dict[tuple[frozenset[Part], str], int] = {}
+    for number, item in enumerate(chosen):
+        partners.setdefault((IN if item.left.part in IN else OUT, item.left.slot), number)
     there = {(slot.part, slot.slot, slot.turn): slot for slot in right if slot.part.backward}
     found = []
     for slot in left:
-        if slot.part.backward:
-            partner = partners.get((_FOLLOWS[slot.part], slot.slot))
-            other = there.pop((slot.part, partner, slot.turn), None) if partner is not None else None
+        follows = partners.get((_FOLLOWS[slot.part], slot.slot)) if slot.part.backward else None
+        if follows is not None:
+            other = there.pop((slot.part, chosen[follows].right.slot, slot.turn), None)
             if other is not None:
-                found.append(_Chosen(slot, other, "" if other.slot == slot.slot else "follows its tensor"))
+                because = "" if other.slot == slot.slot else "goes with its tensor"
+                found.append(_Chosen(slot, other, because, follows))
     return found

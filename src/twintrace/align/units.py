@@ -11,7 +11,7 @@ nest alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -32,24 +32,21 @@ def operation(call: Call) -> str:
 
 
 def is_container(strand: Strand, index: int) -> bool:
-    """A module that only holds others: it has modules inside, or an operation that nobody knows and calls inside."""
+    """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
     call = strand.calls[index]
     if call.site.kind is not Kind.MODULE:
         return False
-    inside = strand.children[index]
-    if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
-        return True
     what = operation(call)
-    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
+    return what in CONTAINERS or (bool(strand.children[index]) and what not in OPERATIONS)
 
 
-def units(strand: Strand, below: Sequence[int]) -> list[int]:
-    """The units among these calls and, where they only hold others, inside them; in order."""
+def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
+    """The units among these calls and, where they only hold others or are to be opened, inside them; in order."""
     found: list[int] = []
     waiting = list(reversed(below))
     while waiting:
         index = waiting.pop()
-        if is_container(strand, index):
+        if is_container(strand, index) or (strand.children[index] and opened(index)):
             waiting.extend(reversed(strand.children[index]))
         else:
             found.append(index)
@@ -66,18 +63,26 @@ def outputs(strand: Strand, index: int) -> list[Slot]:
     return [slot for slot in strand.slots(index) if slot.part in OUT]
 
 
+_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+
+
+def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
+    """Does the network hold this tensor, rather than compute it or be given it?"""
+    if slot.part is not Part.INPUT:
+        return slot.part in IN
+    tensor = strand.tensor(slot.tensor)
+    if tensor.producer is not None:
+        return False
+    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+
+
 def main_parameter(strand: Strand, index: int, what: str, into: list[Slot] | None = None) -> Slot | None:
     """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
     best: Slot | None = None
     most = 1
     for slot in inputs(strand, index) if into is None else into:
-        tensor = strand.tensor(slot.tensor)
-        if slot.part is Part.PARAMETER or (
-            slot.part is Part.INPUT
-            and tensor.producer is None
-            and (tensor.requires_grad or meaning_of(what, slot.part, slot.slot) in ("weight", "bias"))
-        ):
-            size = prod(tensor.spec.shape)
+        if slot.part is not Part.BUFFER and is_parameter(strand, index, slot, what):
+            size = prod(strand.tensor(slot.tensor).spec.shape)
             if size > most:
                 best, most = slot, size
     return best
@@ -107,9 +112,10 @@ def _same(out: Slot, into: list[Slot], classes: Classes, which: int, strand: Str
 
 # The columns of `describe`, and what each is worth in a sum: for agreement, against disagreement.
 WORTH = {
-    "operation": (3.0, 4.0),
+    "operation": (3.0, 7.0),
     "handing": (0.0, 20.0),
     "out": (6.0, 0.3),
+    "out there": (0.0, 30.0),
     "weight": (6.0, 0.0),
     "in": (3.0, 0.2),
     "out shape": (1.5, 4.0),
@@ -143,6 +149,7 @@ def _row(strand: Strand, index: int, classes: Classes, which: int, numbering: Nu
         of(("operation", what)) if known else -1,
         of(("handing", hands_on(strand, index, classes, which))),
         _values(out, classes, which, numbering, "out"),
+        _whereabouts(out, classes, which, numbering),
         _values([weight], classes, which, numbering, "weight") if weight else -1,
         _values(flowing, classes, which, numbering, "in"),
         of(("out shape", tuple(_size(strand, slot) for slot in out[:1]))) if out else -1,
@@ -158,6 +165,16 @@ def _values(slots: list[Slot], classes: Classes, which: int, numbering: Numberin
     """A number for the set of values in these slots; constants, which tell nothing, take no part."""
     found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
     return numbering.of((column, tuple(found))) if found else -1
+
+
+def _whereabouts(slots: list[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
+    """The values that come out, if the other side has them at all. A call that puts out other values than one whose
+    results are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before."""
+    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
+    if not found:
+        return -1
+    there = tuple(number for number in found if classes.shared(number))
+    return numbering.of(("out there", there))
 
 
 def _size(strand: Strand, slot: Slot) -> tuple[int, ...]:

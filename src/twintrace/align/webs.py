@@ -116,6 +116,15 @@ class Web:
             known[index] = hands_on(self.strands[which], index, self.classes, which)
         return known[index]
 
+    def elsewhere(self, left: int, right: int) -> bool:
+        """Do these calls put out other values than each other, which the other side has in another place?"""
+        found = [
+            {self.classes.of(which, slot.tensor) for slot in outputs(self.strands[which], index)} - {-1}
+            for which, index in ((0, left), (1, right))
+        ]
+        differ = bool(found[0] and found[1]) and not found[0] & found[1]
+        return differ and any(map(self.classes.shared, found[0] | found[1]))
+
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
         strand, makers = self.strands[which], self.flow(which).makers
