@@ -3,6 +3,7 @@
     oracle = Oracle(left_journal, right_journal)
     oracle.same(3, 7)                  tensor 3 of the left and tensor 7 of the right have the same elements, in whatever order
     oracle.lies_on(3, 7, layout)       … and element for element, once the right one is laid out like that
+    oracle.can_lie_on(3, 7)            … for some layout: not all that have the same elements can be compared element by element
     oracle.counterparts(call)          the calls of the right that make what this one makes
 
 Both traces hold every value (keep="tensor"). The inputs are random, so two tensors that have the same elements but for rounding do
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 
@@ -31,6 +33,7 @@ from twintrace.store.trace import Journal
 ROUNDING = 5e-4
 # Of the largest gradient of the step: below it a gradient is rounding noise, and says nothing.
 NOISE = 1e-6
+_MOST_AXES = 6
 
 _GRADIENT_PARTS = {Role.OUTPUT: Part.OUTPUT_GRADIENT, Role.INPUT: Part.INPUT_GRADIENT}
 
@@ -85,6 +88,7 @@ class Oracle:
     def __init__(self, left: Journal, right: Journal) -> None:
         self.left, self.right = Half(left), Half(right)
         self._answers: dict[tuple[int, int], bool] = {}
+        self._layouts: dict[tuple[int, int], bool] = {}
 
     def same(self, left: int, right: int) -> bool:
         """Have they the same elements, in whatever order, but for rounding?"""
@@ -102,6 +106,17 @@ class Oracle:
         if layout.reshaped and one.size == two.size:
             two = two.reshape(one.shape)
         return one.shape == two.shape and _close(one, two, self._floor(left, right))
+
+    def can_lie_on(self, left: int, right: int) -> bool:
+        """Is there a layout that brings the right one onto the left one?"""
+        key = (left, right)
+        if key not in self._layouts:
+            rank = self.right.array(right).ndim
+            orders = permutations(range(rank)) if rank <= _MOST_AXES else [tuple(range(rank))]
+            self._layouts[key] = self.same(left, right) and any(
+                self.lies_on(left, right, Layout(axes, True)) for axes in orders
+            )
+        return self._layouts[key]
 
     def says_nothing(self, left: int) -> bool:
         """Is it empty, constant, or noise, so that having the same value proves nothing?"""

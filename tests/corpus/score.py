@@ -5,12 +5,14 @@
       wrong    blocks.0 = layers.1: modules that do not correspond
       missing  forward/api:torch.Tensor.split#0 output 1 f32[2, 9, 16]
 
-Asked for: every pair of modules that the truth declares, call by call; every two calls of functions that make the same value (oracle);
-and the gradients of the parameters (truth). Of each, every tensor of the left call that has its value among the right call's: a
-*tensor* is one slot of one call. It is paired rightly if the match that holds its call pairs it with a tensor of the same value.
+Asked for: all modules that the truth pairs, call by call; every two calls of functions that make the same value (oracle); and the
+gradients of the parameters (truth). Of each, every tensor of the left call that has its value among the right call's, in a layout
+that can be told: a *tensor* is one slot of one call. It is paired rightly if the match that holds its call pairs it with a tensor of
+the same value.
 
-Wrong is: two tensors whose elements, laid out as the alignment says, differ; two modules that the truth does not let correspond;
-the gradients of two parameters that it does not let correspond. What is not asked for and has the same values is neither.
+Wrong is: two tensors whose elements, laid out as the alignment says, differ; two modules, matched one to one, that the truth does
+not let correspond (regions of several calls are judged by their tensors); the gradients of two parameters that it does not let
+correspond. What is not asked for and has the same values is neither.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def _asked(truth: Truth, oracle: Oracle) -> Iterator[tuple[Call, tuple[Part, int
         for part, slot, number in tensors_of(call):
             if oracle.says_nothing(number):
                 continue
-            if any(group == _GROUPS[part] and oracle.same(number, other) for group, other in theirs):
+            if any(group == _GROUPS[part] and oracle.can_lie_on(number, other) for group, other in theirs):
                 spec = oracle.left.journal.tensor(number).spec
                 text = f"{call.site} ({call.site.path}) {part} {slot} {spec}"
                 yield call, (part, number), f"{text}, with {', '.join(str(partner.site) for partner in partners)}"
@@ -114,13 +116,11 @@ def _matches_of(call: Call, alignment: Alignment) -> Iterator[Match]:
 
 def _wrong(truth: Truth, alignment: Alignment, oracle: Oracle) -> Iterator[str]:
     for match in alignment.matches:
-        paths = [
-            [call.site.name or ROOT for call in side if call.site.kind is Kind.MODULE]
-            for side in (match.left, match.right)
-        ]
-        allowed = {(one, two) for one in paths[0] for two in (*truth.partners.get(one, ()), *_loosely(truth, one))}
-        if all(paths) and not allowed & {(one, two) for one in paths[0] for two in paths[1]}:
-            yield f"{_names(match)}: modules that do not correspond ({match.because})"
+        sides = (match.left, match.right)
+        if all(len(side) == 1 and side[0].site.kind is Kind.MODULE for side in sides):
+            left, right = (side[0].site.name or ROOT for side in sides)
+            if right not in (*truth.partners.get(left, ()), *_loosely(truth, left)):
+                yield f"{_names(match)}: modules that do not correspond ({match.because})"
         for pair in match.tensors:
             if not _lies(pair, oracle):
                 yield f"{_names(match)}: {_described(pair, oracle)} ({match.because}; {pair.because})"
@@ -159,4 +159,9 @@ def _described(pair: TensorPair, oracle: Oracle) -> str:
 
 
 def _names(match: Match) -> str:
-    return " = ".join(", ".join(f"{call.site.path}:{call.site}" for call in side) for side in (match.left, match.right))
+    return " = ".join(map(_region, (match.left, match.right)))
+
+
+def _region(calls: tuple[Call, ...]) -> str:
+    first, *others = [f"{call.site} ({call.site.path or ROOT})" for call in calls]
+    return f"{first} … {others[-1]}, {len(calls)} calls" if others else first
