@@ -3,20 +3,18 @@
     recordings(["mlp", "gpt"], folder)         FOLDER/mlp/torch, FOLDER/mlp/mindspore: traces with every value
     python -m corpus.record FOLDER [NAME …]    by hand; then each pair is aligned and its score printed
 
-Each framework has a process of its own, which records all pairs that are asked for and not yet there. Test processes that share
-a folder wait for each other.
+Each framework has a process of its own, which records all pairs that are asked for and not yet there.
 """
 
 from __future__ import annotations
 
-import fcntl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from corpus.notation import pair_names, truth_of
 from corpus.oracle import Oracle
-from corpus.ports import run_side
+from corpus.ports import run_once
 from corpus.score import Score, score
 from twintrace.align import align
 from twintrace.model.pairs import Alignment, Side
@@ -28,16 +26,7 @@ LEVEL = "mix"
 
 def recordings(names: Sequence[str], folder: Path, *, level: str = LEVEL) -> dict[str, tuple[Path, Path]]:
     """(left trace, right trace) by name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    done = {name: folder / name / "done" for name in names}
-    with (folder / "lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        needed = [name for name in names if not done[name].exists()]
-        if needed:
-            for framework in ("torch", "mindspore"):
-                run_side(framework, folder, needed, "--trace", level)
-            for name in needed:
-                done[name].touch()
+    run_once(names, folder, "--trace", level)
     return {name: (folder / name / "torch", folder / name / "mindspore") for name in names}
 
 
