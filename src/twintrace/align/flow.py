@@ -102,7 +102,7 @@ class Flowing:
             return
         if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
             return
-        if self._web.elsewhere(left, right):
+        if self._web.conflict(left, right):
             return
         self._web.pair(left, right, because, 0.8)
 

@@ -65,6 +65,8 @@ class Inference:
         links = weave(*places, columns, tiers, least=_LEAST)
         for link in links:
             one, two = left[link.left], right[link.right]
+            if self._web.conflict(one, two):
+                continue
             if link.tier >= 0:
                 self._web.pair(one, two, _BECAUSE[link.tier], 0.95)
             else:
@@ -94,7 +96,9 @@ class Inference:
                 for side, count in (("left", len(left)), ("right", len(right)))
             )
             for key in ours.keys() & theirs.keys():
-                self._web.pair(left[ours[key]], right[theirs[key]], f"{because}, in another order", 0.9)
+                one, two = left[ours[key]], right[theirs[key]]
+                if not self._web.conflict(one, two):
+                    self._web.pair(one, two, f"{because}, in another order", 0.9)
 
 
 def _once(keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], int]:

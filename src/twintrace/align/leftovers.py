@@ -50,7 +50,7 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
     if web.hands_on(which, index):
         if what in SHAPING:
             return f"a {what} that only this side has: it computes nothing", True
-        return f"a {what} without effect: what comes out is what went in", True
+        return f"a {what} that only this side has: its results hold just what went in", True
     if what in _MOVING and _takers_compared(web, which, index):
         return f"a {what} that only this side has: it moves values, and all who take them are compared", True
     if what in _MAKING and _takers_compared(web, which, index):

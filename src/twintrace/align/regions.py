@@ -20,6 +20,10 @@ _LARGE = 12
 """More calls than this on a side are a region only if their results have equal values."""
 
 
+_LARGEST = 400
+"""A recurrent layer that one side has written out may be long; a region of more calls than this says nothing to anybody."""
+
+
 class Regions:
     """Regions of the free units of a web."""
 
@@ -47,9 +51,12 @@ class Regions:
                 if partner is not None:
                     links += [(number, other, False) for other in makers.get(partner, ())]
         for ours, theirs, equal in _groups(links):
-            self._bind([i for n in ours for i in sides[0][n]], [j for n in theirs for j in sides[1][n]], equal)
+            left, right = [i for n in ours for i in sides[0][n]], [j for n in theirs for j in sides[1][n]]
+            if self._can_be_bound(0, left) and self._can_be_bound(1, right):  # not yet grown into by another
+                self._bind(left, right, equal)
 
     def _bind(self, left: list[int], right: list[int], equal: bool) -> None:
+        left, right = self._grown(left, right)
         if not (self._can_be_bound(0, left) and self._can_be_bound(1, right) and self._takes_the_same(left, right)):
             return
         if not equal and max(len(left), len(right)) > _LARGE:
@@ -136,16 +143,42 @@ class Regions:
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
-        ours, theirs = self._arguments(0, left), self._arguments(1, right)
-        if not ours or not theirs:
-            return not ours and not theirs
-        web, mapper = self._web, self._mapper
-        numbers = [{web.classes.of(w, t) for t in side} - {-1} for w, side in ((0, ours), (1, theirs))]
-        common = [
-            sum(1 for t in side if web.classes.of(w, t) in numbers[1 - w] or mapper.partner(w, t) in other)
-            for w, side, other in ((0, ours, theirs), (1, theirs, ours))
+        takes = self._arguments(0, left), self._arguments(1, right)
+        if not takes[0] or not takes[1]:
+            return not takes[0] and not takes[1]
+        common = [len(takes[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        return all(0 < 2 * common[which] >= len(takes[which]) for which in (0, 1))
+
+    def _unmet(self, which: int, takes: tuple[set[int], set[int]]) -> list[int]:
+        """What goes into this side's region and not into the other's."""
+        numbers = {self._web.classes.of(1 - which, tensor) for tensor in takes[1 - which]} - {-1}
+        return [
+            tensor
+            for tensor in sorted(takes[which])
+            if self._web.classes.of(which, tensor) not in numbers
+            and self._mapper.partner(which, tensor) not in takes[1 - which]
         ]
-        return 2 * common[0] >= len(ours) and 2 * common[1] >= len(theirs) and min(common) > 0
+
+    def _grown(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
+        """The regions with the free calls before them that made what the other does not take."""
+        members = [*left], [*right]
+        while max(map(len, members)) < _LARGEST:
+            takes = self._arguments(0, members[0]), self._arguments(1, members[1])
+            before = [
+                {
+                    maker
+                    for tensor in self._unmet(which, takes)
+                    for maker in self._web.flow(which).makers.get(tensor, ())
+                    if maker in self._units[which] and self._web.is_free(which, maker)
+                }
+                - set(members[which])
+                for which in (0, 1)
+            ]
+            if not any(before):
+                break
+            for which in (0, 1):
+                members[which].extend(sorted(before[which]))
+        return members
 
 
 def _calls(members: list[int]) -> str:

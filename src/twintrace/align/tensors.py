@@ -171,7 +171,7 @@ class Mapper:
             because = because if meant else "they belong together elsewhere too"
         elif likeness < 0:
             score -= 0.5
-            if not meant:  # other values in another slot: nothing speaks for it but a shape
+            if not meant or _kind(one) != _kind(two):  # a mask of true and false is not one of 0 and -1e9
                 return 0.0, ""
         return score, because
 
@@ -194,6 +194,11 @@ def _shapes(one: Tensor, two: Tensor) -> float:
     if numel(one) == numel(two):
         return 0.25
     return -6.0
+
+
+def _kind(tensor: Tensor) -> str:
+    dtype = tensor.spec.dtype
+    return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else dtype[0]
 
 
 def _unknown(tensor: Tensor) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from .classes import Classes
 from .strands import Strand
-from .units import hands_on, inputs, outputs
+from .units import hands_on, inputs, is_parameter, operation, outputs
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,30 @@ class Web:
         ]
         differ = bool(found[0] and found[1]) and not found[0] & found[1]
         return differ and any(map(self.classes.shared, found[0] | found[1]))
+
+    def conflict(self, left: int, right: int) -> bool:
+        """Do the values say that these two are not the same step, although their operations or results are alike?
+
+        They put out what the other side has elsewhere. Or each takes something that its partner does not, and the other side
+        has it: a sum of other terms. Or they put out the same and take what only their own side has: runs that have parted
+        do not meet again, so these two get there by different ways, and the ways are to be compared as a whole. Different
+        operations must take just the same.
+        """
+        if self.elsewhere(left, right):
+            return True
+        takes, gives, holds = [], [], False
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            slots = inputs(strand, index)
+            holds = holds or any(is_parameter(strand, index, slot) for slot in slots)
+            takes.append({self.classes.of(which, slot.tensor) for slot in slots} - {-1})
+            gives.append({self.classes.of(which, slot.tensor) for slot in outputs(strand, index)} - {-1})
+        only = takes[0] - takes[1], takes[1] - takes[0]
+        if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
+            return bool(only[0] or only[1])
+        if holds or not only[0] or not only[1]:
+            return False
+        return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
