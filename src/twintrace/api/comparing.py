@@ -282,7 +282,7 @@ def _measure_all(
 ) -> dict[_Key, Evidence]:
     """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
     from ..engine.local import run
-    from ..measure import difference
+    from ..measure.statistics import difference
 
     found: dict[_Key, Evidence] = {}
     to_read: list[Evidence] = []
@@ -313,7 +313,7 @@ def _measured(
     item: Evidence, journals: tuple[Journal, Journal], tolerance: tuple[float, float], *, heat: bool = False
 ) -> Evidence:
     """Both values read and measured; a damaged one costs its row, not the comparison."""
-    from ..measure import measure
+    from ..measure.values import measure
 
     rtol, atol = tolerance
     try:

@@ -33,11 +33,11 @@ def verdict(result: Comparison) -> str:
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
     lines += [f"  {remark}" for remark in result.remarks]
-    return "\n".join(_cut(line) for line in lines[:MAX_LINES])
+    return "\n".join([lines[0], *(_cut(line) for line in lines[1:MAX_LINES])])
 
 
 def _agreement(result: Comparison) -> Iterator[str]:
-    names = f"{result.left.path} and {result.right.path}"
+    names = _both(result)
     compared = result.count(Outcome.SAME, Outcome.ROUNDING)
     if not result.results:
         yield (
@@ -77,7 +77,7 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     calls = found.result.match
     where = f"step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{result.left.path} and {result.right.path} part at {_places(found.result)}, {where}"
+    yield f"{_both(result)} part at {_places(found.result)}, {where}"
     yield ""
     if calls.left:
         yield f"  left    {_source(calls.left)}"
@@ -97,6 +97,15 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     yield from _balance(result)
     if result.backward is not None and not found.backward and not result.backward.inherited:
         yield f"  The gradients part at {_places(result.backward.result)}."
+
+
+def _both(result: Comparison) -> str:
+    """Both names, as short as they can be told apart: what matters comes after them."""
+    parts = [PurePath(side.path).parts for side in (result.left, result.right)]
+    length = 1
+    while length < max(map(len, parts)) and parts[0][-length:] == parts[1][-length:]:
+        length += 1
+    return " and ".join(str(PurePath(*side[-length:])) for side in parts)
 
 
 def _places(found: CallResult) -> str:
