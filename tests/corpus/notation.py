@@ -10,7 +10,7 @@
     qkv.weight[0:16]       ~ attn.q.weight            a parameter, or some rows of one, that no module line implies
     head.weight            ~ head.kernel (1 0)        its axes, to be brought into this order, are the right one's
 
-Shapes follow by themselves: a right parameter of the same size in another shape is the left one, reshaped. Lines that start with `#`
+A right parameter of the same size in another shape is the left one, reshaped. Lines that start with `#`
 are remarks. test_ports.py proves that no called module and no parameter is left out, that the weights carried over by these lines
 give the same outputs, loss and gradients on both sides, and that modules which are said to correspond put out the same values.
 """

@@ -8,6 +8,7 @@ Two values are the same if no element differs by more than ROUNDING of the large
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -42,9 +43,22 @@ def run_side(framework: str, folder: Path, names: Sequence[str], *options: str) 
         )
 
 
+def run_once(names: Sequence[str], folder: Path, *options: str) -> None:
+    """Both sides of those pairs that were not yet run in this folder; test processes that share it wait for each other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        needed = [name for name in names if not (folder / name / "done").exists()]
+        if needed:
+            for framework in ("torch", "mindspore"):
+                run_side(framework, folder, needed, *options)
+            for name in needed:
+                (folder / name / "done").touch()
+
+
 def run_sides(names: Sequence[str], folder: Path) -> dict[str, tuple[Values, Values]]:
-    for framework in ("torch", "mindspore"):
-        run_side(framework, folder, names)
+    """What came out of one step: (left, right) by name."""
+    run_once(names, folder)
     return {
         name: (dict(np.load(folder / name / "torch.npz")), dict(np.load(folder / name / "mindspore.npz")))
         for name in names

@@ -12,16 +12,15 @@ NAMES = pair_names()
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory):
+def steps(shared):
     """What came out of one training step of every pair."""
-    return run_sides(NAMES, tmp_path_factory.mktemp("ports"))
+    return run_sides(NAMES, shared / "ports")
 
 
 def test_there_are_many_pairs():
     assert len(NAMES) >= 25
 
 
-@pytest.mark.xdist_group("corpus-ports")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_port_is_correct_and_its_truth_complete(name, steps):
     assert faults(truth_of(name), *steps[name]) == []
