@@ -9,6 +9,7 @@ op       paths only        only what writes                  recorded
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -40,12 +41,17 @@ class MindsporeWatch:
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
+        collecting = gc.isenabled()
+        gc.disable()  # thousands of small functions are made: the collector would look through all of MindSpore for each few hundred
         try:
             for undo in self._install():
                 self._undo.append(undo)
         except BaseException:
             self.stop()
             raise
+        finally:
+            if collecting:
+                gc.enable()
 
     def stop(self) -> None:
         try:

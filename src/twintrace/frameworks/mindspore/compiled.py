@@ -45,7 +45,8 @@ class CompiledRegions:
     def _run_layer(self, original: Any) -> Any:
         def __call__(executor: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                return original(executor, *args, **kwargs)
+                with put_aside():  # a graph that runs may still have its gradient's graph compiled
+                    return original(executor, *args, **kwargs)
             finally:
                 wrote()
                 if not self._told and not _is_their_own(executor, args):

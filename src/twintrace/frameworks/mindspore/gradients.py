@@ -23,7 +23,7 @@ import mindspore as ms
 try:
     from mindspore.graph import api as running
 except ImportError:  # before 2.10
-    from mindspore.common import api as running  # type: ignore[no-redef]
+    from mindspore.common import api as running
 
 from ...model.records import Role
 from ..protocol import Open, Sink
