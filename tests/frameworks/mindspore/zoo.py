@@ -1,6 +1,6 @@
 """Small networks that are trained for two steps, each with something that a recorder could disturb.
 
-    CASES["lstm"]()      a Case: the network, its inputs, and how a step is made
+CASES["lstm"]()      a Case: the network, its inputs, and how a step is made
 """
 
 from collections.abc import Callable
@@ -190,7 +190,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "attention": lambda: Case(Attention(), (numbers(2, 3, 8),)),
     "shared cell": lambda: Case(SharedCell(), (numbers(2, 4),)),
     "in place": lambda: Case(InPlace(), (numbers(3, 4),)),
-    "dropout off": lambda: Case(nn.SequentialCell(nn.Dense(4, 4), nn.Dropout(p=0.5)).set_train(False), (numbers(3, 4),)),
+    "dropout off": lambda: Case(
+        nn.SequentialCell(nn.Dense(4, 4), nn.Dropout(p=0.5)).set_train(False), (numbers(3, 4),)
+    ),
     "dropout on": lambda: Case(nn.SequentialCell(nn.Dense(4, 4), nn.Dropout(p=0.5)).set_train(), (numbers(3, 4),)),
     "custom bprop": lambda: Case(CustomBackward(), (numbers(3, 4),)),
     "raises": lambda: Case(Raising(), (numbers(3, 4),), raises="no good"),
