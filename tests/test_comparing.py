@@ -23,7 +23,7 @@ def pair(tmp_path_factory):
 def rounding(tmp_path_factory):
     """Two runs that differ by an epsilon that hardly matters: the last bits of what the norm puts out."""
     root = tmp_path_factory.mktemp("rounding")
-    return run(root / "left", keep="tensor"), run(root / "right", keep="tensor", eps=1.02e-5)
+    return run(root / "left", keep="tensor"), run(root / "right", keep="tensor", eps=1.1e-5)
 
 
 def test_what_rounding_explains_is_agreement_and_bits_are_not_claimed(rounding):
