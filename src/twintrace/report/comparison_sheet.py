@@ -9,6 +9,7 @@ of its worst tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
@@ -47,7 +48,7 @@ def comparison_sheet(comparison: Comparison) -> Sheet:
     words = Words()
     rows = _columns(results, words)
     # Differences from the row before: nearly always 1, and so nearly nothing once packed.
-    rows["position"] = [here - before for here, before in zip(positions, [0, *positions[:-1]], strict=True)]
+    rows["position"] = [here - before for before, here in pairwise([0, *positions])]
     by_identity = {id(result): row for row, result in enumerate(results)}
     partings = [item for item in (comparison.forward, comparison.backward) if item is not None]
     index = {
@@ -179,8 +180,8 @@ def _alone_columns(items: Iterable[tuple[int, int, Alone]], words: Words) -> dic
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for step, rank, item in items:
         site = item.call.site
-        row = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
-        row += (*_side((item.call,), "", words), words(item.because))
+        address = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
+        row = (*address, *_side((item.call,), "", words), words(item.because))
         for name, value in zip(names, row, strict=True):
             columns[name].append(value)
     return columns

@@ -21,6 +21,7 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     """The verdict."""
     partings = [item for item in (comparison.forward, comparison.backward) if item is not None]
     first = comparison.divergence
+    title: list[Element | str]
     if first is not None:
         partings.sort(key=lambda item: item is not first)
         title, tone = ["The runs part at ", _strong(_place(first)), f", {_when(first)}"], "different"
@@ -61,7 +62,7 @@ def headline_of_trace(
     ]
     if first is not None:
         call, row, what = first
-        facts = [("what", [what]), ("where", [_source(call.stack)])]
+        facts: list[tuple[str, list[Element | str]]] = [("what", [what]), ("where", [_source(call.stack)])]
         card = _card(f"First value that is not finite: {call_name(call)}", facts, row)
         found.append(element("div", card, class_="cards"))
     texts = [element("li", shorten(text)) for text in remarks]
