@@ -43,6 +43,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "numba": ("store/", "measure/"),
+    "xlsxwriter": ("report/",),
     "tomli": ("judge/",),
     "pytest": ("testing/",),
 }

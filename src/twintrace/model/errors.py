@@ -4,6 +4,7 @@
     ├── UsageError            an argument that cannot work (also a ValueError)
     ├── SessionError          the right call at the wrong time: stop without start, a step recorded twice
     ├── MissingPackageError   a package is needed and not installed; the sentence says how to get it
+    ├── ReportError           a report that cannot be written, or a file that is none (also an OSError)
     └── TraceError            a trace on disk
         ├── TraceNotFoundError    nothing there, or not a trace
         ├── TraceExistsError      the path already holds another trace
@@ -30,6 +31,10 @@ class SessionError(TwintraceError, RuntimeError):
 
 class MissingPackageError(TwintraceError, ImportError):
     """A package is needed and not installed."""
+
+
+class ReportError(TwintraceError, OSError):
+    """A report that cannot be written, or a file that is none."""
 
 
 class TraceError(TwintraceError):
