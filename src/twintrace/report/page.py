@@ -12,8 +12,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -21,10 +23,12 @@ from string import Template
 from typing import Any
 from xml.etree.ElementTree import tostring
 
+from .server import Give
 from .sheets import Sheet, element, pack
 
 LIMIT = 10_000_000
 """Bytes of a file that mail, chat and browsers still take."""
+MARK = b'<meta name="generator" content="twintrace">'
 SCRIPTS = (
     "elements.js",
     "sources.js",
@@ -63,9 +67,43 @@ def _fill(
     return pages, room
 
 
+def is_page(content: bytes) -> bool:
+    """Was this written by `write_page`?"""
+    return content.startswith(b"<!doctype html>") and MARK in content[:4096]
+
+
 def served_page(sheet: Sheet) -> bytes:
     """The page for a server that gives index, calls and pages when asked."""
     return _html(sheet, {}, (sheet.pages, sheet.pages), served=True).encode("utf-8", "replace")
+
+
+def served(
+    sheet: Sheet, values: Callable[[Mapping[str, str]], object]
+) -> Callable[[str], tuple[str, Give] | None]:
+    """What a Server gives by which name: the page, its data, and the values of a tensor, which `values` finds."""
+    pages = {"page": sheet.page, "heat": sheet.heats}
+    lock = threading.Lock()  # journals are not made to be read by two at once
+
+    def packed(make: Callable[[], object]) -> tuple[str, Give]:
+        def give(_: Mapping[str, str]) -> bytes:
+            with lock:
+                return pack(make())
+
+        return "application/json", give
+
+    def find(name: str) -> tuple[str, Give] | None:
+        if not name:
+            return "text/html", lambda _: served_page(sheet)
+        if name == "data/tensor":
+            return "application/json", lambda query: packed(lambda: values(query))[1](query)
+        if name in ("data/index", "data/calls"):
+            return packed(lambda: sheet.index if name == "data/index" else sheet.calls())
+        found = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
+        if found is None or int(found[2]) >= sheet.pages:
+            return None
+        return packed(lambda: pages[found[1]](int(found[2])))
+
+    return find
 
 
 def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, served: bool = False) -> str:
