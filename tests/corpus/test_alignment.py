@@ -79,7 +79,9 @@ def test_tensors_of_other_values_are_wrong(mlp):
     truth, alignment, oracle = mlp
     places = [matched(alignment, f"module:layers.{number}#0") for number in (3, 5)]
     other = alignment.matches[places[1]].tensors
-    found = score(truth, changed(alignment, places[0], tensors=tuple(replace(pair, left=pair.left) for pair in other)), oracle)
+    found = score(
+        truth, changed(alignment, places[0], tensors=tuple(replace(pair, left=pair.left) for pair in other)), oracle
+    )
     assert found.share < 1
     pair = alignment.matches[places[0]].tensors[0]
     found = score(truth, changed(alignment, places[0], tensors=(replace(pair, right=other[0].right),)), oracle)
