@@ -17,7 +17,10 @@ HISTOGRAM_EDGES = tuple(range(-12, 3))
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The element with the largest absolute error. `index` is in the left tensor's shape."""
+    """The element with the largest absolute error. `index` is in the left tensor's shape.
+
+    Integers are given exactly, of complex numbers the modulus.
+    """
 
     index: tuple[int, ...]
     left: float
@@ -26,7 +29,10 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The largest absolute error in each cell of a grid laid over the tensor (leading axes folded into rows)."""
+    """The largest absolute error in each cell of a grid laid over the tensor (leading axes folded into rows).
+
+    A cell is NaN where an element is not finite on one side and another on the other.
+    """
 
     rows: int
     columns: int
@@ -37,8 +43,9 @@ class Heat:
 class Measurement:
     """What one pass over two arrays gives. Errors are right minus left, the left side being what is divided by.
 
-    Elements that are not finite on either side take no part in the error numbers; they are counted. A number is None where it
-    has no meaning: no finite pair of elements, a zero vector's cosine.
+    Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
+    what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
+    no finite pair of elements, a zero vector's cosine.
     """
 
     count: int
@@ -64,7 +71,8 @@ class Measurement:
     rtol: float
     atol: float
     max_ulp: float | None
-    """Largest error in units in the last place of the coarser of the two dtypes; None for integers and complex numbers."""
+    """Largest error in units in the last place of the larger of the two values, in the coarser of the two dtypes; None for
+    integers and complex numbers."""
     nan_left: int
     nan_right: int
     nan_both: int
@@ -74,6 +82,7 @@ class Measurement:
     """The same infinity on both sides, in the same place."""
     sign_flips: int
     worst: Worst | None
+    """None where no finite pair differs."""
     histogram: tuple[int, ...]
     """Relative errors (absolute ones where left is 0) by HISTOGRAM_EDGES."""
     max_left: float | None
