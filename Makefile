@@ -16,9 +16,12 @@ BENCH ?= record
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: ## find the difference between two small runs
-	@$(env) torch fast
-	@$(PY) examples/01_find_the_difference/run.py
+demo: ## find the difference between a small network in PyTorch and its port to MindSpore
+	@$(env) torch mindspore fast
+	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
+	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
+	@echo
+	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore || test $$? = 1  # 1: they part, which is the point
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
 	$(PY) -m pytest $(PYTEST_ARGS) --require=torch -m "not slow"
