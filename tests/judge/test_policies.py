@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from tests.judge.evidence import evidence
 
+from tests.judge.evidence import evidence
 from twintrace.judge.policies import POLICIES, Evidence, certain, policy_named, relative_error
 from twintrace.judge.rounding import Allowance
 from twintrace.model.errors import UsageError

@@ -39,6 +39,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
+from .reporting import listing_json, print_pairs, print_table, print_tree
 
 __all__ = [
     "Comparison",
@@ -52,23 +53,18 @@ __all__ = [
     "compare",
     "doctor",
     "listing",
+    "listing_json",
     "open",
     "pair_up",
+    "print_pairs",
+    "print_table",
+    "print_tree",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
     "verdict",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # The terminal's library is needed for trees only, and recording must not need it.
-    if name in ("print_tree", "print_table", "listing_json"):
-        from ..report import tree
-
-        return {"print_tree": tree.print_tree, "print_table": tree.print_table, "listing_json": tree.as_json}[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def record(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from .. import api
 from .progress import bar
@@ -73,7 +74,7 @@ def compare(
     click.echo(api.verdict(found))
     if table:
         click.echo()
-        api.print_comparison(found)
+        api.print_pairs(found, Console())
     for path, write in ((html, api.write_html), (xlsx, api.write_xlsx), (csv, api.write_csv), (json, api.write_json)):
         if path is not None:
             write(found, path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..model.errors import MissingPackageError, UsageError
@@ -61,6 +62,13 @@ def installed(name: str) -> bool:
 def loaded() -> list[Framework]:
     """The workshops whose framework has been imported by this process."""
     return [by_name(name) for name, entry in _FRAMEWORKS.items() if entry.package in sys.modules]
+
+
+def load(packages: Collection[str]) -> None:
+    """Import the workshops of these packages, as far as they are installed."""
+    for name, entry in _FRAMEWORKS.items():
+        if entry.package in packages and installed(name):
+            by_name(name)
 
 
 def framework_of(value: object) -> Framework | None:
