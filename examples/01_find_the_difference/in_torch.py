@@ -1,6 +1,6 @@
 """The network in PyTorch: one training step, recorded.
 
-python in_torch.py [DIRECTORY]      the trace goes to DIRECTORY/torch, the first weights to DIRECTORY/weights.npz (default: runs/demo)
+python in_torch.py [DIRECTORY]      the trace goes to DIRECTORY/torch, its weights to DIRECTORY/weights.npz (default: runs/demo)
 """
 
 from __future__ import annotations
