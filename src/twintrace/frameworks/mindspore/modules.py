@@ -97,7 +97,7 @@ def configuration(cell: nn.Cell) -> Mapping[str, Any]:
 
 
 def _own_parameters(cell: nn.Cell) -> dict[str, Any]:
-    """The parameters that are this Cell's and no other's: a training step's Cell lists its network's as well, by their full names."""
+    """The parameters that are this Cell's and no other's: a Cell for training lists its network's as well, by their full names."""
     found = {name: parameter for name, parameter in cell._params.items() if parameter is not None}
     if any("." in name for name in found):
         below = {id(p) for _, child in named_modules(cell) if child is not cell for p in child._params.values()}
