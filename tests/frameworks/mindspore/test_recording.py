@@ -381,8 +381,7 @@ class TestGraphs:
             pytest.warns(RuntimeWarning, match="cannot be seen") as told,
             tt.record(tmp_path / "t", case.net, strict=False),
         ):
-            for _ in range(2):
-                case.net(*case.inputs)
+            [case.net(*case.inputs) for _ in range(2)]
         reading = Reading(tmp_path / "t")
         assert len(told) == 1
         assert "eager=True" in reading.notes()["compiled"]

@@ -15,7 +15,7 @@ from mindspore.ops.function import nn_func
 from .patches import patch
 from .tensors import launch_synchronously
 
-_SEEDS = importlib.import_module("mindspore.common.seed")  # `from mindspore.common import seed` is a function
+_SEEDS: Any = importlib.import_module("mindspore.common.seed")  # `from mindspore.common import seed` is a function
 _DROPOUTS = ("dropout", "dropout_ext", "dropout1d", "dropout2d", "dropout2d_ext", "dropout3d")
 _DROPOUT_CELLS = (
     *(getattr(nn, name) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
