@@ -29,13 +29,13 @@ def told(python, code):
 
 def test_a_layer_has_what_is_named_and_what_is_underneath(wheel, tmp_path, capsys):
     def finish(packages):
-        (packages / "thing.py").write_text("VALUE = 2\n")
+        (packages / "thing.py").write_text("VALUE = 22\n")
 
     options = {"variables": {"THING": "yes"}, "finish": finish, "finished": 2, "cache": tmp_path / "cache"}
     python = layer("things", [str(wheel)], **options)
     assert "building" in capsys.readouterr().out
     code = "import os, thing, numpy, pytest; print(thing.VALUE, os.environ['THING'], numpy.__version__)"
-    assert told(python, code).startswith("2 yes 1.")
+    assert told(python, code).startswith("22 yes 1.")
 
     assert layer("things", [str(wheel)], **options) == python
     assert "building" not in capsys.readouterr().out
