@@ -94,6 +94,7 @@ class MindsporeFramework:
         return None
 
     def watch(self, models: Mapping[str, Any], level: Level, sink: Sink) -> MindsporeWatch:
+        tensors.launch_synchronously()
         return MindsporeWatch(models, level, sink)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:

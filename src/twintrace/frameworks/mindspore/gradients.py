@@ -4,8 +4,7 @@
     x ◀──  hook on the node whose edge   ◀── hook before the node of y      backward
            leaves towards x
 
-The same as for torch, whose graph MindSpore's resembles since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted.
-A full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
+MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted. A full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
@@ -104,6 +103,7 @@ class Gradients:
         self._handles: list[Any] = []
         self._sums: list[_Sum] = []
         self._names: Callable[[], dict[int, str]] = dict
+        self._passes = 0
 
     def install(self, names: Callable[[], dict[int, str]]) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change. `names` gives the parameters whose gradients are wanted, by object."""
@@ -144,14 +144,15 @@ class Gradients:
 
     def _around_backward(self, original: Any) -> Any:
         def grad(executor: Any, function: Any, operation: Any, weights: Any, position: Any, *rest: Any) -> Any:
-            outermost = _Backward.depth == 0
+            self._passes += 1
             _Backward.depth += 1
             try:
                 found = original(executor, function, operation, weights, position, *rest)
             finally:
                 _Backward.depth -= 1
+                self._passes -= 1
                 self.flush()
-            if outermost and weights is not None:
+            if weights is not None and not self._passes:  # a block that is computed again has a pass of its own inside
                 with unseen():
                     self._report_parameters(operation, weights, position, found)
             return found
