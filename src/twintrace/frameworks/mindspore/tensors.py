@@ -174,8 +174,8 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
         if tensor.is_meta:
             raise Unreadable("a meta tensor has no values")
         if tensor.device != _HOST:
-            return _stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
-        return _in_place(tensor)
+            return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
+        return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
 
@@ -188,17 +188,18 @@ def peek(tensor: Any) -> bytes | None:
     return string_at(start, size if size < 64 else 64) if start else b""
 
 
-def _in_place(tensor: Any) -> np.ndarray[Any, Any]:
+def in_place(tensor: Any) -> np.ndarray[Any, Any]:
+    """The tensor's own memory as an array, through attributes that MSAdapter leaves alone."""
     code = _CODES.get(tensor.dtype)
     if code is None:
         raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
-    shape = tensor.shape
-    start = tensor.data_ptr()  # waits until the value is there
+    shape = tensor._shape
+    start = tensor._data_ptr()  # waits until the value is there
     if 0 in shape or not start:
         return np.empty(shape, code)
     if tensor.is_contiguous():
         return np.asarray(_Memory(tensor, start, shape, code, None))
-    size = tensor.itemsize
+    size = tensor._itemsize
     return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in tensor.stride())))
 
 
@@ -218,7 +219,7 @@ class _Memory:
         }
 
 
-def _stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
+def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
     """What numpy has in a type of its own making (bf16) as an integer of its width."""
     code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
     return array if array.dtype == code else array.view(code)
