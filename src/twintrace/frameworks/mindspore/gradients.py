@@ -4,7 +4,8 @@
     x ◀──  hook on the node whose edge   ◀── hook before the node of y      backward
            leaves towards x
 
-MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted. A full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
+MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted. A full backward hook,
+or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import mindspore as ms
+from mindspore import ops
 
 try:
     from mindspore.graph import api as running
@@ -121,6 +123,7 @@ class Gradients:
             _seen(number)
             if start <= number < _LEAF_NUMBER:
                 ends.setdefault(_id(node), (node, []))[1].append((slot, tensor._output_index))
+        inputs = [*inputs, *_new_leaves(call, inputs)] if ends else []
         call.inputs.clear()
         call.outputs.clear()
         if not ends:
@@ -221,6 +224,14 @@ class Gradients:
         return report
 
 
+def _new_leaves(call: Open, known: list[tuple[str, Any, int]]) -> Iterator[tuple[str, Any, int]]:
+    """Inputs that have got their node in this call: the first that uses a parameter makes it (MSAdapter's have none before)."""
+    slots = {slot for slot, _, _ in known}
+    for slot, node, number in edges_of(call):
+        if slot not in slots and node.is_leaf():
+            yield slot, node, number
+
+
 def _id(node: Any) -> int:
     """The node behind the Python object, of which there is a new one at each question."""
     unique = getattr(node, "_unique_id", None)
@@ -268,7 +279,7 @@ class _Sum:
         self._arrived += 1
         if gradient is not None:
             with running._no_grad():
-                self._total = gradient if self._total is None else self._total + gradient
+                self._total = gradient if self._total is None else ops.add(self._total, gradient)
         if self._arrived == self._edges:
             self.give_up()
 
