@@ -4,8 +4,8 @@
     x ◀──  hook on the node whose edge   ◀── hook before the node of y      backward
            leaves towards x
 
-MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted. A full backward hook,
-or `ops.HookBackward`, inserts some, and with them changes what is added up first.
+MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted; a full
+backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
@@ -29,6 +29,17 @@ except ImportError:  # before 2.10
 from ...model.records import Role
 from ..protocol import Open, Sink
 from .patches import patch
+
+__all__ = [
+    "Gradients",
+    "edges_of",
+    "in_backward",
+    "is_quiet",
+    "is_recomputing",
+    "next_sequence_number",
+    "running",
+    "unseen",
+]
 
 _LEAF_NUMBER = 2**64 - 1
 _MAX_NODES = 200_000

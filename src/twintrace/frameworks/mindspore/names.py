@@ -10,6 +10,7 @@ x.shape, ops.grad(f)            nothing: a question about the tensor; what calls
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,13 @@ class Api:
         return written
 
 
-def functions() -> Iterator[tuple[FunctionType, Api]]:
+@functools.cache
+def functions() -> tuple[tuple[FunctionType, Api], ...]:
     """Every public function once, by the first of its names."""
+    return tuple(_functions())
+
+
+def _functions() -> Iterator[tuple[FunctionType, Api]]:
     known: set[int] = set()
     for home, prefix in _HOMES:
         for name in sorted(vars(home)):
@@ -108,8 +114,13 @@ def functions() -> Iterator[tuple[FunctionType, Api]]:
                 yield function, api
 
 
-def methods() -> Iterator[tuple[str, Any, Api]]:
-    """Every method and operator of a tensor: (attribute, what is there now, its description)."""
+@functools.cache
+def methods() -> tuple[tuple[str, Any, Api], ...]:
+    """Every method and operator of a tensor: (attribute, what is there without us, its description)."""
+    return tuple(_methods())
+
+
+def _methods() -> Iterator[tuple[str, Any, Api]]:
     for name in dir(Tensor):
         attribute = inspect.getattr_static(Tensor, name)
         if name in _COMPUTING_ATTRIBUTES:

@@ -14,17 +14,15 @@ Memory is read where it lies. `asnumpy` is not called: it rearranges views.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import weakref
 from ctypes import string_at
-from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import COOTensor, CSRTensor, Parameter, Tensor
-from mindspore._c_expression import RuntimeConf
+from mindspore._c_expression import disable_multi_thread
 
 from ...model.tensors import DTYPES
 from ..protocol import Look, Unreadable
@@ -83,26 +81,14 @@ class _Serials:
 _SERIALS = _Serials()
 
 
-def launch_synchronously() -> bool:
-    """Let operators run when they are called, if none has run yet: afterwards MindSpore does not listen. Did it?
+def launch_synchronously() -> None:
+    """Let operators run when they are called. Otherwise they are queued, and whoever asks for a value waits for a queue.
 
-    Otherwise they are queued, and whoever asks for a value waits for the queue. It changes no bit, and cannot be undone.
+    `launch_blocking` works only before the first operator; this works at any time, on all versions from 2.7, and errors are raised
+    where they are made. It changes no bit, and cannot be undone.
     """
-    settings = RuntimeConf.get_instance()
-    if settings.is_launch_blocking():
-        return True
-    if _an_operator_has_run():
-        return False
-    ms.runtime.launch_blocking()
-    return True
-
-
-def _an_operator_has_run() -> bool:
-    """The first operator starts the queue's thread. Where threads cannot be listed, nothing is known to have run."""
-    threads = Path("/proc/self/task").glob("*/comm")
-    with contextlib.suppress(OSError):
-        return any(name.read_text().strip() == "frontend_queue" for name in threads)
-    return False
+    ms.runtime.synchronize()
+    disable_multi_thread()
 
 
 def wrote() -> None:

@@ -25,15 +25,17 @@ from . import seeding, tensors
 from .calls import Calls
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .names import PACKAGE
+from .ops import Ops
 
 
 class MsadapterWatch(MindsporeWatch):
     """All hooks of one recording."""
 
-    def __init__(self, models: Mapping[str, Any], level: Level, sink: Sink) -> None:
-        super().__init__({}, level, sink)
+    def __init__(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool) -> None:
+        super().__init__({}, level, sink, eager=eager)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
+        self._ops = Ops(sink) if level is Level.OP else None
 
 
 class MsadapterFramework(MindsporeFramework):
@@ -60,8 +62,9 @@ class MsadapterFramework(MindsporeFramework):
             return "dtype", found[1].removeprefix("mindspore.").lower()
         return found
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink) -> MsadapterWatch:
-        return MsadapterWatch(models, level, sink)
+    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> MsadapterWatch:
+        tensors.launch_synchronously()
+        return MsadapterWatch(models, level, sink, eager=eager)
 
     def environment(self) -> Mapping[str, Any]:
         return {"msadapter": PACKAGE, "torch": str(torch.__version__), **super().environment()}
