@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import mindspore as ms
+from mindspore import ops
 
 try:
     from mindspore.graph import api as running
@@ -133,6 +134,7 @@ class Gradients:
             _seen(number)
             if start <= number < _LEAF_NUMBER:
                 ends.setdefault(_id(node), (node, []))[1].append((slot, tensor._output_index))
+        inputs = [*inputs, *_new_leaves(call, inputs)] if ends else []
         call.inputs.clear()
         call.outputs.clear()
         if not ends:
@@ -233,6 +235,14 @@ class Gradients:
         return report
 
 
+def _new_leaves(call: Open, known: list[tuple[str, Any, int]]) -> Iterator[tuple[str, Any, int]]:
+    """Inputs that have got their node in this call: the first that uses a parameter makes it (MSAdapter's have none before)."""
+    slots = {slot for slot, _, _ in known}
+    for slot, node, number in edges_of(call):
+        if slot not in slots and node.is_leaf():
+            yield slot, node, number
+
+
 def _id(node: Any) -> int:
     """The node behind the Python object, of which there is a new one at each question."""
     unique = getattr(node, "_unique_id", None)
@@ -280,7 +290,7 @@ class _Sum:
         self._arrived += 1
         if gradient is not None:
             with running._no_grad():
-                self._total = gradient if self._total is None else self._total + gradient
+                self._total = gradient if self._total is None else ops.add(self._total, gradient)
         if self._arrived == self._edges:
             self.give_up()
 

@@ -165,7 +165,7 @@ class Modules:
             end_without_result(self._sink, call, error)
             raise
         with unseen():
-            if _keeps_state(cell):
+            if self._keeps_state(cell):
                 wrote()
             self._sink.leave(call, output)
             if call.wants_gradients:
@@ -177,9 +177,8 @@ class Modules:
         self._learn()
         return self._known.setdefault(id(cell), (cell, None))
 
-
-def _keeps_state(cell: nn.Cell) -> bool:
-    """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
-    return bool(_own_buffers(cell)) or any(
-        isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
-    )
+    def _keeps_state(self, cell: nn.Cell) -> bool:
+        """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
+        return bool(_own_buffers(cell)) or any(
+            isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
+        )
