@@ -26,6 +26,7 @@ from mindspore._c_expression import disable_multi_thread
 
 from ...model.tensors import DTYPES
 from ..protocol import Look, Unreadable
+from .gradients import running
 
 NAMES: dict[Any, str] = {
     ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
@@ -87,7 +88,7 @@ def launch_synchronously() -> None:
     `launch_blocking` works only before the first operator; this works at any time, on all versions from 2.7, and errors are raised
     where they are made. It changes no bit, and cannot be undone.
     """
-    ms.runtime.synchronize()
+    running._pynative_executor.sync()
     disable_multi_thread()
 
 
