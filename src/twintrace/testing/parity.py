@@ -30,6 +30,22 @@ OPTIONAL: Mapping[str, str] = {
     "calls.py:flush_after_backward": "the miniature's own hook is in gradients.py",
     "ops.py:OpMode": "torch wants a class of its own for its mode",
     "gradients.py:in_backward": "a function in the miniature; torch lends its own",
+    "gradients.py:is_quiet": "MindSpore has no mode to switch off: the recorder's own calls are told by a flag",
+    "gradients.py:unseen": "torch lends its own; the miniature's hooks call nothing",
+    "gradients.py:is_recomputing": "MindSpore's backward passes also run the user's own bprop, which is no forward",
+    "gradients.py:next_sequence_number": "torch lends its own; MindSpore does not tell it",
+    "modules.py:named_parameters": "MindSpore's own would list the optimizer's as well",
+    "modules.py:named_buffers": "MindSpore's own would list the optimizer's as well",
+    "modules.py:present_phase": "three phases in MindSpore's backward; torch asks its engine",
+    "names.py:functions": "MindSpore has no mode that sees its functions: they are listed and replaced",
+    "names.py:methods": "as functions",
+    "names.py:primitives": "as functions",
+    "names.py:describe_primitive": "only MindSpore has primitives",
+    "ops.py:is_offered": "MindSpore's dispatch mode came with 2.9",
+    "patches.py:put_aside": "MindSpore's compiler reads the functions that are replaced",
+    "tensors.py:launch_synchronously": "torch runs a CPU operator when it is called",
+    "tensors.py:wrote": "torch and the miniature count versions",
+    "updates.py:is_optimizer": "MindSpore's optimizers are Cells like others",
 }
 
 FloorPlan = Mapping[str, set[str]]

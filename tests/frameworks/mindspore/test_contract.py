@@ -97,7 +97,7 @@ class MindsporePage(Page):
     functions = {
         "add": Function(mint.add, "mindspore.mint.add", "AddExt"),
         "mul": Function(mint.mul, "mindspore.mint.mul", "Muls"),
-        "relu": Function(ops.relu, "mindspore.ops.relu", "ReLU"),
+        "relu": Function(ops.relu, "mindspore.mint.nn.functional.relu", "ReLU"),
         "total": Function(mint.sum, "mindspore.mint.sum", "SumExt"),
         "add_": Function(add_, "mindspore.ops.assign_add", "AssignAdd"),
         "checkpoint": Function(recompute, ""),

@@ -1,7 +1,7 @@
 """What there is to call in MindSpore, what it is called in a trace, and what it writes to.
 
-ops.relu, nn.functional.relu    mindspore.ops.relu              functions: a function with several names has the first of them
-mint.nn.functional.linear       mindspore.mint.nn.functional.linear
+ops.tanh(x), mint.tanh(x)       mindspore.mint.tanh             functions; one with several names has mint's, which is PyTorch's
+ops.softmax(x)                  mindspore.ops.softmax
 x + y                           mindspore.Tensor.add            operators have their method's name
 x[0] = 1                        mindspore.Tensor.__setitem__    writes to argument 0
 ops.MatMul()(x, y)              mindspore.ops.MatMul            primitives have their class's
@@ -22,11 +22,11 @@ from mindspore.mint import linalg, special
 from mindspore.mint.nn import functional
 
 _HOMES = (
-    (ops, "mindspore.ops"),
     (mint, "mindspore.mint"),
     (functional, "mindspore.mint.nn.functional"),
     (linalg, "mindspore.mint.linalg"),
     (special, "mindspore.mint.special"),
+    (ops, "mindspore.ops"),
 )
 # Where MindSpore's public functions are written; what else is in its namespaces serves other ends.
 _SOURCES = (
