@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..model.errors import MissingPackageError, UsageError
 from .protocol import Framework
@@ -56,11 +57,12 @@ def by_name(name: str) -> Framework:
 
 
 def installed(name: str) -> bool:
-    """Could this framework be imported? Of PyTorch and MSAdapter, which are both called `torch`, the one that is."""
+    """Could this framework be imported? Of PyTorch and MSAdapter, which are both called `torch`, the one that would be."""
     package = _FRAMEWORKS[name].package
-    if package == "torch" and _is_loaded("msadapter") is not (name == "msadapter"):
-        return False
-    return package in sys.modules or importlib.util.find_spec(package) is not None
+    if package in sys.modules:
+        return _is_loaded(name)
+    found = importlib.util.find_spec(package)
+    return found is not None and (package != "torch" or _is_compiled(found.origin) is (name == "torch"))
 
 
 def loaded() -> list[Framework]:
@@ -82,6 +84,11 @@ def _is_loaded(name: str) -> bool:
     theirs = getattr(sys.modules.get("mindspore"), "Tensor", None)
     is_adapter = isinstance(tensor, type) and isinstance(theirs, type) and issubclass(tensor, theirs)
     return "torch" in sys.modules and is_adapter is (name == "msadapter")
+
+
+def _is_compiled(origin: str | None) -> bool:
+    """Before `torch` is imported there is no object to ask. PyTorch has a compiled core beside its first file, MSAdapter none."""
+    return origin is not None and any(Path(origin).parent.glob("_C.*"))
 
 
 def _absence(name: str, entry: _Entry) -> str:

@@ -14,7 +14,7 @@ every result until then. MindSpore does not tell the number that is next.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,6 +101,17 @@ def next_sequence_number(inputs: list[tuple[str, Any, int]]) -> int:
     for _, node, _ in inputs:
         _seen(node._sequence_nr())
     return _Backward.highest + 1
+
+
+def without_gradient(call: Open, mutates: Sequence[str], start: int) -> tuple[str, ...]:
+    """What a record must say of a write in place that has left no node behind: nothing can be read of its way back."""
+    written = [(slot, tensor) for slot, tensor in call.inputs if slot in mutates]
+    nodes = [(slot, getattr(tensor, "_grad_node", None)) for slot, tensor in written]
+    return tuple(
+        f"argument {slot} was written to in place, and MindSpore keeps no gradient of that write"
+        for slot, node in nodes
+        if node is None or not start <= node._sequence_nr() < _LEAF_NUMBER
+    )
 
 
 def _seen(number: int) -> None:

@@ -1,4 +1,7 @@
-"""Seed MSAdapter and the MindSpore beneath it, make them deterministic, take dropout out; each change with its undoing."""
+"""Seed MSAdapter and the MindSpore beneath it, make them deterministic, take dropout out; each change with its undoing.
+
+Not everything listens: on CPU mindtorch's `randn`, `rand`, `randint` and `dropout` draw from kernels that no seed reaches.
+"""
 
 from __future__ import annotations
 
