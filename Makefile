@@ -8,6 +8,8 @@ PY := .venv/bin/python
 env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
 
 PYTEST_ARGS ?= -n auto
+# A test that needs one of these fails where it is missing. There is no MindSpore for Python 3.13: there, REQUIRE=--require=torch
+REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record
 
 .DEFAULT_GOAL := help
@@ -21,10 +23,10 @@ demo: ## find the difference between two small runs
 	@$(PY) examples/01_find_the_difference/run.py
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch -m "not slow"
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE) -m "not slow"
 
 test-all: lint ## lint, then every test
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE)
 
 lint: ## ruff check, ruff format --check, mypy
 	@$(env) dev
