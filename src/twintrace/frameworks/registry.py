@@ -3,6 +3,7 @@
     framework_of(model)         the workshop that owns the object
     by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed
     loaded()                    the workshops whose framework this process has imported
+    weights_of(net)             (name, what the workshop does with weights); weights_by_name("torch") likewise
 
 MSAdapter's tensors are MindSpore tensors behind torch's name, so more specific workshops are asked first.
 """
@@ -13,9 +14,10 @@ import importlib
 import importlib.util
 import sys
 from dataclasses import dataclass
+from typing import cast
 
 from ..model.errors import MissingPackageError, UsageError
-from .protocol import Framework
+from .protocol import Framework, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +69,30 @@ def framework_of(value: object) -> Framework | None:
     for workshop in loaded():
         if workshop.is_module(value) or workshop.is_tensor(value):
             return workshop
+    return None
+
+
+# A workshop's weights are a module of their own: moving weights needs no hooks, and recording no weights.
+_WEIGHTS = {name: (f"{entry.module}.weights", entry.package) for name, entry in _FRAMEWORKS.items()} | {
+    "mindspore": ("twintrace.frameworks.mindspore.weights", "mindspore")
+}
+
+
+def weights_by_name(name: str) -> Weights:
+    """What the workshop called `name` does with weights."""
+    module, package = _WEIGHTS[name]
+    if package not in sys.modules and importlib.util.find_spec(package) is None:
+        raise MissingPackageError(
+            f"{name} is not installed here ({sys.prefix}). Get it with: pip install 'twintrace[{name}]'"
+        )
+    return cast("Weights", importlib.import_module(module))
+
+
+def weights_of(value: object) -> tuple[str, Weights] | None:
+    """(framework, what it does with weights) of the workshop that owns this net or tensor, or None."""
+    for name, (_, package) in _WEIGHTS.items():
+        if package in sys.modules:
+            workshop = weights_by_name(name)
+            if workshop.is_net(value) or workshop.is_tensor(value):
+                return name, workshop
     return None
