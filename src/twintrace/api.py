@@ -28,6 +28,7 @@ from .collect.selection import Selection
 from .collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from .collect.session import Session as Recorder
 from .frameworks import registry
+from .frameworks.protocol import Capability
 from .judge.divergences import divergences, earliest
 from .judge.sameness import same_value
 from .model.errors import MissingPackageError, TraceError, TraceNotFoundError, UsageError
@@ -89,6 +90,7 @@ def record(
     buffer: int | str = "64 MB",
     strict: bool = False,
     overwrite: bool = False,
+    eager: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -100,6 +102,7 @@ def record(
     forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
+    eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -121,6 +124,10 @@ def record(
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )
+    if eager and Capability.EAGER not in workshop.capabilities():
+        raise UsageError(
+            f"eager=True: {workshop.name} has nothing to switch off. Record the model as it is before compiling."
+        )
     options: dict[str, Any] = {
         "level": chosen_level,
         "keep": chosen_keep,
@@ -128,6 +135,7 @@ def record(
         "strict": strict,
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
+        "eager": eager,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:

@@ -89,6 +89,7 @@ class Session:
         strict: bool = False,
         buffer: int,
         overwrite: bool = False,
+        eager: bool = False,
     ) -> None:
         self.path = path
         self._framework = framework
@@ -114,7 +115,7 @@ class Session:
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
-        self._watch: Watch = framework.watch(models, level, self)
+        self._watch: Watch = framework.watch(models, level, self, eager=eager)
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._journal: Journal | None = None

@@ -36,6 +36,7 @@ class Capability(Word):
     OP = "op"
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
+    EAGER = "eager"
 
 
 class Unreadable(Exception):
@@ -183,7 +184,9 @@ class Framework(Protocol):
 
     def named_modules(self, model: Any) -> Iterator[tuple[str, Any]]: ...
     def named_parameters(self, model: Any) -> Iterator[tuple[str, Any]]: ...
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink) -> Watch: ...
+    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> Watch:
+        """Hooks for a recording. `eager`: run compiled parts call by call meanwhile; asked only of those that offer it."""
+
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call back with the tensor's gradient when it is known; the result removes the hook."""
 

@@ -29,6 +29,7 @@ class _Entry:
 
 _FRAMEWORKS: dict[str, _Entry] = {
     "torch": _Entry("twintrace.frameworks.torch", "torch", "torch"),
+    "mindspore": _Entry("twintrace.frameworks.mindspore", "mindspore", "mindspore"),
     "reference": _Entry("twintrace.frameworks.reference", "twintrace.frameworks.reference", ""),
 }
 REFERENCE = "reference"

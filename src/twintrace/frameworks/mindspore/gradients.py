@@ -1,0 +1,291 @@
+"""What flows back through a call, read without touching the graph.
+
+    x ──▶ [ nodes made by this call ] ──▶ y            forward
+    x ◀──  hook on the node whose edge   ◀── hook before the node of y      backward
+           leaves towards x
+
+MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted; a full
+backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
+
+Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
+every result until then. MindSpore does not tell the number that is next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore as ms
+
+try:
+    from mindspore.graph import api as running
+except ImportError:  # before 2.10
+    from mindspore.common import api as running  # type: ignore[no-redef]
+
+from ...model.records import Role
+from ..protocol import Open, Sink
+from .patches import patch
+
+__all__ = [
+    "Gradients",
+    "edges_of",
+    "in_backward",
+    "is_quiet",
+    "is_recomputing",
+    "next_sequence_number",
+    "running",
+    "unseen",
+]
+
+_LEAF_NUMBER = 2**64 - 1
+_MAX_NODES = 200_000
+
+
+class _Here(threading.local):
+    """Whether this thread's calls are the recorder's own."""
+
+    quiet = False
+
+
+class _Backward:
+    """How many backward passes are running, and the highest sequence number that was seen."""
+
+    depth = 0
+    highest = -1
+
+
+_HERE = _Here()
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """What is called in here is the recorder's own."""
+    before, _HERE.quiet = _HERE.quiet, True
+    try:
+        yield
+    finally:
+        _HERE.quiet = before
+
+
+def is_quiet() -> bool:
+    """Is this call the recorder's own?"""
+    return _HERE.quiet
+
+
+def in_backward() -> bool:
+    """Is a backward pass running?"""
+    return _Backward.depth > 0
+
+
+def is_recomputing() -> bool:
+    """Inside a backward pass: is the tape running? Then a block is computed again; otherwise a user's own `bprop` is at work."""
+    return bool(running._pynative_executor.grad_flag())
+
+
+def edges_of(call: Open) -> list[tuple[str, Any, int]]:
+    """(slot, node, output number) of each input that takes part in autograd. Asked before the call: in-place calls change it."""
+    found: list[tuple[str, Any, int]] = []
+    for slot, tensor in call.inputs:
+        node = getattr(tensor, "_grad_node", None)
+        if node is not None:
+            found.append((slot, node, tensor._output_index))
+    return found
+
+
+def next_sequence_number(inputs: list[tuple[str, Any, int]]) -> int:
+    """No node with this number or above has been seen: what a call with these inputs makes, is above."""
+    for _, node, _ in inputs:
+        _seen(node._sequence_nr())
+    return _Backward.highest + 1
+
+
+def _seen(number: int) -> None:
+    if _Backward.highest < number < _LEAF_NUMBER:
+        _Backward.highest = number
+
+
+class Gradients:
+    """The hooks of one step, and the doors of every backward pass."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._handles: list[Any] = []
+        self._sums: list[_Sum] = []
+        self._names: Callable[[], dict[int, str]] = dict
+        self._passes = 0
+
+    def install(self, names: Callable[[], dict[int, str]]) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change. `names` gives the parameters whose gradients are wanted, by object."""
+        self._names = names
+        yield patch(running._PyNativeExecutor, "grad", self._around_backward)
+
+    def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
+        """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
+        ends: dict[int, tuple[Any, list[tuple[str, int]]]] = {}
+        for slot, tensor in call.outputs:
+            node = getattr(tensor, "_grad_node", None)
+            if node is None:
+                continue
+            number = node._sequence_nr()
+            _seen(number)
+            if start <= number < _LEAF_NUMBER:
+                ends.setdefault(_id(node), (node, []))[1].append((slot, tensor._output_index))
+        call.inputs.clear()
+        call.outputs.clear()
+        if not ends:
+            return
+        for node, slots in ends.values():
+            self._handles.append(node.register_prehook(self._before(call, slots)))
+        if inputs:
+            self._hook_inputs(call, inputs, [node for node, _ in ends.values()], start)
+
+    def flush(self) -> None:
+        """The backward pass is over: sums that wait for an edge which never came are as complete as they will be."""
+        for waiting in self._sums:
+            waiting.give_up()
+
+    def remove(self) -> None:
+        """Take every hook off again."""
+        self.flush()
+        self._sums.clear()
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _around_backward(self, original: Any) -> Any:
+        def grad(executor: Any, function: Any, operation: Any, weights: Any, position: Any, *rest: Any) -> Any:
+            self._passes += 1
+            _Backward.depth += 1
+            try:
+                found = original(executor, function, operation, weights, position, *rest)
+            finally:
+                _Backward.depth -= 1
+                self._passes -= 1
+                self.flush()
+            if weights is not None and not self._passes:  # a block that is computed again has a pass of its own inside
+                with unseen():
+                    self._report_parameters(operation, weights, position, found)
+            return found
+
+        return grad
+
+    def _report_parameters(self, operation: Any, weights: Any, position: Any, found: Any) -> None:
+        """The gradients that the user gets for these weights; in the order of the weights."""
+        if not getattr(operation, "get_by_list", False):
+            return
+        both = operation.get_all or (getattr(operation, "get_by_position", False) and position is not None)
+        gradients = found[1] if both else found
+        wanted = [weights] if isinstance(weights, ms.Parameter) else list(weights)
+        arrived = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
+        names = self._names()
+        for parameter, gradient in zip(wanted, arrived, strict=False):
+            if id(parameter) in names and gradient is not None:
+                self._sink.parameter_gradient(names[id(parameter)], gradient)
+
+    def _before(self, call: Open, slots: list[tuple[str, int]]) -> Callable[[Any], None]:
+        count = 0
+
+        def hook(gradients: tuple[Any, ...]) -> None:
+            nonlocal count
+            with unseen():
+                for slot, number in slots:
+                    gradient = gradients[number] if number < len(gradients) else None
+                    if gradient is not None:
+                        self._sink.gradient(call, Role.OUTPUT, slot, gradient, count)
+            count += 1
+
+        return hook
+
+    def _hook_inputs(self, call: Open, inputs: list[tuple[str, Any, int]], ends: list[Any], start: int) -> None:
+        wanted: dict[tuple[int, int], list[str]] = {}
+        for slot, node, number in inputs:
+            wanted.setdefault((_id(node), number), []).append(slot)
+        leaving: dict[tuple[int, int], list[tuple[Any, int]]] = {}
+        for node, position, target, number in _leaving_edges(ends, start):
+            key = (_id(target), number)
+            if key in wanted:
+                leaving.setdefault(key, []).append((node, position))
+        by_node: dict[int, tuple[Any, list[tuple[int, Callable[[Any], None]]]]] = {}
+        for key, edges in leaving.items():
+            slots = wanted[key]
+            if len(slots) == len(edges):  # one edge for each mention, in the order of the arguments
+                for slot, (node, position) in zip(slots, edges, strict=True):
+                    by_node.setdefault(_id(node), (node, []))[1].append((position, self._reporter(call, slot)))
+            else:
+                total = _Sum(len(edges), self._reporter(call, slots[0]))
+                self._sums.append(total)
+                for node, position in edges:
+                    by_node.setdefault(_id(node), (node, []))[1].append((position, total.add))
+        for node, receivers in by_node.values():
+            self._handles.append(node.register_hook(_after(receivers)))
+
+    def _reporter(self, call: Open, slot: str) -> Callable[[Any], None]:
+        count = 0
+
+        def report(gradient: Any) -> None:
+            nonlocal count
+            if gradient is not None:
+                self._sink.gradient(call, Role.INPUT, slot, gradient, count)
+                count += 1
+
+        return report
+
+
+def _id(node: Any) -> int:
+    """The node behind the Python object, of which there is a new one at each question."""
+    unique = getattr(node, "_unique_id", None)
+    return hash(node) if unique is None else int(unique() if callable(unique) else unique)
+
+
+def _after(receivers: list[tuple[int, Callable[[Any], None]]]) -> Callable[[Any, Any], None]:
+    def hook(sent: tuple[Any, ...], _received: Any) -> None:
+        with unseen():
+            for position, receive in receivers:
+                receive(sent[position] if position < len(sent) else None)
+
+    return hook
+
+
+def _leaving_edges(ends: list[Any], start: int) -> list[tuple[Any, int, Any, int]]:
+    """(node, position, target, number) of every edge from the call's own nodes to a node that was there before."""
+    found: list[tuple[Any, int, Any, int]] = []
+    pending = list(reversed(ends))
+    seen = {_id(node) for node in ends}
+    while pending and len(seen) < _MAX_NODES:
+        node = pending.pop()
+        for position, (target, number) in enumerate(node.next_functions):
+            if target is None:
+                continue
+            if start <= target._sequence_nr() < _LEAF_NUMBER:
+                if _id(target) not in seen:
+                    seen.add(_id(target))
+                    pending.append(target)
+            else:
+                found.append((node, position, target, number))
+    return found
+
+
+class _Sum:
+    """Adds up what several edges send to the same input."""
+
+    def __init__(self, edges: int, report: Callable[[Any], None]) -> None:
+        self._edges, self._report = edges, report
+        self._total: Any = None
+        self._arrived = 0
+
+    def add(self, gradient: Any) -> None:
+        """One edge's gradient has come; with the last one the sum is reported."""
+        self._arrived += 1
+        if gradient is not None:
+            with running._no_grad():
+                self._total = gradient if self._total is None else self._total + gradient
+        if self._arrived == self._edges:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Report what there is."""
+        if self._arrived:
+            total, self._total, self._arrived = self._total, None, 0
+            self._report(total)

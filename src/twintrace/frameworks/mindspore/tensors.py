@@ -1,0 +1,248 @@
+"""Look at a MindSpore tensor, recognise it again, read its values on the host.
+
+    look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (a parameter's name, sparse)
+    identity(t)   (object, view, version): equal means the same values
+    host(t)       numpy, a view of the tensor's own memory where that is possible
+    peek(t)       a few of its bytes, for noticing writes that nobody has announced
+
+MindSpore's version counter hardly counts: assignments, optimizers and most writes in place leave it alone. So `wrote` is called by
+whoever sees a write, and then every tensor counts as changed. Memory is given to the next tensor as soon as one is gone, and
+nothing holds it weakly, so a tensor is recognised by its Python object.
+
+Memory is read where it lies. `asnumpy` is not called: it rearranges views.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from ctypes import string_at
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import COOTensor, CSRTensor, Parameter, Tensor
+from mindspore._c_expression import RuntimeConf
+
+from ...model.tensors import DTYPES
+from ..protocol import Look, Unreadable
+
+NAMES: dict[Any, str] = {
+    ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
+    ms.complex64: "c64", ms.complex128: "c128", ms.bool_: "b8",
+    ms.int8: "i8", ms.int16: "i16", ms.int32: "i32", ms.int64: "i64",
+    ms.uint8: "u8", ms.uint16: "u16", ms.uint32: "u32", ms.uint64: "u64",
+}  # fmt: skip
+# Element types that not every MindSpore has.
+for _ours, _theirs in {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}.items():
+    if hasattr(ms, _theirs):
+        NAMES[getattr(ms, _theirs)] = _ours
+
+_LETTERS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1"}
+_LETTERS |= {"i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
+# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+_CODES: dict[Any, str] = {
+    dtype: _LETTERS.get(name) or (f"<u{DTYPES[name]}" if DTYPES[name] > 1 else "|u1") for dtype, name in NAMES.items()
+}
+_SPARSE = (COOTensor, CSRTensor)
+_LOOKS: dict[Any, Look] = {}
+_MAX_LOOKS = 4096
+_HOST = "CPU"
+
+
+class _Writes:
+    """How many writes have been seen."""
+
+    count = 0
+
+
+class _Serials:
+    """A number for each tensor object, never given to another."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._next = itertools.count()
+
+    def of(self, tensor: Any) -> int:
+        place = id(tensor)
+        known = self._numbers.get(place)
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        number = next(self._next)
+        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
+        return number
+
+    def _drop(self, place: int, gone: weakref.ref[Any]) -> None:
+        known = self._numbers.get(place)
+        if known is not None and known[0] is gone:
+            del self._numbers[place]
+
+
+_SERIALS = _Serials()
+
+
+def launch_synchronously() -> bool:
+    """Let operators run when they are called, if none has run yet: afterwards MindSpore does not listen. Did it?
+
+    Otherwise they are queued, and whoever asks for a value waits for the queue. It changes no bit, and cannot be undone.
+    """
+    settings = RuntimeConf.get_instance()
+    if settings.is_launch_blocking():
+        return True
+    if _an_operator_has_run():
+        return False
+    ms.runtime.launch_blocking()
+    return True
+
+
+def _an_operator_has_run() -> bool:
+    """The first operator starts the queue's thread. Where threads cannot be listed, nothing is known to have run."""
+    threads = Path("/proc/self/task").glob("*/comm")
+    with contextlib.suppress(OSError):
+        return any(name.read_text().strip() == "frontend_queue" for name in threads)
+    return False
+
+
+def wrote() -> None:
+    """Something was written to: no tensor is known to be what it was."""
+    _Writes.count += 1
+
+
+def is_tensor(value: object) -> bool:
+    """Is this a MindSpore tensor?"""
+    return isinstance(value, (Tensor, *_SPARSE))
+
+
+def look(tensor: Any) -> Look:
+    """What can be said without the values."""
+    if isinstance(tensor, _SPARSE):
+        return _look_sparse(tensor)
+    name = tensor.name if isinstance(tensor, Parameter) else None
+    key = (tensor.dtype, tensor.shape, tensor.device, tensor._requires_grad, name)
+    found = _LOOKS.get(key)
+    if found is None:
+        if len(_LOOKS) >= _MAX_LOOKS:
+            _LOOKS.clear()
+        found = _LOOKS[key] = Look(
+            NAMES.get(tensor.dtype, "u8"), tuple(tensor.shape), _device(tensor), bool(tensor._requires_grad)
+        )
+        facts = {} if name is None else {"parameter": name}
+        if tensor.dtype not in NAMES:
+            facts["dtype"] = str(tensor.dtype)
+        found.facts = facts
+    return found
+
+
+def identity(tensor: Any) -> tuple[Any, Any, Any] | None:
+    """The object, the view of its memory, and how many writes there were; None for sparse tensors."""
+    if isinstance(tensor, _SPARSE):
+        return None
+    return _SERIALS.of(tensor), (tensor.shape, tensor.dtype), (_Writes.count, _version(tensor))
+
+
+def storage(tensor: Any) -> Any:
+    """The first part of the identity."""
+    return None if isinstance(tensor, _SPARSE) else _SERIALS.of(tensor)
+
+
+def stretch(tensor: Any) -> tuple[Any, bool]:
+    """Nothing: that two tensors have the same memory does not last as long as they do."""
+    return None, False
+
+
+def hold(tensor: Any) -> Any:
+    """A weak hold."""
+    return weakref.ref(tensor)
+
+
+def released(hold: Any) -> bool:
+    """Has the tensor gone?"""
+    return hold() is None
+
+
+def release(hold: Any) -> None:
+    """Give the hold back."""
+
+
+def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
+    """The values, C-contiguous, in their storage type."""
+    try:
+        if tensor.has_init:
+            raise Unreadable("not initialised yet: its initialiser has not run")
+        if tensor.is_meta:
+            raise Unreadable("a meta tensor has no values")
+        if tensor.device != _HOST:
+            return _stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
+        return _in_place(tensor)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
+
+
+def peek(tensor: Any) -> bytes | None:
+    """A few bytes straight from memory: enough to notice a write that nobody has announced. None off the host."""
+    if tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
+        return None
+    start, size = tensor.data_ptr(), tensor.nbytes
+    return string_at(start, size if size < 64 else 64) if start else b""
+
+
+def _in_place(tensor: Any) -> np.ndarray[Any, Any]:
+    code = _CODES.get(tensor.dtype)
+    if code is None:
+        raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
+    shape = tensor.shape
+    start = tensor.data_ptr()  # waits until the value is there
+    if 0 in shape or not start:
+        return np.empty(shape, code)
+    if tensor.is_contiguous():
+        return np.asarray(_Memory(tensor, start, shape, code, None))
+    size = tensor.itemsize
+    return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in tensor.stride())))
+
+
+class _Memory:
+    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Any, start: int, shape: Any, code: str, strides: tuple[int, ...] | None) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (start, False),
+            "shape": shape,
+            "typestr": code,
+            "strides": strides,
+        }
+
+
+def _stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
+    """What numpy has in a type of its own making (bf16) as an integer of its width."""
+    code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
+    return array if array.dtype == code else array.view(code)
+
+
+def _version(tensor: Any) -> Any:
+    return getattr(tensor, "_version", 0)
+
+
+def _device(tensor: Any) -> str:
+    return str(tensor.device).lower()
+
+
+def _look_sparse(tensor: Any) -> Look:
+    values = tensor.values
+    found = Look(NAMES.get(values.dtype, "u8"), tuple(tensor.shape), _device(values), False)
+    found.facts = {"layout": "sparse_coo" if isinstance(tensor, COOTensor) else "sparse_csr"}
+    if isinstance(tensor, COOTensor):
+        found.parts = {"indices": tensor.indices, "values": values}
+    else:
+        found.parts = {"crow": tensor.indptr, "col": tensor.indices, "values": values}
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
