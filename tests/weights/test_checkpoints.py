@@ -100,7 +100,8 @@ def odd_tensors():
     shared = torch.nn.Parameter(torch.randn(3))
     return {
         "plain": base.clone(), "transposed": base.t(), "slice": base[1:3, 2:5], "rows": base[1:3],
-        "expanded": base[:1].expand(5, 6), "scalar": torch.tensor(7), "empty": torch.zeros(0, 3), "parameter": shared, "tied": shared,
+        "expanded": base[:1].expand(5, 6), "scalar": torch.tensor(7), "empty": torch.zeros(0, 3),
+        "parameter": shared, "tied": shared,
         "bf16": torch.randn(5).bfloat16(), "half": torch.randn(5).half(), "fp8": torch.randn(4).to(torch.float8_e4m3fn),
         "u16": torch.zeros(2, dtype=torch.uint16), "complex": torch.randn(2, dtype=torch.complex64),
         "bool": torch.tensor([True, False]),

@@ -74,25 +74,21 @@ def framework_of(value: object) -> Framework | None:
 
 
 # A workshop's weights are a module of their own: moving weights needs no hooks, and recording no weights.
-_WEIGHTS = {name: (f"{entry.module}.weights", entry.package) for name, entry in _FRAMEWORKS.items()} | {
-    "mindspore": ("twintrace.frameworks.mindspore.weights", "mindspore")
-}
+_WITH_WEIGHTS = ("torch", "mindspore", REFERENCE)
 
 
 def weights_by_name(name: str) -> Weights:
     """What the workshop called `name` does with weights."""
-    module, package = _WEIGHTS[name]
-    if package not in sys.modules and importlib.util.find_spec(package) is None:
-        raise MissingPackageError(
-            f"{name} is not installed here ({sys.prefix}). Get it with: pip install 'twintrace[{name}]'"
-        )
-    return cast("Weights", importlib.import_module(module))
+    if name not in _WITH_WEIGHTS:
+        raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_WITH_WEIGHTS)}.")
+    by_name(name)  # says how to get it, where it is not installed
+    return cast("Weights", importlib.import_module(f"{_FRAMEWORKS[name].module}.weights"))
 
 
 def weights_of(value: object) -> tuple[str, Weights] | None:
     """(framework, what it does with weights) of the workshop that owns this net or tensor, or None."""
-    for name, (_, package) in _WEIGHTS.items():
-        if package in sys.modules:
+    for name in _WITH_WEIGHTS:
+        if _FRAMEWORKS[name].package in sys.modules:
             workshop = weights_by_name(name)
             if workshop.is_net(value) or workshop.is_tensor(value):
                 return name, workshop
