@@ -272,3 +272,6 @@ class Weights(Protocol):
         double: bool = False,
     ) -> Run:
         """One pass forward and back. `weigh(name, shape)` gives the gradient of each output; `double` computes in float64."""
+
+    def accuracy(self) -> Iterator[tuple[float, str]]:
+        """(largest relative error, "whose function") of the framework's elementary functions, measured here and now."""

@@ -97,3 +97,8 @@ def run(
         },
         {name: item.grad.array.astype(np.float64) for name, item in net.tensors().items() if item.grad is not None},
     )
+
+
+def accuracy() -> Iterator[tuple[float, str]]:
+    """The miniature has no elementary function that is not numpy's own."""
+    yield 2.0**-23, "numpy"
