@@ -43,6 +43,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "numba": ("store/", "measure/"),
+    "tomli": ("judge/",),
     "pytest": ("testing/",),
 }
 BARRED = {"numpy": ("model/", "judge/", "report/")} | dict.fromkeys(["pickle", "_pickle", "shelve", "marshal"], ("",))

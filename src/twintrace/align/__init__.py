@@ -1,7 +1,11 @@
-"""THE LOOM: two lists of calls in; pairs and leftovers out, each with a `because`.
+"""THE LOOM: two sides in; pairs and leftovers out, each with a `because`.
 
-    addresses.py   calls with the same address belong together
-
-In: `model` calls. Out: `model.results.Match`. Not here: whether paired values agree (`judge`). Works on metadata alone and
-opens no tensor.
+What lives here: finding what belongs together in two records (`align`). In: two `model.pairs.Side`. Out: a
+`model.pairs.Alignment`, in which every call is exactly once. Works on names, shapes, statistics and fingerprints; no tensor is
+opened. Not here: whether what belongs together is equal (`measure`, `judge`). Surprising: names count little unless both
+records come from one program; equal parameters and equal values pin two networks to each other more firmly than their names.
 """
+
+from .loom import align
+
+__all__ = ["align"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from .measurements import Measurement, StatisticsDifference
 from .pairs import Alone, Match, TensorPair
+from .sites import Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
 
@@ -79,6 +80,12 @@ class Divergence:
     after: int = 0
     """How many pairs of calls before it, in the order of the data flow, agree."""
 
+    @property
+    def place(self) -> int:
+        """Within a step: the forward pass, the backward pass, the optimizer's update."""
+        calls = self.result.match.left
+        return 1 if self.backward else 2 if calls and calls[0].site.phase is Phase.UPDATE else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -112,12 +119,14 @@ class Comparison:
     left_out: tuple[tuple[int, int], ...] = ()
     """(step, rank) that only one side has."""
     remarks: tuple[str, ...] = ()
+    strays: int = 0
+    """Gradients that only one side has."""
 
     @property
     def divergence(self) -> Divergence | None:
         """The first: forward before backward, an earlier step before a later one."""
         found = [item for item in (self.forward, self.backward) if item is not None]
-        return min(found, key=lambda item: (item.result.step, item.backward), default=None)
+        return min(found, key=lambda item: (item.result.step, item.place), default=None)
 
     def count(self, *outcomes: Outcome) -> int:
         """How many pairs of calls have one of these outcomes."""
@@ -125,10 +134,10 @@ class Comparison:
 
     @property
     def agree(self) -> bool:
-        """No pair differs, something was compared, and no call that means something, no step and no rank is alone."""
+        """No pair differs, something was compared, and nothing is alone: no call that means something, no gradient, no step."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
-        return compared and not alone and not self.left_out and not self.count(Outcome.DIFFERENT)
+        return compared and not (alone or self.left_out or self.strays or self.count(Outcome.DIFFERENT))
 
 
 @dataclass(frozen=True, slots=True)

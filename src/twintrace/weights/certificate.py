@@ -72,7 +72,7 @@ class _Clerk:
             rows.append(self._row(pair))
             if progress and pair.right in self.right:
                 done += nbytes(self.right.items[pair.right].spec)
-                progress(done, total, pair.right)
+                progress("certifying weights", done, total)
         return rows
 
     def _misfits(self) -> Iterator[Pair]:

@@ -62,7 +62,7 @@ def _rows(
         yield _row(left, right, pair, values, limits)
         if progress and pair.right in right:
             done += nbytes(right.items[pair.right].spec)
-            progress(done, total, pair.right)
+            progress("comparing weights", done, total)
     harmless = {item.name for item in (*map.only_left, *map.only_right) if item.harmless}
     for item in left.items.values():
         if item.name not in seen[0]:

@@ -24,8 +24,8 @@ from .extents import pieces
 from .states import State
 from .transforms import apply, keeps_bytes, result
 
-Progress = Callable[[int, int, str], None]
-"""(bytes done, bytes in all, the weight at hand)."""
+Progress = Callable[[str, int, int], None]
+"""(what is being done, bytes done, bytes in all)."""
 
 _WRAPPERS = (
     "module.",
@@ -202,7 +202,7 @@ class _Meter:
     def add(self, name: str, count: int) -> None:
         self.done += count
         if self.progress:
-            self.progress(self.done, self.total, name)
+            self.progress("carrying weights over", self.done, self.total)
 
     def count(self, name: str, blocks: Iterable[Any]) -> Iterator[Any]:
         for block in blocks:

@@ -19,28 +19,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .align.addresses import pair_up
-from .collect import selfcheck as _selfcheck
-from .collect.models import framework_for, named_models
-from .collect.scripts import selfcheck_script
-from .collect.seeding import Seeded, seed_all
-from .collect.selection import Selection
-from .collect.selfcheck import Run, SelfCheck, choose, selfcheck
-from .collect.session import Session as Recorder
-from .frameworks import registry
-from .frameworks.protocol import Capability
-from .judge.divergences import divergences, earliest
-from .judge.sameness import same_value
-from .model.errors import MissingPackageError, TraceError, TraceNotFoundError, UsageError
-from .model.records import Call, Gradient, Keep, Level, Role
-from .model.results import Comparison, Difference, Divergence, Finding, Listing, Match, Row
-from .model.sites import Kind, Phase, Site
-from .model.tensors import Spec, Tensor
-from .model.values import TensorRef, leaves, tensor_slots
-from .report.text import verdict
-from .store import digest
-from .store.registry import layouts, open_trace
-from .store.trace import Journal, Trace
+from ..collect import selfcheck as _selfcheck
+from ..collect.models import framework_for, named_models
+from ..collect.scripts import selfcheck_script
+from ..collect.seeding import Seeded, seed_all
+from ..collect.selection import Selection
+from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
+from ..collect.session import Session as Recorder
+from ..frameworks import registry
+from ..frameworks.protocol import Capability
+from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
+from ..model.records import Call, Keep, Level, Role
+from ..model.results import Comparison, Finding, Listing, Row
+from ..model.sites import Site
+from ..model.tensors import Tensor
+from ..model.values import TensorRef, leaves, tensor_slots
+from ..report.text import verdict
+from ..store import digest
+from ..store.registry import layouts, open_trace
+from ..store.trace import Journal, Trace
+from .comparing import compare, pair_up
 
 __all__ = [
     "Comparison",
@@ -55,6 +53,7 @@ __all__ = [
     "doctor",
     "listing",
     "open",
+    "pair_up",
     "record",
     "seed_all",
     "selfcheck",
@@ -66,7 +65,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The terminal's library is needed for trees only, and recording must not need it.
     if name in ("print_tree", "print_table", "listing_json"):
-        from .report import tree
+        from ..report import tree
 
         return {"print_tree": tree.print_tree, "print_table": tree.print_table, "listing_json": tree.as_json}[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -149,53 +148,6 @@ def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     return open_trace(path, tolerant=tolerant)
 
 
-def compare(left: str | os.PathLike[str] | Trace, right: str | os.PathLike[str] | Trace) -> Comparison:
-    """Lay two runs of the same program side by side: the first call whose inputs agree and whose output does not.
-
-    Calls are paired by address and tensors by their bits, which is right for two runs of one program on one machine.
-    """
-    traces = [side if isinstance(side, Trace) else open_trace(side, tolerant=True) for side in (left, right)]
-    common = sorted(set(traces[0].places) & set(traces[1].places))
-    if not common:
-        raise TraceError(
-            f"{traces[0].path} and {traces[1].path} have no step and rank in common: the left has {traces[0].places[:3]} …, "
-            f"the right {traces[1].places[:3]} …"
-        )
-    same = different = 0
-    exact = True
-    alone: tuple[list[Match], list[Match]] = ([], [])
-    found: list[Divergence] = []
-    for step, rank in common:
-        sides = (traces[0].journal(step, rank), traces[1].journal(step, rank))
-        differing: set[int] = set()  # calls of the left side that have something inside that differs
-        for match in pair_up(sides[0].calls(), sides[1].calls()):
-            if match.left is None or match.right is None:
-                alone[match.left is None].append(match)
-                continue
-            pairs, unmatched = _tensor_pairs(match.left, match.right, sides)
-            exact = exact and all(one.fingerprint and two.fingerprint for _, one, two in pairs)
-            differences = [
-                Difference(*role, one, two) for role, one, two in pairs if not same_value(one, two)
-            ] + unmatched
-            parted = any(not item.role.startswith("gradient") for item in differences)
-            same, different = (same, different + 1) if parted else (same + 1, different)
-            found.extend(divergences(match.left, match.right, differences, differing, step, rank))
-        found.extend(_parameter_divergences(sides, step, rank))
-    left_out = sorted(set(traces[0].places) ^ set(traces[1].places))
-    return Comparison(
-        traces[0].path,
-        traces[1].path,
-        same,
-        different,
-        tuple(alone[0]),
-        tuple(alone[1]),
-        earliest(found),
-        exact,
-        tuple(left_out),
-        tuple(_remarks(traces, common, left_out)),
-    )
-
-
 def listing(
     path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None
 ) -> Listing:
@@ -276,37 +228,6 @@ def doctor() -> list[Finding]:
     return findings
 
 
-def _remarks(traces: list[Trace], common: list[tuple[int, int]], left_out: list[tuple[int, int]]) -> Iterator[str]:
-    if left_out:
-        yield f"Not compared, only on one side: {', '.join(f'step {s} rank {r}' for s, r in left_out[:6])}."
-    for trace in traces:
-        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
-        if damage:
-            yield f"{trace.path} is damaged in {len(damage)} places, first: {damage[0]}"
-
-
-def _tensor_pairs(
-    left: Call, right: Call, sides: tuple[Journal, Journal]
-) -> tuple[list[tuple[tuple[str, str], Tensor, Tensor]], list[Difference]]:
-    """The tensors of two calls by role and slot; gradients that only one side has are differences in themselves."""
-    partners = dict(_tensors(right))
-    pairs, unmatched = [], []
-    for role, identity in _tensors(left):
-        other = partners.pop(role, None)
-        if other is not None:
-            pairs.append((role, sides[0].tensor(identity), sides[1].tensor(other)))
-        elif role[0].startswith("gradient"):
-            unmatched.append(Difference(*role, sides[0].tensor(identity), _nothing("this side has no such gradient")))
-    for role, other in partners.items():
-        if role[0].startswith("gradient"):
-            unmatched.append(Difference(*role, _nothing("this side has no such gradient"), sides[1].tensor(other)))
-    return pairs, unmatched
-
-
-def _nothing(why: str) -> Tensor:
-    return Tensor(-1, Spec("f32", ()), missing=why)
-
-
 def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
     for slot, identity in tensor_slots(call.args, call.kwargs):
         yield ("input", slot), identity
@@ -320,29 +241,6 @@ def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
     for gradient in call.gradients:
         role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"
         yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
-
-
-def _parameter_divergences(sides: tuple[Journal, Journal], step: int, rank: int) -> Iterator[Divergence]:
-    """Gradients of parameters, where everything else agrees: hooks on parameters, a backward that never came."""
-    gradients = [dict(_numbered(side.parameter_gradients())) for side in sides]
-    for slot, number in gradients[0].keys() | gradients[1].keys():
-        pair = [side.get((slot, number)) for side in gradients]
-        left, right = (
-            journal.tensor(item.tensor) if item else _nothing("this side has no such gradient")
-            for journal, item in zip(sides, pair, strict=True)
-        )
-        if not all(pair) or not same_value(left, right):
-            order = min(item.order for item in pair if item)
-            site = Site(Kind.MODULE, slot, number, Phase.BACKWARD, type="parameter")
-            call = Call(-1, site, None, (), {}, None, order=order)
-            yield Divergence(step, rank, call, call, (Difference("gradient", "", left, right),), True, backward=True)
-
-
-def _numbered(gradients: Iterator[Gradient]) -> Iterator[tuple[tuple[str, int], Gradient]]:
-    counts: dict[str, int] = {}
-    for item in gradients:
-        counts[item.slot] = counts.get(item.slot, -1) + 1
-        yield (item.slot, counts[item.slot]), item
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:

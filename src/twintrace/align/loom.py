@@ -1,0 +1,145 @@
+"""Two sides in, an Alignment out.
+
+    align(left, right)                     finds what belongs together by itself
+    align(left, right, mapping=mapping)    what the mapping says counts first
+
+The work is done in one order of the two sides, whichever is called left, and turned round at the end where that is the other
+one: so `align(a, b)` is the mirror of `align(b, a)`. For the same reason no sentence in here says "left" or "right".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from ..model.pairs import Alignment, Match, Side, TensorPair
+from .containers import Containers
+from .flow import Flowing
+from .gradients import pair_gradients
+from .inferred import Inference
+from .layouts import mirrored as mirrored_layout
+from .leftovers import alone
+from .named import by_name, same_program
+from .regions import Regions
+from .strands import Strand
+from .tensors import Mapper
+from .units import units
+from .webs import Web
+
+
+def align(left: Side, right: Side, *, mapping: None = None) -> Alignment:
+    """What belongs together in two journals, and what is left over, each with its reason."""
+    strands = Strand(left), Strand(right)
+    if _rank(strands[1]) < _rank(strands[0]):
+        return _mirrored(_align(right, left, strands[1], strands[0]))
+    return _align(left, right, *strands)
+
+
+def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
+    web, mapper = Web(one, two), Mapper(one, two)
+    named = same_program(one, two)
+    if named:
+        for i, j, sure in by_name(one, two):
+            same = one.calls[i].site == two.calls[j].site
+            because = "same address" if same else "same name in the same place"
+            web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
+    whole = (set(units(one, one.roots)), set(units(two, two.roots)))
+    flowing = Flowing(web, mapper, whole)
+    flowing.follow()
+    if _some_free(web, 0) and _some_free(web, 1):
+        _infer(web, mapper, flowing, whole)
+    matches = [
+        Match(
+            tuple(one.calls[i] for i in bond.left),
+            tuple(two.calls[j] for j in bond.right),
+            bond.because,
+            bond.confidence,
+            *flowing.mapped[id(bond)],
+        )
+        for bond in web.bonds
+    ]
+    matches.sort(key=lambda match: one.position[match.left[0].id])
+    gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
+    return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
+
+
+def _infer(web: Web, mapper: Mapper, flowing: Flowing, whole: tuple[set[int], set[int]]) -> None:
+    inference = Inference(web)
+    flowing.shared_weights = inference.shared_weights
+    one, two = web.strands
+    inference.lay_out(one.roots, two.roots)
+    flowing.follow()
+    for _ in range(2):
+        Regions(web, mapper, whole).bind()
+        flowing.follow()
+    for bond in list(web.bonds):  # what is inside units that belong together
+        if len(bond.left) == len(bond.right) == 1 and bond.left[0] in whole[0] and bond.right[0] in whole[1]:
+            inside = one.children[bond.left[0]], two.children[bond.right[0]]
+            if inside[0] and inside[1]:
+                inference.lay_out(*inside)
+    flowing.follow()
+    Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
+    flowing.follow()
+    Containers(web, mapper).pair()
+    flowing.follow()
+
+
+def _inner(web: Web, which: int) -> set[int]:
+    """Free calls inside units that have a partner of their own."""
+    strand = web.strands[which]
+    found = set()
+    for index, up in enumerate(strand.parent):
+        if up >= 0 and web.is_free(which, index) and not strand.children[index] and web.partner(which, up) is not None:
+            found.add(index)
+    return found
+
+
+def _some_free(web: Web, which: int) -> bool:
+    return any(web.is_free(which, index) for index in range(len(web.strands[which])))
+
+
+def _rank(strand: Strand) -> tuple[int, str, bytes]:
+    """Something that two different sides differ in, whichever is called left."""
+    digest = hashlib.blake2b(digest_size=8)
+    for index, call in enumerate(strand.calls):
+        digest.update(f"{call.site}\n{call.site.path}\n".encode("utf-8", "surrogatepass"))
+        if index < 1000:
+            for slot in strand.slots(index):
+                digest.update(str(strand.tensor(slot.tensor).fingerprint).encode())
+    return len(strand), strand.framework, digest.digest()
+
+
+def _mirrored(alignment: Alignment) -> Alignment:
+    """The same, seen from the other side."""
+    matches = [
+        Match(
+            match.right,
+            match.left,
+            match.because,
+            match.confidence,
+            tuple(map(_turned, match.tensors)),
+            match.only_right,
+            match.only_left,
+        )
+        for match in alignment.matches
+    ]
+    matches.sort(key=lambda match: match.left[0].id)
+    return Alignment(
+        tuple(matches),
+        alignment.only_right,
+        alignment.only_left,
+        tuple(map(_turned, alignment.parameter_gradients)),
+        alignment.stray_right,
+        alignment.stray_left,
+    )
+
+
+def _turned(pair: TensorPair) -> TensorPair:
+    return replace(
+        pair,
+        left_slot=pair.right_slot,
+        right_slot=pair.left_slot,
+        left=pair.right,
+        right=pair.left,
+        layout=mirrored_layout(pair.layout),
+    )

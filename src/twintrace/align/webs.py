@@ -1,0 +1,130 @@
+"""What has been found so far: who belongs to whom, and why; and the flow of data on both sides.
+
+    web.pair(3, 5, "same parameters", 0.95)      calls by position
+    web.partner(0, 3)                            5
+    web.flow[0].makers[17]                       the calls that put out tensor 17 of the left side, the innermost last
+    web.flow[1].users[9]                         the calls that take tensor 9 of the right side
+
+`which` is 0 for the left side and 1 for the right one throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .classes import Classes
+from .strands import Strand
+from .units import hands_on, inputs, outputs
+
+
+@dataclass(frozen=True)
+class Bond:
+    """Calls that belong together, by position. One each as a rule."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    because: str
+    confidence: float
+    named: bool = False
+
+    def side(self, which: int) -> tuple[int, ...]:
+        """The calls of one side."""
+        return self.right if which else self.left
+
+
+@dataclass
+class Flow:
+    """Who makes and who uses each tensor. A call that hands its argument on as it is makes nothing."""
+
+    makers: dict[int, list[int]] = field(default_factory=dict)
+    users: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Web:
+    """Two strands and the bonds between them."""
+
+    def __init__(self, left: Strand, right: Strand) -> None:
+        self.strands = left, right
+        self.bonds: list[Bond] = []
+        self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
+        self._flow: list[Flow | None] = [None, None]
+        self._classes: Classes | None = None
+        self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
+
+    # --- bonds --------------------------------------------------------------------------------------------------
+
+    def pair(self, left: int, right: int, because: str, confidence: float, *, named: bool = False) -> None:
+        """These two belong together."""
+        self.bind(Bond((left,), (right,), because, confidence, named))
+
+    def bind(self, bond: Bond) -> None:
+        """These calls belong together; none of them may belong to others already."""
+        self.bonds.append(bond)
+        for which in (0, 1):
+            for index in bond.side(which):
+                assert index not in self._bond[which]
+                self._bond[which][index] = bond
+
+    def bond(self, which: int, index: int) -> Bond | None:
+        """What a call belongs to."""
+        return self._bond[which].get(index)
+
+    def is_free(self, which: int, index: int) -> bool:
+        """Has it no partner yet?"""
+        return index not in self._bond[which]
+
+    def partner(self, which: int, index: int) -> int | None:
+        """The call that belongs to it, where it is one."""
+        bond = self._bond[which].get(index)
+        if bond is None or len(bond.left) != 1 or len(bond.right) != 1:
+            return None
+        return bond.side(1 - which)[0]
+
+    # --- flow ---------------------------------------------------------------------------------------------------
+
+    def flow(self, which: int) -> Flow:
+        """Makers and users of the tensors of one side."""
+        found = self._flow[which]
+        if found is None:
+            found = self._flow[which] = Flow()
+            strand = self.strands[which]
+            for index in range(len(strand)):
+                into = {slot.tensor for slot in inputs(strand, index)}
+                for tensor in dict.fromkeys(slot.tensor for slot in outputs(strand, index)):
+                    if tensor not in into:
+                        found.makers.setdefault(tensor, []).append(index)
+                for tensor in into:
+                    found.users.setdefault(tensor, []).append(index)
+        return found
+
+    @property
+    def classes(self) -> Classes:
+        """Numbers for the values of both sides."""
+        if self._classes is None:
+            self._classes = Classes(*self.strands, (self._tensors(0), self._tensors(1)))
+        return self._classes
+
+    def _tensors(self, which: int) -> Iterable[int]:
+        strand = self.strands[which]
+        return (slot.tensor for index in range(len(strand)) for slot in strand.slots(index) if not slot.part.backward)
+
+    def hands_on(self, which: int, index: int) -> bool:
+        """Does this call only hand on what it is given?"""
+        known = self._hands_on[which]
+        if index not in known:
+            known[index] = hands_on(self.strands[which], index, self.classes, which)
+        return known[index]
+
+    def source(self, which: int, tensor: int) -> int:
+        """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
+        strand, makers = self.strands[which], self.flow(which).makers
+        for _ in range(64):
+            made = makers.get(tensor)
+            if not made or not self.is_free(which, made[-1]) or not self.hands_on(which, made[-1]):
+                return tensor
+            into = inputs(strand, made[-1])
+            if not into:
+                return tensor
+            tensor = into[0].tensor
+        return tensor
