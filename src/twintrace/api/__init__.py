@@ -8,6 +8,7 @@ verdict(comparison)        the same as text, at most 15 lines    -> str
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
+map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
 
 from __future__ import annotations
@@ -35,10 +36,22 @@ from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
+from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
+from .weights import (
+    certify_weights,
+    compare_weights,
+    convert_weights,
+    describe_net,
+    map_weights,
+    net_from,
+    random_input,
+    read_weight_map,
+    write_weight_map,
+)
 
 __all__ = [
     "Comparison",
@@ -49,16 +62,29 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "certificate_text",
+    "certify_weights",
     "compare",
+    "compare_weights",
+    "conversion_text",
+    "convert_weights",
+    "describe_net",
     "doctor",
     "listing",
+    "map_text",
+    "map_weights",
+    "net_from",
     "open",
     "pair_up",
+    "random_input",
+    "read_weight_map",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
     "verdict",
+    "weight_comparison_text",
+    "write_weight_map",
 ]
 
 
