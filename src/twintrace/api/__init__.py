@@ -46,10 +46,15 @@ from .weights import (
     compare_weights,
     convert_weights,
     describe_net,
+    framework_of_net,
+    from_troubleshooter,
     map_weights,
     net_from,
     random_input,
     read_weight_map,
+    to_troubleshooter,
+    weight_names,
+    write_troubleshooter,
     write_weight_map,
 )
 
@@ -70,6 +75,8 @@ __all__ = [
     "convert_weights",
     "describe_net",
     "doctor",
+    "framework_of_net",
+    "from_troubleshooter",
     "listing",
     "map_text",
     "map_weights",
@@ -82,8 +89,11 @@ __all__ = [
     "seed_all",
     "selfcheck",
     "selfcheck_script",
+    "to_troubleshooter",
     "verdict",
     "weight_comparison_text",
+    "weight_names",
+    "write_troubleshooter",
     "write_weight_map",
 ]
 

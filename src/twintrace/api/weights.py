@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..frameworks import registry
+from ..frameworks.protocol import Weights
 from ..model.errors import UsageError
 from ..model.weights import Certificate, Conversion, WeightComparison, WeightMap
 from ..store.arrays import STORAGE
@@ -26,7 +27,7 @@ from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
-from ..weights.mapfile import read_map, write_map
+from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
 from ..weights.mapping import map_states, predict
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
@@ -36,10 +37,15 @@ __all__ = [
     "compare_weights",
     "convert_weights",
     "describe_net",
+    "framework_of_net",
+    "from_troubleshooter",
     "map_weights",
     "net_from",
     "random_input",
     "read_weight_map",
+    "to_troubleshooter",
+    "weight_names",
+    "write_troubleshooter",
     "write_weight_map",
 ]
 
@@ -173,10 +179,24 @@ def certify_weights(
 
 def describe_net(net: Any) -> str:
     """A net's architecture as its framework prints it."""
+    return _owner(net)[1].describe(net)
+
+
+def framework_of_net(net: Any) -> str:
+    """Whose net it is: torch, mindspore."""
+    return _owner(net)[0]
+
+
+def weight_names(thing: Weighty) -> tuple[str, ...]:
+    """The names of the weights, in their order."""
+    return tuple(open_state(thing).items)
+
+
+def _owner(net: Any) -> tuple[str, Weights]:
     owner = registry.weights_of(net)
-    if owner is None:
+    if owner is None or not owner[1].is_net(net):
         raise UsageError(f"expected a net, got {type(net).__name__}.")
-    return owner[1].describe(net)
+    return owner
 
 
 def net_from(place: str) -> Any:

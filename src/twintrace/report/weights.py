@@ -41,8 +41,7 @@ def _reason(because: str) -> str:
 
 
 def _attention(found: WeightMap) -> Iterator[str]:
-    for text in _cut([f"  does not fit   {text}" for text in found.misfits]):
-        yield text
+    yield from _cut([f"  does not fit   {text}" for text in found.misfits])
     for item in found.ambiguous[:MOST]:
         yield f"  ambiguous      {_some(item.left)}  |  {_some(item.right)}: {item.because}"
     for side, items in (("only left", found.only_left), ("only right", found.only_right)):

@@ -146,7 +146,8 @@ def _checked(source: State, map: WeightMap, partial: bool) -> dict[str, Spec]:
 def _load(source: State, target: State, map: WeightMap, specs: dict[str, Spec], partial: bool, meter: _Meter) -> None:
     if target.net is None or target.workshop is None:
         raise UsageError(f"{target.label} is not a net; give a file name to write to.")
-    gone = [name for name in specs if name not in target]
+    idle = {pair.right for pair in map.pairs if all(_dispensable(source, name) for name in pair.left)}
+    gone = [name for name in specs if name not in target and name not in idle]
     if gone and not partial:
         raise WeightsError(
             f"{target.label} has no {_some(gone)}. It has {_some(target.items)}. Map the two nets with each other: "
@@ -185,6 +186,11 @@ def _load(source: State, target: State, map: WeightMap, specs: dict[str, Spec], 
             array = value(source, replace(pair, steps=steps))
             target.workshop.load(target.net, {pair.right: (wanted.dtype, array)})
             meter.add(pair.right, nbytes(specs[pair.right]))
+
+
+def _dispensable(source: State, name: str) -> bool:
+    """A counter, or another name of a weight that has one already: a net need not have it."""
+    return source.items[name].counter or source.items[name].same_as is not None
 
 
 def _not_onto_itself(source: State, target: str) -> None:
