@@ -8,6 +8,7 @@ verdict(comparison)        the same as text, at most 15 lines    -> str
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
+map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
 
 from __future__ import annotations
@@ -35,11 +36,28 @@ from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
+from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
 from .reporting import listing_json, print_pairs, print_table, print_tree
+from .weights import (
+    certify_weights,
+    compare_weights,
+    convert_weights,
+    describe_net,
+    framework_of_net,
+    from_troubleshooter,
+    map_weights,
+    net_from,
+    random_input,
+    read_weight_map,
+    to_troubleshooter,
+    weight_names,
+    write_troubleshooter,
+    write_weight_map,
+)
 
 __all__ = [
     "Comparison",
@@ -50,20 +68,38 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "certificate_text",
+    "certify_weights",
     "compare",
+    "compare_weights",
+    "conversion_text",
+    "convert_weights",
+    "describe_net",
     "doctor",
+    "framework_of_net",
+    "from_troubleshooter",
     "listing",
     "listing_json",
+    "map_text",
+    "map_weights",
+    "net_from",
     "open",
     "pair_up",
     "print_pairs",
     "print_table",
     "print_tree",
+    "random_input",
+    "read_weight_map",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
+    "to_troubleshooter",
     "verdict",
+    "weight_comparison_text",
+    "weight_names",
+    "write_troubleshooter",
+    "write_weight_map",
 ]
 
 

@@ -1,8 +1,8 @@
 """Reports to look at: a file, or a server for this machine's browser.
 
-    write_html(comparison, "report.html")     one file that works offline
-    view("report.json")                       a Server of the same page, with nothing left out
-    view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
+write_html(comparison, "report.html")     one file that works offline
+view("report.json")                       a Server of the same page, with nothing left out
+view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _sheet(trace: Trace) -> Sheet:
         calls += len(side.calls)
         remarks += [f"{note.topic}: {note.text}" for note in found.notes()]
         if not found.complete:
-            remarks.append(f"Step {step}, rank {rank}: the process ended before the step was closed; what it wrote is here.")
+            remarks.append(
+                f"Step {step}, rank {rank}: the process ended before the step was closed; what it wrote is here."
+            )
         remarks += [str(item) for item in found.damage]
     recording = Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls)
     return trace_sheet(recording, journals, list(dict.fromkeys(remarks))[:20])

@@ -4,6 +4,7 @@
     twintrace compare LEFT RIGHT    where two runs of one program part
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace doctor                what is installed, what can be recorded
+    twintrace weights …             map, convert, compare, certify weights
 
 In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
 """
@@ -19,6 +20,7 @@ from .compare import compare
 from .doctor import doctor
 from .selfcheck import selfcheck
 from .show import show
+from .weights import weights
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +31,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, selfcheck, doctor):
+for _command in (show, compare, selfcheck, doctor, weights):
     cli.add_command(_command)
 
 

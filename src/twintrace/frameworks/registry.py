@@ -4,6 +4,7 @@
     by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed
     loaded()                    the workshops whose framework this process has imported
     foremost()                  those of them that the user can have meant without saying so
+    weights_of(net)             (name, what the workshop does with weights); weights_by_name("torch") likewise
 
 MSAdapter is a package called `torch` whose tensors are MindSpore's. So whether `torch` is PyTorch is asked of its tensor class, and
 not of the environment; and where it is MSAdapter, the MindSpore beneath it is not what the user means.
@@ -17,9 +18,10 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from ..model.errors import MissingPackageError, UsageError
-from .protocol import Framework
+from .protocol import Framework, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +119,26 @@ def framework_of(value: object) -> Framework | None:
     for workshop in loaded():
         if workshop.is_module(value) or workshop.is_tensor(value):
             return workshop
+    return None
+
+
+# A workshop's weights are a module of their own: moving weights needs no hooks, and recording no weights.
+_WITH_WEIGHTS = ("torch", "mindspore", REFERENCE)
+
+
+def weights_by_name(name: str) -> Weights:
+    """What the workshop called `name` does with weights."""
+    if name not in _WITH_WEIGHTS:
+        raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_WITH_WEIGHTS)}.")
+    by_name(name)  # says how to get it, where it is not installed
+    return cast("Weights", importlib.import_module(f"{_FRAMEWORKS[name].module}.weights"))
+
+
+def weights_of(value: object) -> tuple[str, Weights] | None:
+    """(framework, what it does with weights) of the workshop that owns this net or tensor, or None."""
+    for name in _WITH_WEIGHTS:
+        if _FRAMEWORKS[name].package in sys.modules:
+            workshop = weights_by_name(name)
+            if workshop.is_net(value) or workshop.is_tensor(value):
+                return name, workshop
     return None

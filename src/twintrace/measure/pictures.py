@@ -55,7 +55,9 @@ def picture(array: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]])
     return Picture(flat.size, tuple(first.tolist()), tuple(counts.tolist()), tuple(edges.tolist()), heat)
 
 
-def _blocks(flat: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def _blocks(
+    flat: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
     for start in range(0, flat.size, BLOCK):
         block = decode(flat[start : start + BLOCK])
         yield start, np.asarray(np.abs(block) if np.iscomplexobj(block) else block, np.float64)

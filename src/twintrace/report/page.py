@@ -77,9 +77,7 @@ def served_page(sheet: Sheet) -> bytes:
     return _html(sheet, {}, (sheet.pages, sheet.pages), served=True).encode("utf-8", "replace")
 
 
-def served(
-    sheet: Sheet, values: Callable[[Mapping[str, str]], object]
-) -> Callable[[str], tuple[str, Give] | None]:
+def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Callable[[str], tuple[str, Give] | None]:
     """What a Server gives by which name: the page, its data, and the values of a tensor, which `values` finds."""
     pages = {"page": sheet.page, "heat": sheet.heats}
     lock = threading.Lock()  # journals are not made to be read by two at once

@@ -29,6 +29,7 @@ OPTIONAL: Mapping[str, str] = {
     "calls.py:CallMode": "torch wants a class of its own for its mode",
     "calls.py:flush_after_backward": "the miniature's own hook is in gradients.py",
     "ops.py:OpMode": "torch wants a class of its own for its mode",
+    "weights.py:unpickle": "only torch's files hold code",
     "gradients.py:in_backward": "a function in the miniature; torch lends its own",
     "gradients.py:is_quiet": "MindSpore has no mode to switch off: the recorder's own calls are told by a flag",
     "gradients.py:unseen": "torch lends its own; the miniature's hooks call nothing",
