@@ -41,7 +41,16 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
-from .reporting import listing_json, print_pairs, print_table, print_tree
+from .reporting import (
+    listing_json,
+    print_pairs,
+    print_table,
+    print_tree,
+    read_report,
+    write_csv,
+    write_json,
+    write_xlsx,
+)
 from .weights import (
     certify_weights,
     compare_weights,
@@ -89,6 +98,7 @@ __all__ = [
     "print_table",
     "print_tree",
     "random_input",
+    "read_report",
     "read_weight_map",
     "record",
     "seed_all",
@@ -98,8 +108,11 @@ __all__ = [
     "verdict",
     "weight_comparison_text",
     "weight_names",
+    "write_csv",
+    "write_json",
     "write_troubleshooter",
     "write_weight_map",
+    "write_xlsx",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ..model.results import Comparison, Listing
@@ -33,3 +34,31 @@ def print_pairs(comparison: Comparison, console: Any) -> None:
     from ..report import pairs
 
     pairs.print_pairs(comparison, console)
+
+
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """One row for each pair of tensors, as CSV."""
+    from ..report import delimited
+
+    delimited.write_csv(comparison, path)
+
+
+def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """The same as a spreadsheet, coloured by verdict."""
+    from ..report import workbook
+
+    workbook.write_xlsx(comparison, path)
+
+
+def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    from ..report import document
+
+    document.write_json(comparison, path)
+
+
+def read_report(path: str | os.PathLike[str]) -> Comparison:
+    """A comparison that was written with `write_json`."""
+    from ..report import document
+
+    return document.read_json(path)
