@@ -5,6 +5,8 @@ open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
@@ -39,7 +41,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
-from .reporting import listing_json, print_pairs, print_table, print_tree
+from .reporting import listing_json, print_pairs, print_table, print_tree, view, write_html
 
 __all__ = [
     "Comparison",
@@ -64,6 +66,8 @@ __all__ = [
     "selfcheck",
     "selfcheck_script",
     "verdict",
+    "view",
+    "write_html",
 ]
 
 

@@ -2,6 +2,7 @@
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace doctor                what is installed, what can be recorded
 
@@ -19,6 +20,7 @@ from .compare import compare
 from .doctor import doctor
 from .selfcheck import selfcheck
 from .show import show
+from .view import view
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +31,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, selfcheck, doctor):
+for _command in (show, compare, view, selfcheck, doctor):
     cli.add_command(_command)
 
 

@@ -128,7 +128,14 @@ def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
     if found.requires_grad:
         facts["requires_grad"] = "True"
     missing = shorten(found.missing) if found.missing else None
-    return [spec_text(found.spec), found.device, statistics(found.statistics), missing, facts, found.id if identify else None]
+    return [
+        spec_text(found.spec),
+        found.device,
+        statistics(found.statistics),
+        missing,
+        facts,
+        found.id if identify else None,
+    ]
 
 
 class CallTable:
