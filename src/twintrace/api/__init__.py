@@ -10,6 +10,7 @@ view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
+map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
 
 from __future__ import annotations
@@ -37,11 +38,39 @@ from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
+from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from .comparing import compare, pair_up
-from .reporting import listing_json, print_pairs, print_table, print_tree, view, write_html
+from .reporting import (
+    listing_json,
+    print_pairs,
+    print_table,
+    print_tree,
+    read_report,
+    view,
+    write_csv,
+    write_html,
+    write_json,
+    write_xlsx,
+)
+from .weights import (
+    certify_weights,
+    compare_weights,
+    convert_weights,
+    describe_net,
+    framework_of_net,
+    from_troubleshooter,
+    map_weights,
+    net_from,
+    random_input,
+    read_weight_map,
+    to_troubleshooter,
+    weight_names,
+    write_troubleshooter,
+    write_weight_map,
+)
 
 __all__ = [
     "Comparison",
@@ -52,22 +81,44 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "certificate_text",
+    "certify_weights",
     "compare",
+    "compare_weights",
+    "conversion_text",
+    "convert_weights",
+    "describe_net",
     "doctor",
+    "framework_of_net",
+    "from_troubleshooter",
     "listing",
     "listing_json",
+    "map_text",
+    "map_weights",
+    "net_from",
     "open",
     "pair_up",
     "print_pairs",
     "print_table",
     "print_tree",
+    "random_input",
+    "read_report",
+    "read_weight_map",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
+    "to_troubleshooter",
     "verdict",
     "view",
+    "weight_comparison_text",
+    "weight_names",
+    "write_csv",
     "write_html",
+    "write_json",
+    "write_troubleshooter",
+    "write_weight_map",
+    "write_xlsx",
 ]
 
 

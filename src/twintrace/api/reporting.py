@@ -39,6 +39,34 @@ def print_pairs(comparison: Comparison, console: Any) -> None:
     pairs.print_pairs(comparison, console)
 
 
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """One row for each pair of tensors, as CSV."""
+    from ..report import delimited
+
+    delimited.write_csv(comparison, path)
+
+
+def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """The same as a spreadsheet, coloured by verdict."""
+    from ..report import workbook
+
+    workbook.write_xlsx(comparison, path)
+
+
+def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    from ..report import document
+
+    document.write_json(comparison, path)
+
+
+def read_report(path: str | os.PathLike[str]) -> Comparison:
+    """A comparison that was written with `write_json`."""
+    from ..report import document
+
+    return document.read_json(path)
+
+
 def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
     from ..report.comparison_sheet import comparison_sheet

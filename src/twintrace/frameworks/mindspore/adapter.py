@@ -42,7 +42,7 @@ class MindsporeWatch:
 
     def start(self) -> None:
         collecting = gc.isenabled()
-        gc.disable()  # thousands of small functions are made: the collector would look through all of MindSpore for each few hundred
+        gc.disable()  # thousands of small functions are made; for each few hundred it would look through all of MindSpore
         try:
             for undo in self._install():
                 self._undo.append(undo)
