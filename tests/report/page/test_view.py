@@ -66,6 +66,7 @@ def test_a_trace_and_its_tensors(traces, opened):
         page.locator("#search").fill("first")
         page.locator(".slick-row").first.click()
         details = page.locator("#details")
+        details.locator(".part").first.wait_for()
         assert "test_api.py" in details.locator(".stack").inner_text()
         output = details.locator("details.tensor", has_text="output").first
         output.get_by_role("button", name="Values").click()
@@ -80,7 +81,7 @@ def test_a_report_keeps_everything_and_finds_its_traces(traces, opened, tmp_path
         page = opened(url)
         page.locator("a.open").first.click()
         details = page.locator("#details")
-        assert details.locator("tr.differs", has_text="eps").count() == 1
+        details.locator("tr.differs", has_text="eps").wait_for()
         tensor = details.locator("details.tensor[open]").first
         for side in ("left", "right"):
             tensor.get_by_role("button", name=f"Values, {side}").click()
