@@ -5,6 +5,8 @@ open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
@@ -47,7 +49,9 @@ from .reporting import (
     print_table,
     print_tree,
     read_report,
+    view,
     write_csv,
+    write_html,
     write_json,
     write_xlsx,
 )
@@ -106,9 +110,11 @@ __all__ = [
     "selfcheck_script",
     "to_troubleshooter",
     "verdict",
+    "view",
     "weight_comparison_text",
     "weight_names",
     "write_csv",
+    "write_html",
     "write_json",
     "write_troubleshooter",
     "write_weight_map",
