@@ -394,6 +394,9 @@ def _remarks(
     ]
     if unreadable:
         yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
+    harmless = sum(result.absorbed for part in parts for result in part.results)
+    if harmless:
+        yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
