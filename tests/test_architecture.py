@@ -42,6 +42,7 @@ HOMES = {
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
+    "yaml": ("align/",),
     "numba": ("store/", "measure/"),
     "tomli": ("judge/",),
     "pytest": ("testing/",),

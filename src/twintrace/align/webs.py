@@ -47,6 +47,7 @@ class Web:
     def __init__(self, left: Strand, right: Strand) -> None:
         self.strands = left, right
         self.bonds: list[Bond] = []
+        self.left_out: tuple[set[int], set[int]] = set(), set()
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
@@ -71,8 +72,8 @@ class Web:
         return self._bond[which].get(index)
 
     def is_free(self, which: int, index: int) -> bool:
-        """Has it no partner yet?"""
-        return index not in self._bond[which]
+        """Has it no partner yet, and may it have one?"""
+        return index not in self._bond[which] and index not in self.left_out[which]
 
     def partner(self, which: int, index: int) -> int | None:
         """The call that belongs to it, where it is one."""
