@@ -63,7 +63,7 @@ def test_a_repeated_run_without_the_step_is_refused(pair, tmp_path):
         rec.step(5)
         net(Tensor(np.ones((2, 3), np.float32)))
     (tmp_path / "other" / "step0" / "rank0" / "journal.jsonl").unlink(missing_ok=True)
-    with pytest.raises(tt.UsageError, match="noise: .* has no step 0 of rank 0"):
+    with pytest.raises(tt.UsageError, match=r"noise: .* has no step 0 of rank 0"):
         api.compare(*pair, noise=tmp_path / "other")
 
 

@@ -5,6 +5,8 @@ open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 doctor()                   what can be recorded here             -> list of Finding
@@ -47,7 +49,9 @@ from .reporting import (
     print_table,
     print_tree,
     read_report,
+    view,
     write_csv,
+    write_html,
     write_json,
     write_xlsx,
 )
@@ -106,9 +110,11 @@ __all__ = [
     "selfcheck_script",
     "to_troubleshooter",
     "verdict",
+    "view",
     "weight_comparison_text",
     "weight_names",
     "write_csv",
+    "write_html",
     "write_json",
     "write_troubleshooter",
     "write_weight_map",
@@ -135,6 +141,7 @@ def record(
     strict: bool = False,
     overwrite: bool = False,
     eager: bool = False,
+    kernels: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -147,6 +154,7 @@ def record(
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
+    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -168,10 +176,12 @@ def record(
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )
-    if eager and Capability.EAGER not in workshop.capabilities():
-        raise UsageError(
-            f"eager=True: {workshop.name} has nothing to switch off. Record the model as it is before compiling."
-        )
+    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
+        if wanted and capability not in workshop.capabilities():
+            raise UsageError(
+                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
+                f"Leave it out, and record the model before it is compiled."
+            )
     options: dict[str, Any] = {
         "level": chosen_level,
         "keep": chosen_keep,
@@ -180,6 +190,7 @@ def record(
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
         "eager": eager,
+        "kernels": kernels,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
+
+if TYPE_CHECKING:
+    from ..report.server import Server
 
 
 def print_tree(listing: Listing, console: Any) -> None:
@@ -62,3 +65,18 @@ def read_report(path: str | os.PathLike[str]) -> Comparison:
     from ..report import document
 
     return document.read_json(path)
+
+
+def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
+    from ..report.comparison_sheet import comparison_sheet
+    from ..report.page import write_page
+
+    write_page(comparison_sheet(comparison), path)
+
+
+def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
+    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
+    from . import viewing
+
+    return viewing.view(path, port=port)

@@ -1,7 +1,6 @@
-"""Reports to look at: a file, or a server for this machine's browser.
+"""Reports and traces for this machine's browser.
 
-write_html(comparison, "report.html")     one file that works offline
-view("report.json")                       a Server of the same page, with nothing left out
+view("report.json")                       a Server of the page that `write_html` writes, with nothing left out
 view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
 """
 
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING
 from ..measure.pictures import picture
 from ..model.errors import TraceError, TraceNotFoundError, UsageError
 from ..model.pairs import Side
-from ..model.results import Comparison, Recording
+from ..model.results import Recording
 from ..report.comparison_sheet import comparison_sheet
 from ..report.document import read_json
-from ..report.page import is_page, served, write_page
+from ..report.page import is_page, served
 from ..report.server import Server
 from ..report.sheets import Sheet
 from ..report.sheets import picture as picture_sheet
@@ -28,11 +27,6 @@ from ..store.registry import open_trace
 
 if TYPE_CHECKING:
     from ..store.trace import Trace
-
-
-def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Write a comparison as one HTML file that works offline, of at most 10 MB: the least telling tensors may be left out."""
-    write_page(comparison_sheet(comparison), path)
 
 
 def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:

@@ -28,7 +28,7 @@ from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
-from ..weights.mapping import map_states, predict
+from ..weights.mapping import declare, map_states, predict
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
 
@@ -238,7 +238,7 @@ def _map_between(left: State, right: State, map: Any, *, named: bool) -> WeightM
         return read_map(map)
     if left.framework == right.framework and (named or any(name in right for name in left.items)):
         return by_name(left, right)
-    return map_states(left, right)
+    return map_states(left, right) if named else declare(left, right)
 
 
 def _loaded(net: Any, state: State) -> State:

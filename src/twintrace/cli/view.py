@@ -17,8 +17,8 @@ from .. import api
 def view(path: str, port: int, no_browser: bool) -> None:
     """Open a report or a trace in the browser.
 
-    REPORT_OR_TRACE is what `twintrace compare --json` or `--html` wrote, or a trace. The page is served to this machine only, under an
-    address that nobody can guess; tensors are loaded when they are asked for. Ctrl-C stops it.
+    REPORT_OR_TRACE is what `twintrace compare --json` or `--html` wrote, or a trace. The page is served to this machine only,
+    under an address that nobody can guess; tensors are loaded when they are asked for. Ctrl-C stops it.
     """
     with api.view(path, port=port) as server, contextlib.suppress(KeyboardInterrupt):
         click.echo(f"{server.url}   (Ctrl-C stops)")

@@ -34,14 +34,7 @@ def picture(array: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]])
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     width = array.shape[-1] if array.ndim else 1
     cells, broken = _grid(flat.size, width)
-    counts = np.zeros(BINS, np.int64)
-    # Edges by halves: the difference of the ends may be beyond the largest float.
-    shares = np.linspace(0.0, 1.0, BINS + 1)
-    edges = np.array([low]) if low == high else low * (1 - shares) + high * shares if low < high else np.array([])
-    if edges.size > 1 and not np.all(np.diff(edges) > 0):  # the ends are neighbours: no room for so many gaps
-        edges = np.array([low, high])
-    if edges.size == 1:
-        edges = np.array([low, np.nextafter(low, np.inf)])
+    edges = _edges(low, high)
     counts = np.zeros(max(0, edges.size - 1), np.int64)
     for start, block in _blocks(flat, decode):
         good = np.isfinite(block)
@@ -51,7 +44,7 @@ def picture(array: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]])
         _lay(cells, broken, start, block, good, flat.size // max(1, width), width)
     first = next(_blocks(flat[:FIRST], decode), (0, np.array([])))[1]
     cells[broken] = np.nan
-    heat = Heat(*cells.shape, tuple(cells.reshape(-1).tolist())) if flat.size else None
+    heat = Heat(len(cells), len(cells[0]), tuple(cells.reshape(-1).tolist())) if flat.size else None
     return Picture(flat.size, tuple(first.tolist()), tuple(counts.tolist()), tuple(edges.tolist()), heat)
 
 
@@ -61,6 +54,16 @@ def _blocks(
     for start in range(0, flat.size, BLOCK):
         block = decode(flat[start : start + BLOCK])
         yield start, np.asarray(np.abs(block) if np.iscomplexobj(block) else block, np.float64)
+
+
+def _edges(low: float, high: float) -> NDArray[np.float64]:
+    if low > high:
+        return np.array([])
+    shares = np.linspace(0.0, 1.0, BINS + 1)
+    edges = low * (1 - shares) + high * shares  # not from high - low, which may be beyond the largest float
+    if np.all(np.diff(edges) > 0):
+        return edges
+    return np.array([low, max(high, np.nextafter(low, np.inf))])  # no room for so many gaps between the two
 
 
 def _grid(size: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

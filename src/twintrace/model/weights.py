@@ -19,6 +19,7 @@ class Pair:
     """`right` is made out of `left` by `steps`; most have one on the left, and no step.
 
     insert axis N, drop axis N     the same bytes in another shape
+    reshape 4 12                   likewise
     weight_norm D                  out of length and direction (two on the left)
     lengths D                      the length of each slice along dimension D
     rows A:B, stack                a part of the first axis; several, one after the other

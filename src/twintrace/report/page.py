@@ -13,16 +13,15 @@ import base64
 import hashlib
 import os
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path
 from string import Template
 from typing import Any
 from xml.etree.ElementTree import tostring
 
+from .files import written
 from .server import Give
 from .sheets import Sheet, element, pack
 
@@ -49,7 +48,8 @@ def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT
     room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
     held, room = _fill(blocks, "page", sheet.pages, sheet.page, room * 4 // 5, room)
     pictured, _ = _fill(blocks, "heat", held, sheet.heats, room, room)
-    replace(Path(path), _html(sheet, blocks, (held, pictured)).encode("utf-8", "replace"))
+    with written(path) as file:
+        file.write(_html(sheet, blocks, (held, pictured)))
     return sheet.pages - held
 
 
@@ -147,18 +147,3 @@ def _asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file in one step: who opens it meanwhile sees the old one or the new one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # mkstemp makes it readable for its owner alone
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -47,7 +47,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return self._server.server_port
 
     @property
     def url(self) -> str:
@@ -79,7 +79,7 @@ def _handler(find: Callable[[str], tuple[str, Give] | None], secret: str) -> typ
         sys_version = ""
 
         def do_GET(self) -> None:
-            port = self.server.server_address[1]
+            _, port = self.request.getsockname()
             if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
                 return self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"This address is not served here.")
             parts = urlsplit(self.path)

@@ -161,7 +161,7 @@ def _columns(row: _Row, values: Sequence[Value], words: Words) -> tuple[Any, ...
     given = [item for part, _, _, item in values if part in (Part.OUTPUT, Part.AFTER)]
     gradients = [item for part, _, _, item in values if part.backward]
     forward, backward = _outcome(given), _outcome(gradients)
-    shown = (given or gradients or [None])[0]
+    shown = next(iter([*given, *gradients]), None)
     known = shown.statistics if shown else None
     numbers = [number(item, 5) for item in (known.min, known.max, known.mean, known.norm)] if known else [None] * 4
     call = row.call

@@ -45,6 +45,9 @@ OPTIONAL: Mapping[str, str] = {
     "ops.py:is_offered": "MindSpore's dispatch mode came with 2.9",
     "patches.py:put_aside": "MindSpore's compiler reads the functions that are replaced",
     "tensors.py:launch_synchronously": "torch runs a CPU operator when it is called",
+    "tensors.py:in_place": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "tensors.py:stored": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "gradients.py:without_gradient": "torch keeps a gradient of every write in place that it allows",
     "tensors.py:wrote": "torch and the miniature count versions",
     "updates.py:is_optimizer": "MindSpore's optimizers are Cells like others",
 }
@@ -97,7 +100,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name
         elif isinstance(node, ast.ImportFrom) and node.level == 2 and "." in (node.module or ""):
-            yield from (alias.name for alias in node.names if alias.name in listed)
+            yield from (alias.name for alias in node.names if alias.name in listed and not alias.name.isupper())
 
 
 def floor_plan_faults(plans: Mapping[str, FloorPlan], optional: Mapping[str, str] = OPTIONAL) -> list[str]:

@@ -97,7 +97,11 @@ class _Clerk:
             where = self.left.label if gone else self.right.label
             self.findings[pair.right] = f"{missing} is missing in {where}"
             return WeightRow(name, pair.right, None, None, pair.transform, "missing")
-        spec = made(self.left, pair)
+        try:
+            spec = made(self.left, pair)
+        except WeightsError as error:
+            self.findings[pair.right] = f"{pair.right}: {error}"
+            return WeightRow(name, pair.right, None, there.spec, pair.transform, "missing")
         row = WeightRow(name, pair.right, spec, there.spec, pair.transform)
         wanted, got = value(self.left, pair), self.right.read(pair.right)
         self.expected[pair.right], self.found[pair.right] = fingerprint(wanted), fingerprint(got)
@@ -138,9 +142,10 @@ class _Clerk:
                 text = f"{name} {self._look(pair)}"
                 self.findings[name] = text
             yield text
+        explained = {pair.right for pair in self.bad}
         for name, finding in self.findings.items():
-            if finding.endswith((f"is missing in {self.left.label}", f"is missing in {self.right.label}")):
-                yield finding + f" ({name})" * (not finding.startswith(name))
+            if name not in explained:
+                yield finding if finding.startswith(name) else f"{name}: {finding}"
 
     def _same_shape(self, one: str, two: str) -> bool:
         return one != two and self.right.items[one].spec.shape == self.right.items[two].spec.shape

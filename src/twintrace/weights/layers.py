@@ -126,7 +126,8 @@ def infer(framework: str, owns: Mapping[str, Spec], path: str) -> tuple[str, Lay
         kind = "InstanceNorm2d" if "num_batches_tracked" not in names else "BatchNorm2d"
         return kind, TORCH[kind], 0.9, "it has running statistics"
     if any(re.match(r"(weight|bias)_[ih]h(_l\d+)?", name) for name in names):
-        return "LSTM", TORCH["LSTM"], 0.9, "its weights are a recurrent layer's"
+        kind = _recurrent(owns)
+        return kind, TORCH[kind], 0.9, "its weights are a recurrent layer's"
     if "in_proj_weight" in names or "in_proj_bias" in names:
         return "MultiheadAttention", TORCH["MultiheadAttention"], 0.9, "its weights are an attention's"
     if weight is None:
@@ -169,6 +170,14 @@ def infer(framework: str, owns: Mapping[str, Spec], path: str) -> tuple[str, Lay
     if hint:
         return "LayerNorm", TORCH["LayerNorm"], 0.7, f"a vector alone, and {hint[0]!r} in its name"
     return "", UNKNOWN, 0.4, "a vector alone may be a norm's or a PReLU's"
+
+
+def _recurrent(owns: Mapping[str, Spec]) -> str:
+    """LSTM, GRU or RNN: as many gates as the rows of a hidden weight are times its columns."""
+    hidden = next(
+        (spec.shape for name, spec in owns.items() if name.startswith("weight_hh") and len(spec.shape) == 2), (4, 1)
+    )
+    return {4: "LSTM", 3: "GRU"}.get(hidden[0] // max(hidden[1], 1), "RNN")
 
 
 def _infer_mindspore(names: set[str], owns: Mapping[str, Spec]) -> tuple[str, Layer, float, str]:

@@ -16,6 +16,7 @@ nothing, because it is what a migration changes most easily.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +31,33 @@ from .layers import UNKNOWN, counterpart
 from .states import Item, State
 from .transforms import apply, inverse, result
 
+# Names that weights of layers have; anything else is a parameter that somebody put into a module of their own.
+_ORDINARY = re.compile(
+    r"weight(\.[gv])?|bias|running_(mean|var)|num_batches_tracked|(weight|bias)_[ih]h(_l\d+(_reverse)?)?|in_proj_\w+|\w_proj_weight|bias_[kv]"
+)
 _FAMILIES = {"layer_norm": "norm", "group_norm": "norm", "rms_norm": "norm", "instance_norm": "batch_norm"}
 
 
 def map_states(left: State, right: State) -> WeightMap:
     """Pair the weights of two states."""
     return _Matcher(left, right).match()
+
+
+def declare(left: State, right: State) -> WeightMap:
+    """The map to hold weights against: who belongs to whom as `map_states` finds it, transformed as the layers' rules say.
+
+    `map_states` also finds ways that fit without a rule, or casts; a certificate must not be granted for those.
+    """
+    found = map_states(left, right)
+    try:
+        rules = {(pair.left, pair.right): pair.steps for pair in predict(left, right.framework).pairs}
+    except WeightsError:
+        rules = {}
+    pairs = []
+    for pair in found.pairs:
+        plain = tuple(step for step in pair.steps if not step.startswith("cast "))
+        pairs.append(replace(pair, steps=rules.get((pair.left, pair.right), plain)))
+    return replace(found, pairs=tuple(pairs))
 
 
 def predict(
@@ -139,8 +161,11 @@ class _Group:
     def kind(self) -> str:
         return next((item.rule.kind for item in self.items.values() if item.rule.kind), "")
 
-    def signature(self, with_kind: bool) -> tuple[Any, ...]:
-        """Equal for layers that could be the same one."""
+    def signature(self, with_kind: bool, loose: bool = False) -> tuple[Any, ...]:
+        """Equal for layers that could be the same one; `loose`: whatever their kind, if they have as many elements."""
+        if loose:
+            counts = (_count(item.spec) for item in self.items.values() if not item.counter and item.role != "weight.g")
+            return tuple(sorted(counts))
         kind = _FAMILIES.get(self.kind, self.kind)
         if kind in ("norm", "batch_norm"):  # one framework may leave out what the other always has
             size = next((item.plain.shape for item in self.items.values() if item.plain.shape), ())
@@ -182,32 +207,35 @@ class _Node:
 
 
 def _groups(state: State) -> dict[str, _Group]:
+    """The layers of a state. A weight that no layer is known to have stands for itself: its name is its path."""
     found: dict[str, _Group] = {}
     for item in state.items.values():
         if item.same_as is None:
-            found.setdefault(item.path, _Group(item.path, len(found))).items[item.role] = item
+            alone = not item.rule.kind and not _ORDINARY.fullmatch(item.role)
+            path, role = (".".join(filter(None, (item.path, item.role))), "value") if alone else (item.path, item.role)
+            found.setdefault(path, _Group(path, len(found))).items[role] = item
     return found
 
 
-def _tree(groups: Iterable[_Group], with_kind: bool) -> _Node:
+def _tree(groups: Iterable[_Group], look: Callable[[_Group], Any]) -> _Node:
     root = _Node("")
     for group in groups:
         node = root
         for part in group.path.split(".") if group.path else ():
             node = node.children.setdefault(part, _Node(part))
         node.group = group
-    _sign(root, with_kind)
+    _sign(root, look)
     return root
 
 
-def _sign(node: _Node, with_kind: bool) -> None:
+def _sign(node: _Node, look: Callable[[_Group], Any]) -> None:
     """Note at each node what is below it, in any order."""
     signatures: list[Any] = []
     for child in node.children.values():
-        _sign(child, with_kind)
+        _sign(child, look)
         signatures.extend(child.deep)
     if node.group is not None:
-        signatures.append(repr(node.group.signature(with_kind)))
+        signatures.append(repr(look(node.group)))
     node.deep = tuple(sorted(signatures))
 
 
@@ -229,21 +257,27 @@ class _Matcher:
         self.found: list[_Match] = []
         self.unclear: list[tuple[list[_Group], list[_Group], str]] = []
         self.misfits: list[str] = []
+        self.loose = False
 
     def match(self) -> WeightMap:
         self._by_path()
         self._by_prefix()
-        self._by_structure()
-        self._by_neighbours()
+        for self.loose in (False, True):
+            self._by_structure()
+            self._by_neighbours()
+        self._note_unclear()
         self._by_values()
         return self._finish()
+
+    def _look(self, group: _Group) -> tuple[Any, ...]:
+        return group.signature(self.with_kind, self.loose)
 
     def _pair(self, left: _Group, right: _Group, confidence: float, because: str) -> None:
         self.found.append(_Match((left, right), confidence, because))
         del self.open[0][left.path], self.open[1][right.path]
 
     def _alike(self, left: _Group, right: _Group) -> bool:
-        return left.signature(self.with_kind) == right.signature(self.with_kind)
+        return self._look(left) == self._look(right)
 
     # by path
 
@@ -314,14 +348,14 @@ class _Matcher:
     def _by_structure(self) -> None:
         if not (self.open[0] and self.open[1]):
             return
-        trees = [_tree(list(groups.values()), self.with_kind) for groups in self.open]
-        self._lay(trees[0], trees[1], 0.95)
+        trees = [_tree(list(groups.values()), self._look) for groups in self.open]
+        self._lay(trees[0], trees[1], 0.7 if self.loose else 0.95)
 
     def _lay(self, left: _Node, right: _Node, sure: float, because: str = "") -> None:
         """Two branches side by side."""
         left, right = left.inner(), right.inner()
         both = left.group is not None and right.group is not None and self._alike(left.group, right.group)
-        if both and left.group and right.group:
+        if both and left.group and right.group and left.group.path in self.open[0] and right.group.path in self.open[1]:
             self._pair(left.group, right.group, sure, because or f"the only {left.group} in its place")
         ones, others = dict(left.children), dict(right.children)
         for name in [name for name in ones if name in others]:
@@ -341,15 +375,38 @@ class _Matcher:
 
     def _gather(self, ones: Iterable[_Node], others: Iterable[_Node], sure: float) -> None:
         """What is left of two branches that are nested differently: layer by layer, without regard to nesting."""
+        ones, others = list(ones), list(others)
+        self._branches(ones, others, sure)
         sides: list[dict[Any, list[_Group]]] = [{}, {}]
         for side, nodes in enumerate((ones, others)):
             for group in (group for node in nodes for group in node.groups() if group.path in self.open[side]):
-                sides[side].setdefault(group.signature(self.with_kind), []).append(group)
+                sides[side].setdefault(self._look(group), []).append(group)
         for looks in [looks for looks in sides[0] if looks in sides[1]]:
-            names = [[group.path for group in side[looks]] for side in sides]
+            names = [[group.path for group in kinds[looks]] for kinds in sides]
             order = _assign(names[0], names[1]) if len(names[0]) == len(names[1]) else None
             for one, other, factor, because in order or ():
                 self._pair(self.open[0][one], self.open[1][other], sure * factor, because)
+
+    def _branches(self, ones: Sequence[_Node], others: Sequence[_Node], sure: float) -> None:
+        """Branches with the same layers in them at different depths, the largest first."""
+        kinds: list[dict[tuple[Any, ...], list[tuple[str, _Node]]]] = [{}, {}]
+        for side, nodes in enumerate((ones, others)):
+            for path, node in (found for top in nodes for found in _below(top)):
+                if len(node.deep) > 1 and (node.group is not None or len(node.children) > 1):
+                    kinds[side].setdefault(node.deep, []).append((path, node))
+        for deep in sorted((deep for deep in kinds[0] if deep in kinds[1]), key=len, reverse=True):
+            alive = [
+                {
+                    path: node
+                    for path, node in kinds[side][deep]
+                    if all(g.path in self.open[side] for g in node.groups())
+                }
+                for side in (0, 1)
+            ]
+            if not alive[0] or len(alive[0]) != len(alive[1]):
+                continue
+            for one, other, factor, because in _assign(list(alive[0]), list(alive[1])) or ():
+                self._lay(alive[0][one], alive[1][other], sure * factor, because if factor < 1 else "")
 
     def _renumbered(self, ones: Mapping[str, _Node], others: Mapping[str, _Node], name: str) -> bool:
         """A number that is on both sides among numbers that are not: what it numbers may have moved."""
@@ -369,18 +426,29 @@ class _Matcher:
                 sides = [self._looks(0, between), self._looks(1, between)]
                 for looks in [looks for looks in sides[0] if looks in sides[1]]:
                     self._settle(sides[0][looks], sides[1][looks], between)
-        sides = [self._looks(0, False), self._looks(1, False)]
-        for looks in [looks for looks in sides[0] if looks in sides[1]]:
-            ones, others = sides[0][looks], sides[1][looks]
-            self.unclear.append((ones, others, f"{len(ones)} and {len(others)} {ones[0]}s that nothing tells apart"))
+
+    def _note_unclear(self) -> None:
+        """What could belong together, and in more than one way."""
+        for self.loose in (False, True):
+            sides = [self._looks(0, False), self._looks(1, False)]
+            noted = [
+                {g.path for ones, _, _ in self.unclear for g in ones},
+                {g.path for _, others, _ in self.unclear for g in others},
+            ]
+            for looks in [looks for looks in sides[0] if looks in sides[1]]:
+                ones = [group for group in sides[0][looks] if group.path not in noted[0]]
+                others = [group for group in sides[1][looks] if group.path not in noted[1]]
+                if ones and others:
+                    because = f"{len(ones)} and {len(others)} {ones[0]}s that nothing tells apart"
+                    self.unclear.append((ones, others, because))
 
     def _settle(self, ones: Sequence[_Group], others: Sequence[_Group], between: bool) -> None:
         if len(ones) == len(others) == 1:
             because = f"the only {ones[0]} " + ("between these two layers" if between else "that is left")
-            self._pair(ones[0], others[0], 0.7 if between else 0.85, because)
+            self._pair(ones[0], others[0], (0.7 if between else 0.85) - 0.2 * self.loose, because)
         elif len(ones) == len(others) and not between:
             for one, other, factor, because in _assign([g.path for g in ones], [g.path for g in others]) or ():
-                self._pair(self.open[0][one], self.open[1][other], 0.85 * factor, because)
+                self._pair(self.open[0][one], self.open[1][other], (0.6 if self.loose else 0.85) * factor, because)
 
     def _looks(self, side: int, between: bool) -> dict[Any, list[_Group]]:
         """The open layers by what they look like; `between`: also by their neighbours, where both are paired already.
@@ -395,9 +463,9 @@ class _Matcher:
                 continue
             around = [-1 if near is None else known.get(near.path) for near in (before, after)]
             if not between:
-                found.setdefault(group.signature(self.with_kind), []).append(group)
+                found.setdefault(self._look(group), []).append(group)
             elif None not in around:
-                found.setdefault((*group.signature(self.with_kind), *around), []).append(group)
+                found.setdefault((*self._look(group), *around), []).append(group)
         return found
 
     # by values
@@ -457,6 +525,9 @@ class _Matcher:
         return WeightMap(self.left.label, self.right.label, tuple(pairs), *alone, tuple(ambiguous), tuple(self.misfits))
 
     def _weights(self, left: _Group, right: _Group, confidence: float, because: str) -> Iterator[Pair]:
+        if not left.items.keys() & right.items.keys():
+            yield from self._reshaped(left, right, confidence, because)
+            return
         for role, item in left.items.items():
             other = right.items.get(role)
             if other is not None:
@@ -483,6 +554,15 @@ class _Matcher:
                 f"{because}; its lengths",
             )
 
+    def _reshaped(self, left: _Group, right: _Group, confidence: float, because: str) -> Iterator[Pair]:
+        """Layers of different kinds: their weights by the number of elements."""
+        others = {_count(item.spec): item for item in right.items.values()}
+        for item in left.items.values():
+            other = others.get(_count(item.spec))
+            steps = self._steps(item, other) if other is not None else None
+            if other is not None and steps is not None:
+                yield Pair((item.name,), other.name, steps, round(confidence, 2), because)
+
     def _steps(self, left: Item, right: Item) -> tuple[str, ...] | None:
         """How the left becomes the right; None if it cannot."""
         told = _simple((*(inverse(left.layout) or ()), *right.layout))
@@ -494,7 +574,9 @@ class _Matcher:
             except WeightsError:
                 continue
             return steps if left.spec.dtype == right.spec.dtype else (*steps, f"cast {right.spec.dtype}")
-        return None
+        if left.rule.kind == right.rule.kind != "" or left.spec.dtype != right.spec.dtype:
+            return None
+        return _relaid(left.spec.shape, right.spec.shape)
 
     def _tied(self, pairs: Sequence[Pair], used: tuple[set[str], set[str]]) -> Iterator[Pair]:
         """Names on the right that share another's memory come from the same source."""
@@ -526,11 +608,24 @@ class _Matcher:
         return Unpaired(item.name, f"{other.label} has no layer like this ({item.kind or 'unknown'} {item.spec})")
 
 
+def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:
+    """How one shape becomes the other in layers of different kinds: axes of one, trailing axes in one, transposed."""
+    alike = [size for size in left if size != 1] == [size for size in right if size != 1]
+    if alike or (left[:1] == right[:1] and math.prod(left) == math.prod(right)):
+        return ("reshape " + " ".join(map(str, right)),)
+    return ("permute 1 0",) if len(left) == 2 and left == right[::-1] else None
+
+
 def _count(spec: Spec) -> int:
-    count = 1
-    for size in spec.shape:
-        count *= size
-    return count
+    return math.prod(spec.shape)
+
+
+def _below(node: _Node, path: str = "") -> Iterator[tuple[str, _Node]]:
+    """A node and all below it, with their paths."""
+    here = f"{path}.{node.name}".lstrip(".")
+    yield here, node
+    for child in node.children.values():
+        yield from _below(child, here)
 
 
 def _by_contents(nodes: Mapping[str, _Node]) -> dict[tuple[Any, ...], list[str]]:
@@ -580,20 +675,31 @@ def _nearest(
 
 
 def _shortened(names: Sequence[str]) -> list[str]:
-    """The names without what all of them begin and end with."""
-    first, last = min(names), max(names)
-    head = next(
-        (at for at, (one, two) in enumerate(zip(first, last, strict=False)) if one != two), min(len(first), len(last))
-    )
-    backwards = [name[head:][::-1] for name in names]
-    first, last = min(backwards), max(backwards)
-    tail = next(
-        (at for at, (one, two) in enumerate(zip(first, last, strict=False)) if one != two), min(len(first), len(last))
-    )
-    return [name[head : len(name) - tail].lower() for name in names]
+    """The names without what all of them begin and end with, whole words and numbers at a time."""
+    parts = [re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", name) for name in names]
+    head = tail = 0
+    shortest = min(map(len, parts))
+    while head < shortest - 1 and len({part[head] for part in parts}) == 1:
+        head += 1
+    while tail < shortest - head - 1 and len({part[-1 - tail] for part in parts}) == 1:
+        tail += 1
+    return ["".join(part[head : len(part) - tail]).lower() for part in parts]
 
 
 def _number(short: str) -> int | None:
-    """The one number that tells a name from those like it."""
+    """The one number that tells a name from those like it: digits, a word, or a letter of the alphabet."""
     found = re.fullmatch(r"\D*(\d+)\D*", short)
-    return int(found[1]) if found else None
+    if found:
+        return int(found[1])
+    words = [part for part in re.split(r"[._]", short) if part in _WORDS]
+    if len(words) == 1:
+        return _WORDS[words[0]]
+    letter = re.fullmatch(r"[._]?([a-h])[._]?", short)
+    return ord(letter[1]) - ord("a") + 1 if letter else None
+
+
+_WORDS = {
+    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "last": 99, "pre": 1, "post": 2, "in": 1, "mid": 2, "out": 3,
+    "input": 1, "hidden": 2, "output": 3,
+}  # fmt: skip

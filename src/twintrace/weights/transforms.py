@@ -10,6 +10,7 @@ A step that cannot be done to what it is given raises WeightsError, with the sha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,10 +23,10 @@ from ..model.tensors import DTYPES, Spec
 from ..store.arrays import STORAGE, as_float
 
 Array = np.ndarray[Any, Any]
-SAME_BYTES = ("insert axis", "drop axis")
+SAME_BYTES = ("insert axis", "drop axis", "reshape")
 _FORMS = (
     r"insert axis (\d+)", r"drop axis (\d+)", r"weight_norm (-?\d+|None)", r"lengths (-?\d+|None)", r"rows (\d+):(\d+)",
-    r"stack", r"permute (\d+(?: \d+)*)", r"cast (\w+)",
+    r"stack", r"permute (\d+(?: \d+)*)", r"reshape((?: \d+)*)", r"cast (\w+)",
 )  # fmt: skip
 
 
@@ -40,8 +41,8 @@ def parse(step: str) -> tuple[str, tuple[Any, ...]]:
                 if match[1] not in DTYPES:
                     break
                 return "cast", (match[1],)
-            if name[0] == "permute":
-                return "permute", (tuple(map(int, match[1].split())),)
+            if name[0] in ("permute", "reshape"):
+                return name[0], (tuple(map(int, match[1].split())),)
             return name[0], tuple(None if value == "None" else int(value) for value in match.groups())
     raise WeightsError(f"there is no transform {step!r}; known are {', '.join(form for form in _FORMS)}.")
 
@@ -98,6 +99,10 @@ def result(steps: Sequence[str], specs: Sequence[Spec]) -> Spec:
                 if sorted(values[0]) != list(range(len(shape))):
                     raise IndexError
                 shape = [shape[axis] for axis in values[0]]
+            elif name == "reshape":
+                if math.prod(values[0]) != math.prod(shape):
+                    raise IndexError
+                shape = list(values[0])
         except IndexError:
             raise WeightsError(f"{step!r} cannot be done to {', '.join(map(str, specs))}.") from None
         spec = Spec(values[0] if name == "cast" else spec.dtype, tuple(shape))
@@ -124,6 +129,8 @@ def apply(steps: Sequence[str], arrays: Sequence[Array], specs: Sequence[Spec]) 
             array = np.concatenate(arrays, 0)
         elif name == "permute":
             array = np.transpose(array, values[0])
+        elif name == "reshape":
+            array = np.ascontiguousarray(array).reshape(values[0])
         elif name == "cast":
             array, dtype = cast(array, dtype, values[0]), values[0]
     return np.ascontiguousarray(array).reshape(expected.shape)

@@ -72,6 +72,8 @@ class Visits:
         page.goto((address.as_uri() if isinstance(address, Path) else address) + hash)
         if scripts:
             page.wait_for_selector("html[data-ready], #problem:not([hidden])", timeout=60_000, state="attached")
+        if hash:
+            page.wait_for_selector("#details .part")
         return page
 
     def close(self) -> None:

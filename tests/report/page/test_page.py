@@ -158,6 +158,7 @@ def test_a_pair_shows_both_sides(report, found):
     assert opened.count() == 1
     assert "Worst element [3, 15]: left 0.5, right 0.5021" in opened.inner_text()
     assert opened.locator(".bin").count() == 17
+    expect(opened.locator(".heat canvas")).to_be_visible()
     assert opened.locator(".heat canvas").get_attribute("aria-label").endswith("largest 0.0021")
     assert "largest absolute error\t0.0021" in opened.inner_text()
 
@@ -175,6 +176,7 @@ def test_statistics_stand_in_where_nothing_was_measured(report, found):
     page = report(found, hash="#row=68")
     tensor = page.locator("details.tensor", has_text="after 2")
     tensor.locator("summary").click()
+    tensor.locator("table.numbers").wait_for()
     assert "NaN\t0\t2\t2" in tensor.locator("table.numbers").inner_text()
 
 
@@ -185,6 +187,7 @@ def test_those_without_a_partner_are_listed_with_their_reason(report, found):
     assert any("a cast, on one side only" in row and " no " in row for row in rows(page))
     page.locator("#search").fill("clamp")
     page.locator(".grid:not([hidden]) .slick-row").first.click()
+    page.wait_for_selector("#details .part")
     assert (
         "Only on the right: no call of the other side takes or gives such shapes"
         in page.locator("#details").inner_text()
@@ -284,4 +287,4 @@ def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
     assert "The tensors of this row are not in this file" in page.locator("#details").inner_text()
     assert "model.py:20 in forward" in page.locator("#details").inner_text()
     page.locator("a.open").first.click()
-    assert page.locator("#details .heat canvas").count() == 1, "what tells most is there"
+    page.wait_for_selector("#details .heat canvas")  # what tells most is there

@@ -65,7 +65,10 @@ def _owner(path: str, cells: Mapping[str, Any]) -> tuple[str, str]:
 def _kinds(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         if each.__module__.startswith("mindspore."):
-            yield f"mint.{each.__name__}" if ".mint" in each.__module__ else each.__name__
+            like_torch = each.__module__.startswith(
+                ("mindspore.mint", "mindspore.nn.extend")
+            )  # what mint.nn is made of
+            yield f"mint.{each.__name__}" if like_torch else each.__name__
 
 
 def is_tensor(value: object) -> bool:
