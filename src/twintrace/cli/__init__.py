@@ -2,8 +2,10 @@
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace doctor                what is installed, what can be recorded
+    twintrace weights …             map, convert, compare, certify weights
 
 In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
 """
@@ -19,6 +21,8 @@ from .compare import compare
 from .doctor import doctor
 from .selfcheck import selfcheck
 from .show import show
+from .view import view
+from .weights import weights
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +33,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, selfcheck, doctor):
+for _command in (show, compare, view, selfcheck, doctor, weights):
     cli.add_command(_command)
 
 

@@ -33,11 +33,11 @@ def verdict(result: Comparison) -> str:
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
     lines += [f"  {remark}" for remark in result.remarks]
-    return "\n".join(_cut(line) for line in lines[:MAX_LINES])
+    return "\n".join([lines[0], *(_cut(line) for line in lines[1:MAX_LINES])])
 
 
 def _agreement(result: Comparison) -> Iterator[str]:
-    names = f"{result.left.path} and {result.right.path}"
+    names = _both(result)
     compared = result.count(Outcome.SAME, Outcome.ROUNDING)
     if not result.results:
         yield (
@@ -77,7 +77,7 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     calls = found.result.match
     where = f"step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{result.left.path} and {result.right.path} part at {_places(found.result)}, {where}"
+    yield f"{_both(result)} part at {_places(found.result)}, {where}"
     yield ""
     if calls.left:
         yield f"  left    {_source(calls.left)}"
@@ -99,20 +99,34 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
         yield f"  The gradients part at {_places(result.backward.result)}."
 
 
-def _places(found: CallResult) -> str:
+def _both(result: Comparison) -> str:
+    """Both names, as short as they can be told apart: what matters comes after them."""
+    parts = [PurePath(side.path).parts for side in (result.left, result.right)]
+    length = 1
+    while length < max(map(len, parts)) and parts[0][-length:] == parts[1][-length:]:
+        length += 1
+    return " and ".join(str(PurePath(*side[-length:])) for side in parts)
+
+
+def places_of(found: CallResult) -> tuple[str, str]:
+    """What the two sides call it."""
     if not found.match.left:
         pair = found.tensors[0].pair
-        name = pair.left_slot if pair.left_slot == pair.right_slot else f"{pair.left_slot} | {pair.right_slot}"
-        return f"the gradient of {name}"
-    left, right = _region(found.match.left), _region(found.match.right)
+        return f"the gradient of {pair.left_slot}", f"the gradient of {pair.right_slot}"
+    return _region(found.match.left), _region(found.match.right)
+
+
+def _places(found: CallResult) -> str:
+    left, right = places_of(found)
     return left if left == right else f"{left} | {right}"
 
 
 def _region(calls: Sequence[Call]) -> str:
-    return _place(calls[0]) if len(calls) == 1 else f"{_place(calls[0])} … {_place(calls[-1])}"
+    return single_place(calls[0]) if len(calls) == 1 else f"{single_place(calls[0])} … {single_place(calls[-1])}"
 
 
-def _place(call: Call) -> str:
+def single_place(call: Call) -> str:
+    """A call as people would name it."""
     site = call.site
     count = f" (call {site.call + 1} of the step)" if site.call else ""
     if site.kind is Kind.MODULE:
@@ -196,7 +210,7 @@ def _alone(result: Comparison) -> Iterator[str]:
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
             calls = "call" if len(alone) == 1 else "calls"
-            yield f"  only {side}: {len(alone)} {calls}, first {_place(alone[0].call)}: {alone[0].because}"
+            yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
 def _balance(result: Comparison) -> Iterator[str]:

@@ -27,6 +27,7 @@ class Layout(Protocol):
 
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
+    "mindspore-kernels": "twintrace.store.kernels",
 }
 
 

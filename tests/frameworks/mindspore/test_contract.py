@@ -6,7 +6,9 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import mint, nn, ops  # noqa: E402
+from mindspore.experimental.optim import SGD  # noqa: E402
 
+from twintrace.frameworks.mindspore import ops as kernels  # noqa: E402
 from twintrace.frameworks.mindspore import patches  # noqa: E402
 from twintrace.frameworks.mindspore.gradients import unseen  # noqa: E402
 from twintrace.frameworks.mindspore.tensors import NAMES  # noqa: E402
@@ -94,8 +96,8 @@ class MindsporePage(Page):
     name = "mindspore"
     functions = {
         "add": Function(mint.add, "mindspore.mint.add", "AddExt"),
-        "mul": Function(mint.mul, "mindspore.mint.mul", "Mul"),
-        "relu": Function(ops.relu, "mindspore.ops.relu", "ReLU"),
+        "mul": Function(mint.mul, "mindspore.mint.mul", "Muls"),
+        "relu": Function(ops.relu, "mindspore.mint.nn.functional.relu", "ReLU"),
         "total": Function(mint.sum, "mindspore.mint.sum", "SumExt"),
         "add_": Function(add_, "mindspore.ops.assign_add", "AssignAdd"),
         "checkpoint": Function(recompute, ""),
@@ -126,6 +128,9 @@ class MindsporePage(Page):
         with unseen():
             return tensor.asnumpy().copy()
 
+    def overwrite(self, tensor, value):
+        tensor.asnumpy()[...] = value
+
     def differentiate(self, function, *inputs, model=None):
         parameters = dict(self.adapter.named_parameters(model)) if model else {}
         positions = tuple(range(len(inputs)))
@@ -143,11 +148,11 @@ class MindsporePage(Page):
 
     def update(self, model):
         with unseen():  # making an optimizer computes as well
-            optimizer = nn.SGD(list(model.trainable_params()), 0.1)
+            optimizer = SGD(list(model.trainable_params()), 0.1)
         optimizer(self._gradients)
 
     def hook_count(self, model):
-        return len(patches._LAYERS)
+        return len(patches._LAYERS) + len(kernels._MODE.listeners)
 
     def unpleasant(self):
         with unseen():

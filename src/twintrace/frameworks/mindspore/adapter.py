@@ -9,6 +9,7 @@ op       paths only        only what writes                  recorded
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,29 +20,40 @@ from mindspore import Tensor, nn
 
 from ...model.records import Level
 from ..protocol import Capability, Sink
-from . import seeding, tensors
+from . import ops, seeding, tensors
 from .calls import Calls
+from .compiled import CompiledRegions
 from .gradients import Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
+from .ops import Ops
 
 
 class MindsporeWatch:
     """All hooks of one recording."""
 
-    def __init__(self, models: Mapping[str, nn.Cell], level: Level, sink: Sink) -> None:
+    def __init__(
+        self, models: Mapping[str, nn.Cell], level: Level, sink: Sink, *, eager: bool, kernels: bool = False
+    ) -> None:
         self._level = level
         self._gradients = Gradients(sink)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
+        self._ops = Ops(sink) if level is Level.OP else None
+        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
+        collecting = gc.isenabled()
+        gc.disable()  # thousands of small functions are made; for each few hundred it would look through all of MindSpore
         try:
             for undo in self._install():
                 self._undo.append(undo)
         except BaseException:
             self.stop()
             raise
+        finally:
+            if collecting:
+                gc.enable()
 
     def stop(self) -> None:
         try:
@@ -56,9 +68,12 @@ class MindsporeWatch:
         self._gradients.remove()
 
     def _install(self) -> Iterator[Callable[[], None]]:
+        yield from self._compiled.install()
         yield from self._gradients.install(self._modules.parameter_names if self._level is not Level.OP else dict)
         yield from self._modules.install()
         yield from self._calls.install()
+        if self._ops:
+            yield from self._ops.install()
 
 
 class MindsporeFramework:
@@ -80,7 +95,10 @@ class MindsporeFramework:
     seed_all = staticmethod(seeding.seed_all)
 
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset((Capability.MODULE, Capability.API, Capability.BACKWARD))
+        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.EAGER, Capability.KERNELS}
+        if ops.is_offered():
+            found.add(Capability.OP)
+        return frozenset(found)
 
     def is_module(self, value: object) -> bool:
         return isinstance(value, nn.Cell)
@@ -93,9 +111,11 @@ class MindsporeFramework:
             return "primitive", str(value.name)
         return None
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink) -> MindsporeWatch:
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> MindsporeWatch:
         tensors.launch_synchronously()
-        return MindsporeWatch(models, level, sink)
+        return MindsporeWatch(models, level, sink, eager=eager, kernels=kernels)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         node = getattr(tensor, "_grad_node", None)
