@@ -77,7 +77,7 @@ class Mapper:
             chosen += _gradients(left, right, chosen)
         pairs: list[TensorPair] = []
         for item in chosen:
-            pair = self._pair(item, named, None if item.follows is None else pairs[item.follows].layout)
+            pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
             pairs.append(pair)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
@@ -88,14 +88,14 @@ class Mapper:
             tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
         )
 
-    def _pair(self, chosen: _Chosen, named: bool, followed: Layout | None) -> TensorPair:
+    def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
         left, right, because, _ = chosen
         part = right.part if right.part in _HELD else left.part
         pair = TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, because=because, count=left.turn)
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         if named:  # one program: another shape is a difference
             return pair
-        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two)
+        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two, operation)
         if layout is None or layout == pair.layout:
             return pair
         return replace(pair, layout=layout, because=because or str(layout))
@@ -174,6 +174,8 @@ class Mapper:
             score -= 0.5
             if not meant or _kind(one) != _kind(two):  # a mask of true and false is not one of 0 and -1e9
                 return 0.0, ""
+            if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
+                return 0.0, ""  # other values, and at least one of them belongs to another
         return score, because
 
 
