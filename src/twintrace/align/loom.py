@@ -19,7 +19,7 @@ from ..model.sites import Kind
 from .asked import ASKED, follow_mapping
 from .containers import Containers
 from .flow import Flowing
-from .gradients import pair_gradients
+from .gradients import pair_gradients, without_incomparable
 from .inferred import Inference
 from .layouts import mirrored as mirrored_layout
 from .leftovers import alone
@@ -42,7 +42,8 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
 
 
 def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
-    web, mapper = Web(one, two), Mapper(one, two)
+    web = Web(one, two)
+    mapper = Mapper(one, two, web.reshaped)
     follow_mapping(web, mapping)
     if same_program(one, two):
         for i, j, sure in by_name(one, two):
@@ -60,7 +61,7 @@ def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) 
             tuple(two.calls[j] for j in bond.right),
             bond.because,
             bond.confidence,
-            *flowing.mapped[id(bond)],
+            *without_incomparable(web, bond, flowing.mapped[id(bond)]),
         )
         for bond in web.bonds
     ]

@@ -12,7 +12,7 @@ together, names that mean the same, shapes, position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -48,8 +48,8 @@ class _Chosen(NamedTuple):
 class Mapper:
     """Maps the tensors of matched calls; remembers which tensors belong together."""
 
-    def __init__(self, left: Strand, right: Strand) -> None:
-        self._left, self._right = left, right
+    def __init__(self, left: Strand, right: Strand, reshaped: Callable[[int, int], Iterable[tuple[int, ...]]]) -> None:
+        self._left, self._right, self._reshaped = left, right, reshaped
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -161,6 +161,10 @@ class Mapper:
             return 20.0, ""
         if _unknown(one) or _unknown(two):
             return (score if meant else 0.0), because
+        if not named and one.spec.shape != two.spec.shape and numel(one) == numel(two):
+            layout = layout_between(one, two, operation)
+            if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
+                return 0.0, ""  # the same elements perhaps, and nothing tells in which order
         likeness = alike(one, two)
         known = self.partner(0, left.tensor) == right.tensor
         score += _shapes(one, two)
@@ -177,6 +181,20 @@ class Mapper:
             if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
                 return 0.0, ""  # other values, and at least one of them belongs to another
         return score, because
+
+    def _turned(self, left: int, right: int) -> bool:
+        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""
+        shapes = _long(self._left.tensor(left).spec.shape), _long(self._right.tensor(right).spec.shape)
+        near = [_long(s) for s in self._reshaped(0, left)], [_long(s) for s in self._reshaped(1, right)]
+        for which in (0, 1):
+            other = shapes[1 - which]
+            if any(sorted(shape) == sorted(other) for shape in near[which]):
+                return other not in near[which]
+        return False
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:

@@ -10,14 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..model.pairs import Part
 from ..model.sites import Kind
 from .classes import Classes
 from .strands import Strand
-from .units import hands_on, inputs, is_parameter, operation, outputs
+from .units import hands_on, inputs, is_container, is_parameter, operation, outputs
 
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
@@ -187,6 +187,43 @@ class Web:
         if holds or not only[0] or not only[1]:
             return False
         return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
+
+    def takers(self, which: int, tensor: int) -> set[Bond | int]:
+        """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
+        strand, users = self.strands[which], self.flow(which).users
+        found: set[Bond | int] = set()
+        waiting, seen = [tensor], {tensor}
+        while waiting:
+            for index in users.get(waiting.pop(), ()):
+                if strand.children[index]:
+                    continue  # what is inside it takes the tensor
+                bond = self._around(which, index)
+                if bond is None and self.hands_on(which, index):
+                    fresh = {slot.tensor for slot in outputs(strand, index)} - seen
+                    seen |= fresh
+                    waiting.extend(fresh)
+                else:
+                    found.add(index if bond is None else bond)
+        return found
+
+    def _around(self, which: int, index: int) -> Bond | None:
+        """What a call belongs to, or the operation around it."""
+        up = index
+        while up >= 0:
+            bond = self._bond[which].get(up)
+            if bond is not None:
+                return bond if up == index or not is_container(self.strands[which], up) else None
+            up = self.strands[which].parent[up]
+        return None
+
+    def reshaped(self, which: int, tensor: int) -> Iterator[tuple[int, ...]]:
+        """The shapes that a tensor has before and after reshapes next to it."""
+        strand, flow = self.strands[which], self.flow(which)
+        for index in (*flow.makers.get(tensor, ()), *flow.users.get(tensor, ())[:8]):
+            if operation(strand.calls[index]) == "reshape":
+                for slot in (*inputs(strand, index), *outputs(strand, index)):
+                    if slot.tensor != tensor:
+                        yield strand.tensor(slot.tensor).spec.shape
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
