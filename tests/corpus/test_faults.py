@@ -27,7 +27,7 @@ def blamed(fault: Fault, found: Comparison) -> bool:
 
 @pytest.mark.parametrize("fault", SOME, ids=lambda fault: fault.name)
 def test_a_mistake_is_found_where_it_is(fault, shared):
-    found = tt.compare(*faulty_recordings(SOME, shared / "faults")[fault.name])
+    found = tt.compare(*faulty_recordings(SOME, shared / "mix")[fault.name])
     assert blamed(fault, found), tt.verdict(found)
 
 
@@ -45,6 +45,6 @@ def test_there_are_many_mistakes_each_in_a_pair_of_its_own_kind():
 
 def test_another_place_is_not_accepted(shared):
     """The check itself: the verdict on one fault does not do for another."""
-    found = tt.compare(*faulty_recordings(SOME, shared / "faults")["pad_mode"])
+    found = tt.compare(*faulty_recordings(SOME, shared / "mix")["pad_mode"])
     assert not blamed(fault_of("batch_norm_momentum"), found)
     assert not blamed(Fault("", "resnet", Place("layer2.conv2"), Place("blocks.1.b"), ""), found)
