@@ -7,9 +7,9 @@ import pytest
 
 ms = pytest.importorskip("mindspore")
 
+from cells import CASES, Attention, ConvNet, filled, numbers  # noqa: E402
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 from mindspore.train import Callback, Model  # noqa: E402
-from cells import CASES, Attention, ConvNet, filled, numbers  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.model.records import Role  # noqa: E402

@@ -134,6 +134,10 @@ class Gradients:
         self._names = names
         yield patch(running._PyNativeExecutor, "grad", self._around_backward)
 
+    def begin(self, call: Open) -> list[tuple[str, Any, int]]:
+        """A call is about to run whose gradients are wanted: what `follow` will have to know of its inputs."""
+        return edges_of(call)
+
     def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
         """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
         ends: dict[int, tuple[Any, list[tuple[str, int]]]] = {}
