@@ -91,6 +91,7 @@ def record(
     strict: bool = False,
     overwrite: bool = False,
     eager: bool = False,
+    kernels: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -103,6 +104,7 @@ def record(
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
+    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -124,10 +126,12 @@ def record(
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )
-    if eager and Capability.EAGER not in workshop.capabilities():
-        raise UsageError(
-            f"eager=True: {workshop.name} has nothing to switch off. Record the model as it is before compiling."
-        )
+    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
+        if wanted and capability not in workshop.capabilities():
+            raise UsageError(
+                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
+                f"Leave it out, and record the model before it is compiled."
+            )
     options: dict[str, Any] = {
         "level": chosen_level,
         "keep": chosen_keep,
@@ -136,6 +140,7 @@ def record(
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
         "eager": eager,
+        "kernels": kernels,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:

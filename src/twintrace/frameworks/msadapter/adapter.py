@@ -65,7 +65,9 @@ class MsadapterFramework(MindsporeFramework):
             return "dtype", found[1].removeprefix("mindspore.").lower()
         return found
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> MsadapterWatch:
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> MsadapterWatch:
         tensors.launch_synchronously()
         return MsadapterWatch(models, level, sink, eager=eager)
 
