@@ -25,9 +25,7 @@ def test_mindspore_is_not_installed(monkeypatch):
 
 def test_numpy_is_too_new(monkeypatch, tmp_path):
     monkeypatch.setattr(np, "__version__", "2.4.6")
-    with pytest.raises(
-        MissingPackageError, match=r"numpy below 2, and this is numpy 2.4.6.*pip install .*'numpy<2'"
-    ):
+    with pytest.raises(MissingPackageError, match=r"numpy below 2, and this is numpy 2.4.6.*pip install .*'numpy<2'"):
         tt.record(tmp_path / "t", nn.Dense(2, 2))
     assert not (tmp_path / "t").exists()
 
@@ -35,9 +33,7 @@ def test_numpy_is_too_new(monkeypatch, tmp_path):
 def test_mindspore_is_too_old_for_kernels(monkeypatch, tmp_path):
     monkeypatch.setattr(kernels, "_DispatchGuardStack", None)
     monkeypatch.setattr(ms, "__version__", "2.7.0")
-    with pytest.raises(
-        MissingPackageError, match=r"needs MindSpore 2.9 or newer.* this is 2.7.0.*mindspore==2.10.0"
-    ):
+    with pytest.raises(MissingPackageError, match=r"needs MindSpore 2.9 or newer.* this is 2.7.0.*mindspore==2.10.0"):
         tt.record(tmp_path / "t", nn.Dense(2, 2), level="op")
     assert not (tmp_path / "t").exists()
     tt.record(tmp_path / "u", nn.Dense(2, 2), level="mix").close()
