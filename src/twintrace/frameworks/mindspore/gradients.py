@@ -137,6 +137,10 @@ class Gradients:
         self._names = names
         yield patch(running._PyNativeExecutor, "grad", self._around_backward)
 
+    def begin(self, call: Open) -> list[tuple[str, Any, int]]:
+        """A call is about to run whose gradients are wanted: what `follow` will have to know of its inputs."""
+        return edges_of(call)
+
     def tap(self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()) -> tuple[Any, Any]:
         """The arguments to call with: the same, or where the graph cannot be seen, aliases that tell of their gradients."""
         if HAS_NODES or call is None or not call.wants_gradients or not _is_taping():
