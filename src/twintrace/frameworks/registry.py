@@ -14,6 +14,7 @@ import importlib.util
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
+from types import ModuleType
 
 from ..model.errors import MissingPackageError, UsageError
 from .protocol import Framework
@@ -51,6 +52,12 @@ def by_name(name: str) -> Framework:
         )
     workshop: Framework = importlib.import_module(entry.module).FRAMEWORK
     return workshop
+
+
+def peculiar(name: str, part: str) -> ModuleType:
+    """A file that only this workshop has, such as torch's `devices`: for what no other framework could be asked."""
+    by_name(name)
+    return importlib.import_module(f"{_FRAMEWORKS[name].module}.{part}")
 
 
 def installed(name: str) -> bool:
