@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -114,17 +115,15 @@ def _wrong_gradients(truth: Truth, left: Values, right: Values, rounding: float)
 
 def _wrong_modules(truth: Truth, left: Values, right: Values, rounding: float) -> list[str]:
     outputs = [_outputs(side) for side in (left, right)]
-    told = {item.left for item in truth.modules}, {path for item in truth.modules for path in item.right}
+    told = [{path for item in truth.modules for path in paths(item)} for paths in _SIDES]
     found = []
     firm = [item for item in truth.modules if not item.loose]
-    called = {item.left for item in firm}, {path for item in firm for path in item.right}
+    called = [{path for item in firm for path in paths(item)} for paths in _SIDES]
     for side_name, seen, lines, needed in zip(("left", "right"), outputs, told, called, strict=True):
         found += [
             f"module {path} of the {side_name} side is called and in no line" for path in seen if path not in lines
         ]
-        found += [
-            f"module {path} of the {side_name} side is in a line and never called" for path in needed - {*seen, None}
-        ]
+        found += [f"module {path} of the {side_name} side is in a line and never called" for path in needed - {*seen}]
     for path, partners in truth.partners.items():
         for partner in partners:
             calls = outputs[0].get(path, []), outputs[1].get(partner, [])
@@ -134,6 +133,9 @@ def _wrong_modules(truth: Truth, left: Values, right: Values, rounding: float) -
                 if not any(same_values(value, other, rounding) for value in one for other in two):
                     found.append(f"{path} = {partner}: call {number} puts out other values")
     return found
+
+
+_SIDES = (attrgetter("left"), attrgetter("right"))
 
 
 def _outputs(side: Values) -> dict[str, list[list[np.ndarray]]]:

@@ -1,7 +1,7 @@
 """Both sides of pairs, recorded once for all tests of a session.
 
     recordings(["mlp", "gpt"], folder)         FOLDER/mlp/torch, FOLDER/mlp/mindspore: traces with every value
-    python -m corpus.record FOLDER [NAME …]    by hand; then each pair is aligned and its score printed
+    python -m corpus.record FOLDER [NAME …] [--fresh]    by hand; then each pair is aligned and its score printed
 
 Each framework has a process of its own, which records all pairs that are asked for and not yet there.
 """
@@ -24,9 +24,11 @@ from twintrace.store.trace import Journal
 LEVEL = "mix"
 
 
-def recordings(names: Sequence[str], folder: Path, *, level: str = LEVEL) -> dict[str, tuple[Path, Path]]:
-    """(left trace, right trace) by name."""
-    run_once(names, folder, "--trace", level)
+def recordings(
+    names: Sequence[str], folder: Path, *, level: str = LEVEL, fresh: bool = False
+) -> dict[str, tuple[Path, Path]]:
+    """(left trace, right trace) by name. `fresh`: norms have the ones and zeros of their constructors."""
+    run_once(names, folder, "--trace", level, *(["--fresh"] if fresh else []))
     return {name: (folder / name / "torch", folder / name / "mindspore") for name in names}
 
 
@@ -50,8 +52,10 @@ def scored(name: str, traces: tuple[Path, Path]) -> Score:
 
 
 def main() -> None:
-    folder, names = Path(sys.argv[1]), sys.argv[2:] or pair_names()
-    scores = [scored(name, traces) for name, traces in recordings(names, folder).items()]
+    fresh = "--fresh" in sys.argv
+    folder, *names = [argument for argument in sys.argv[1:] if argument != "--fresh"]
+    recorded = recordings(names or pair_names(), Path(folder), fresh=fresh)
+    scores = [scored(name, traces) for name, traces in recorded.items()]
     asked, missing = sum(one.asked for one in scores), sum(len(one.missing) for one in scores)
     wrong = sum(len(one.wrong) for one in scores)
     text = "\n".join(map(str, sorted(scores, key=lambda one: (-len(one.wrong), one.share))))

@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--trace", metavar="LEVEL")
+    parser.add_argument("--fresh", action="store_true", help="says nothing here: the weights come from the left side")
     asked = parser.parse_args()
     for name in asked.names:
         folder = asked.folder / name

@@ -7,8 +7,8 @@
 
 Asked for: all modules that the truth pairs, call by call; every two calls of functions that make the same value (oracle); and the
 gradients of the parameters (truth). Of each, every tensor of the left call that has its value among the right call's, in a layout
-that can be told: a *tensor* is one slot of one call. It is paired rightly if the match that holds its call pairs it with a tensor of
-the same value.
+that can be told: a *tensor* is one slot of one call. It is paired rightly if the match that holds its call pairs it with a tensor
+of the same value.
 
 Wrong is: two tensors whose elements, laid out as the alignment says, differ; two modules, matched one to one, that the truth does
 not let correspond (regions of several calls are judged by their tensors); the gradients of two parameters that it does not let
@@ -63,7 +63,7 @@ def score(truth: Truth, alignment: Alignment, oracle: Oracle) -> Score:
     asked, missing = 0, []
     for called, slots, text in _asked(truth, oracle):
         asked += 1
-        if not _is_paired(called, slots, alignment, oracle):
+        if not _is_paired([called, *_instead(truth, called, oracle)], slots, alignment, oracle):
             missing.append(text)
     gradients = _parameter_gradients(truth, alignment, oracle)
     return Score(
@@ -101,17 +101,28 @@ def _asked(truth: Truth, oracle: Oracle) -> Iterator[tuple[Call, tuple[Part, int
                 yield call, (part, number), f"{text}, with {', '.join(str(partner.site) for partner in partners)}"
 
 
-def _is_paired(call: Call, wanted: tuple[Part, int], alignment: Alignment, oracle: Oracle) -> bool:
+def _instead(truth: Truth, call: Call, oracle: Oracle) -> Iterator[Call]:
+    """Calls of modules that may be matched instead of this one."""
+    if call.site.kind is Kind.MODULE:
+        paths = truth.instead_of(call.site.name or ROOT)
+        for other in oracle.left.calls:
+            if (
+                other.site.kind is Kind.MODULE
+                and other.site.call == call.site.call
+                and (other.site.name or ROOT) in paths
+            ):
+                yield other
+
+
+def _is_paired(calls: list[Call], wanted: tuple[Part, int], alignment: Alignment, oracle: Oracle) -> bool:
+    """Does a match that holds one of these calls pair the tensor with one of the same value?"""
     part, number = wanted
     return any(
         pair.left == number and _GROUPS[pair.part] == _GROUPS[part] and oracle.same(number, pair.right)
-        for match in _matches_of(call, alignment)
+        for match in alignment.matches
+        if any(one.id == call.id for call in calls for one in match.left)
         for pair in match.tensors
     )
-
-
-def _matches_of(call: Call, alignment: Alignment) -> Iterator[Match]:
-    yield from (match for match in alignment.matches if any(one.id == call.id for one in match.left))
 
 
 def _wrong(truth: Truth, alignment: Alignment, oracle: Oracle) -> Iterator[str]:

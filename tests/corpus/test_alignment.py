@@ -17,12 +17,29 @@ pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
 
 NAMES = pair_names()
 SOME = ["deepfm", "densenet", "encoder_fused", "gpt", "mlp", "resnet", "seq2seq", "unet"]
+FRESH = ["mixer", "resnet"]
 ENOUGH = 0.98
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_what_corresponds_is_paired(name, shared):
     found = scored(name, recordings(SOME, shared / "mix")[name])
+    assert not found.wrong, str(found)
+    assert found.share >= ENOUGH, str(found)
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_weights_that_are_all_alike_mislead_nobody(name, shared):
+    """Right after construction all norms have the same ones and zeros."""
+    found = scored(name, recordings(FRESH, shared / "fresh", fresh=True)[name])
+    assert not found.wrong, str(found)
+    assert found.share >= ENOUGH, str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_that_are_all_alike_mislead_nobody_anywhere(name, shared):
+    found = scored(name, recordings(NAMES, shared / "all-fresh", fresh=True)[name])
     assert not found.wrong, str(found)
     assert found.share >= ENOUGH, str(found)
 

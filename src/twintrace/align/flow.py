@@ -31,15 +31,31 @@ class Flowing:
     def follow(self) -> None:
         """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
         waiting: deque[Bond] = deque(bond for bond in self._web.bonds if id(bond) not in self.mapped)
+        near = self._near()
         while waiting:
             bond = waiting.popleft()
             mapped = self.mapped[id(bond)] = self._map(bond)
             before = len(self._web.bonds)
             for pair in mapped.pairs:
-                if not pair.part.backward:
+                if pair.left in near[0] and pair.right in near[1] and not pair.part.backward:
                     self._forward(pair.left, pair.right)
                     self._backward(pair.left, pair.right)
             waiting.extend(self._web.bonds[before:])
+
+    def _near(self) -> tuple[set[int], set[int]]:
+        """The tensors that free units take or put out: from any others there is nothing to be found."""
+        web = self._web
+        ours, theirs = (
+            {
+                slot.tensor
+                for index in self.units[which]
+                if web.is_free(which, index)
+                for slot in web.strands[which].slots(index)
+                if not slot.part.backward
+            }
+            for which in (0, 1)
+        )
+        return ours, theirs
 
     def _map(self, bond: Bond) -> Mapped:
         strands = self._web.strands

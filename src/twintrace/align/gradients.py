@@ -61,9 +61,9 @@ def pair_gradients(
 
     for number, (gradient, turn) in enumerate(ours):
         if gradient.slot in names:
-            name, layout = names[gradient.slot]
+            name, lies_there = names[gradient.slot]
             because = "" if name == gradient.slot else "their parameters belong together"
-            take(number, by_name.get((name, turn)), layout, because)
+            take(number, by_name.get((name, turn)), lies_there, because)
     for number, (gradient, _) in enumerate(ours):
         if number not in found and gradient.slot not in names:
             partner = mapper.partner(0, gradient.tensor)

@@ -9,8 +9,10 @@ one: so `align(a, b)` is the mirror of `align(b, a)`. For the same reason no sen
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind
@@ -30,10 +32,11 @@ from .webs import Web
 
 def align(left: Side, right: Side, *, mapping: None = None) -> Alignment:
     """What belongs together in two journals, and what is left over, each with its reason."""
-    strands = Strand(left), Strand(right)
-    if _rank(strands[1]) < _rank(strands[0]):
-        return _mirrored(_align(right, left, strands[1], strands[0]))
-    return _align(left, right, *strands)
+    with _collecting_later():
+        strands = Strand(left), Strand(right)
+        if _rank(strands[1]) < _rank(strands[0]):
+            return _mirrored(_align(right, left, strands[1], strands[0]))
+        return _align(left, right, *strands)
 
 
 def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
@@ -70,8 +73,7 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
     # opened before regions are looked for, a framework's own layer after.
     for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
-        ours = units(one, one.roots, lambda index, opened=opened: web.is_free(0, index) and opened(one, index))
-        theirs = units(two, two.roots, lambda index, opened=opened: web.is_free(1, index) and opened(two, index))
+        ours, theirs = _opened_units(web, 0, opened), _opened_units(web, 1, opened)
         flowing.units = set(ours), set(theirs)
         inference.lay_out(ours, theirs)
         flowing.follow()
@@ -88,6 +90,11 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     Containers(web, mapper).pair()
     flowing.follow()
+
+
+def _opened_units(web: Web, which: int, opened: Callable[[Strand, int], bool]) -> list[int]:
+    strand = web.strands[which]
+    return units(strand, strand.roots, lambda index: web.is_free(which, index) and opened(strand, index))
 
 
 def _nothing(strand: Strand, index: int) -> bool:
@@ -153,11 +160,19 @@ def _mirrored(alignment: Alignment) -> Alignment:
 
 
 def _turned(pair: TensorPair) -> TensorPair:
-    return replace(
-        pair,
-        left_slot=pair.right_slot,
-        right_slot=pair.left_slot,
-        left=pair.right,
-        right=pair.left,
-        layout=mirrored_layout(pair.layout),
+    layout = pair.layout if pair.layout.axes is None else mirrored_layout(pair.layout)
+    return TensorPair(
+        pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
     )
+
+
+@contextlib.contextmanager
+def _collecting_later() -> Iterator[None]:
+    """A hundred thousand records are millions of small objects without cycles: looking for cycles takes half the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

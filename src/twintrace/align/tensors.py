@@ -23,6 +23,7 @@ from .layouts import fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
 
+_HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
 _BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
@@ -89,7 +90,7 @@ class Mapper:
 
     def _pair(self, chosen: _Chosen, named: bool, followed: Layout | None) -> TensorPair:
         left, right, because, _ = chosen
-        part = max(left.part, right.part, key=lambda part: (part is Part.PARAMETER, part is Part.BUFFER))
+        part = right.part if right.part in _HELD else left.part
         pair = TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, because=because, count=left.turn)
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         if named:  # one program: another shape is a difference

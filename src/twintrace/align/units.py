@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-import numpy as np
-
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
@@ -130,14 +128,8 @@ SHARED_WEIGHTS = 6.0
 """Against units with other parameters, where most parameters of the two sides are equal."""
 
 
-def describe(strand: Strand, members: Sequence[int], classes: Classes, which: int, numbering: Numbering) -> Numbers:
-    """One row of numbers for each member, a column for each of COLUMNS."""
-    return np.array([_row(strand, index, classes, which, numbering) for index in members], dtype=np.int64).reshape(
-        len(members), len(COLUMNS)
-    )
-
-
-def _row(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
+def describe(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
+    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known."""
     call = strand.calls[index]
     what = operation(call)
     known = what in OPERATIONS

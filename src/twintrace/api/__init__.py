@@ -5,10 +5,13 @@ open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
 doctor()                   what can be recorded here             -> list of Finding
+map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
 
 from __future__ import annotations
@@ -36,12 +39,40 @@ from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
+from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .comparing import compare, pair_up
-from .reporting import listing_json, print_pairs, print_table, print_tree
+from .reporting import (
+    listing_json,
+    print_pairs,
+    print_table,
+    print_tree,
+    read_report,
+    view,
+    write_csv,
+    write_html,
+    write_json,
+    write_xlsx,
+)
+from .weights import (
+    certify_weights,
+    compare_weights,
+    convert_weights,
+    describe_net,
+    framework_of_net,
+    from_troubleshooter,
+    map_weights,
+    net_from,
+    random_input,
+    read_weight_map,
+    to_troubleshooter,
+    weight_names,
+    write_troubleshooter,
+    write_weight_map,
+)
 
 __all__ = [
     "Comparison",
@@ -52,21 +83,45 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "certificate_text",
+    "certify_weights",
     "compare",
+    "compare_weights",
+    "conversion_text",
+    "convert_weights",
+    "describe_net",
     "doctor",
+    "framework_of_net",
+    "from_troubleshooter",
     "listing",
     "listing_json",
+    "map_text",
+    "map_weights",
+    "net_from",
     "open",
     "pair_up",
     "print_pairs",
     "print_table",
     "print_tree",
+    "random_input",
+    "read_report",
+    "read_weight_map",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
     "stand_in",
+    "to_troubleshooter",
     "verdict",
+    "view",
+    "weight_comparison_text",
+    "weight_names",
+    "write_csv",
+    "write_html",
+    "write_json",
+    "write_troubleshooter",
+    "write_weight_map",
+    "write_xlsx",
 ]
 
 
@@ -90,6 +145,7 @@ def record(
     overwrite: bool = False,
     eager: bool = False,
     writer: Writer | None = None,
+    kernels: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -103,6 +159,7 @@ def record(
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
     writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
+    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -124,10 +181,12 @@ def record(
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )
-    if eager and Capability.EAGER not in workshop.capabilities():
-        raise UsageError(
-            f"eager=True: {workshop.name} has nothing to switch off. Record the model as it is before compiling."
-        )
+    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
+        if wanted and capability not in workshop.capabilities():
+            raise UsageError(
+                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
+                f"Leave it out, and record the model before it is compiled."
+            )
     options: dict[str, Any] = {
         "level": chosen_level,
         "keep": chosen_keep,
@@ -136,6 +195,7 @@ def record(
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
         "eager": eager,
+        "kernels": kernels,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
+
+if TYPE_CHECKING:
+    from ..report.server import Server
 
 
 def print_tree(listing: Listing, console: Any) -> None:
@@ -33,3 +37,46 @@ def print_pairs(comparison: Comparison, console: Any) -> None:
     from ..report import pairs
 
     pairs.print_pairs(comparison, console)
+
+
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """One row for each pair of tensors, as CSV."""
+    from ..report import delimited
+
+    delimited.write_csv(comparison, path)
+
+
+def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """The same as a spreadsheet, coloured by verdict."""
+    from ..report import workbook
+
+    workbook.write_xlsx(comparison, path)
+
+
+def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    from ..report import document
+
+    document.write_json(comparison, path)
+
+
+def read_report(path: str | os.PathLike[str]) -> Comparison:
+    """A comparison that was written with `write_json`."""
+    from ..report import document
+
+    return document.read_json(path)
+
+
+def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
+    from ..report.comparison_sheet import comparison_sheet
+    from ..report.page import write_page
+
+    write_page(comparison_sheet(comparison), path)
+
+
+def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
+    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
+    from . import viewing
+
+    return viewing.view(path, port=port)

@@ -82,4 +82,4 @@ def compare(
     if write_map is not None:
         api.write_mapping(found, write_map)
         click.echo(f"  written: {write_map}")
-    raise click.exceptions.Exit(0 if found.agree else 1)
+    raise click.exceptions.Exit(0 if found.agree else 1 if found.comparable else 2)

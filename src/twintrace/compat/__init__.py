@@ -1,11 +1,10 @@
-"""THE EMBASSIES: other tools' names and files over our own verbs.
+"""THE EMBASSIES: other tools' names and formats over our own verbs, without logic of their own.
 
-What lives here: one folder for each tool, with a SURFACE.md that says what each of its names does and where it differs on
-purpose. In: scripts written for the other tool, files that it wrote. Out: our own recordings and comparisons, in the shape that
-the script expects. Not here: how anything is recorded, paired or measured; an embassy translates.
-
+    troubleshooter/    `import twintrace.compat.troubleshooter as ts`
     torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
-    disguises.py       which tools a script may be run as
+    disguises.py       which tools a script may be run as: `twintrace run-as TOOL SCRIPT`
 
-Surprising: an embassy may register a layout with the archive, by name. So its files open everywhere, not only in here.
+In: calls as the other tool documents them, and files that it wrote. Out: what it would print, return and write. Not here: what is
+done (`api` and below). Surprising: where the other tool's document and the tool differ, the document is kept to; each folder's
+SURFACE.md lists what differs on purpose. An embassy may register a layout with the archive, by name: so its files open everywhere.
 """

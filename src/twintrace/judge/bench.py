@@ -48,6 +48,7 @@ class _Trial:
     gradients: list[TensorResult] = field(default_factory=list)
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
+    """How far what came in is apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Bench:
         self._policy = policy
         self._noise = noise or {}
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
-        self._backward = 0.0
+        self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
         self._tainted = False
 
     def judge(self, step: int, rank: int, cases: Sequence[Case]) -> list[CallResult]:
@@ -85,6 +86,7 @@ class Bench:
             self._judge_values(trial)
             trial.introduced[0] = _introduced(trial, trial.values, differing)
         differing.clear()
+        self._tainted = False
         for trial in sorted(trials, key=_last_gradient):
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
@@ -127,11 +129,19 @@ class Bench:
 
     def _judge_values(self, trial: _Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
-        came = [self._remembered(item, _FROM_OUTSIDE) for item in evidence if item.pair.part in _PASSED]
+        # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
+        between = _Making(Traits(), apart=self._forward, tainted=self._tainted)
+        came = [
+            self._remembered(item, between if item.pair.part is Part.INPUT else _FROM_OUTSIDE)
+            for item in evidence
+            if item.pair.part in _PASSED
+        ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
         making = _Making(trial.kind, sources, trial.apart, trial.calls, bool(trial.apart), _bad(came))
         trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
+        self._tainted = self._tainted or _bad(trial.values)
+        self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
 
     # --- gradients ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +154,9 @@ class Bench:
         # A gradient of an output is the sum of what its consumers sent back; they were judged before.
         summing = _Making(Traits(cancels=True, decides=True), (), self._backward, 4, tie, self._tainted)
         results = [self._remembered(item, summing) for item in outputs]
-        apart = max([trial.apart, *map(self._error, results)])
+        apart = max(
+            map(self._error, (*trial.values, *results)), default=0.0
+        )  # results are saved for the backward pass, too
         making = _Making(
             replace(trial.kind, cancels=True, steps=4 * trial.kind.steps),
             [item.left for item in outputs] + [item.left for item in trial.values],

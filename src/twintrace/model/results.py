@@ -133,6 +133,11 @@ class Comparison:
         return sum(1 for result in self.results if result.verdict.outcome in outcomes)
 
     @property
+    def comparable(self) -> bool:
+        """Was there anything to compare: a pair of which something is known?"""
+        return any(result.verdict.outcome is not Outcome.UNKNOWN for result in self.results)
+
+    @property
     def agree(self) -> bool:
         """No pair differs, something was compared, and nothing is alone: no call that means something, no gradient, no step."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))

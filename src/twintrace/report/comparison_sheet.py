@@ -9,6 +9,7 @@ of its worst tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
@@ -37,8 +38,11 @@ COUNTS = (
 STATISTICS = ("min", "max", "mean", "norm", "min_rel", "max_rel", "mean_rel", "norm_rel", "nan", "inf", "zero")
 
 
-def comparison_sheet(comparison: Comparison) -> Sheet:
-    """The comparison, ready for the browser. Pages are made when they are asked for."""
+def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
+    """The comparison, ready for the browser. Pages are made when they are asked for.
+
+    `values`: tensors can be asked for by their numbers, since the traces are at hand.
+    """
     results = comparison.results
     order = sorted(range(len(results)), key=lambda at: _interest(results[at]))  # stable: as executed among equals
     positions = [0] * len(results)
@@ -47,12 +51,12 @@ def comparison_sheet(comparison: Comparison) -> Sheet:
     words = Words()
     rows = _columns(results, words)
     # Differences from the row before: nearly always 1, and so nearly nothing once packed.
-    rows["position"] = [here - before for here, before in zip(positions, [0, *positions[:-1]], strict=True)]
+    rows["position"] = [here - before for before, here in pairwise([0, *positions])]
     by_identity = {id(result): row for row, result in enumerate(results)}
     partings = [item for item in (comparison.forward, comparison.backward) if item is not None]
     index = {
         "kind": "comparison",
-        "sides": [_recording(comparison.left), _recording(comparison.right)],
+        "sides": [recording_facts(comparison.left), recording_facts(comparison.right)],
         "policy": comparison.policy,
         "outcomes": OUTCOMES,
         "kinds": KINDS,
@@ -62,6 +66,7 @@ def comparison_sheet(comparison: Comparison) -> Sheet:
         "statistics": STATISTICS,
         "edges": HISTOGRAM_EDGES,
         "page": PAGE,
+        "values": values,
         "rows": rows,
         "alone": [_alone_columns(items, words) for items in (comparison.only_left, comparison.only_right)],
         "partings": [[by_identity.get(id(item.result), -1), item.backward, item.inherited] for item in partings],
@@ -74,7 +79,7 @@ def comparison_sheet(comparison: Comparison) -> Sheet:
         index,
         lambda: _calls(comparison),
         -(-len(results) // PAGE),
-        lambda page: [_tensors(results[row]) for row in order[page * PAGE : (page + 1) * PAGE]],
+        lambda page: [_tensors(results[row], values) for row in order[page * PAGE : (page + 1) * PAGE]],
         lambda page: [_heats(results[row]) for row in order[page * PAGE : (page + 1) * PAGE]],
     )
 
@@ -86,7 +91,8 @@ def _interest(result: CallResult) -> int:
     return {Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 2, Outcome.ROUNDING: 3, Outcome.SAME: 4}[result.verdict.outcome]
 
 
-def _recording(side: Recording) -> dict[str, Any]:
+def recording_facts(side: Recording) -> dict[str, Any]:
+    """What the page says of a side as a whole."""
     return {
         "path": shorten(side.path),
         "framework": shorten(side.framework),
@@ -179,8 +185,8 @@ def _alone_columns(items: Iterable[tuple[int, int, Alone]], words: Words) -> dic
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for step, rank, item in items:
         site = item.call.site
-        row = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
-        row += (*_side((item.call,), "", words), words(item.because))
+        address = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
+        row = (*address, *_side((item.call,), "", words), words(item.because))
         for name, value in zip(names, row, strict=True):
             columns[name].append(value)
     return columns
@@ -217,11 +223,11 @@ def _call(call: Call, specs: Mapping[int, Spec], table: CallTable, *, named: boo
     return [*found, shorten(str(call.site)), shorten(call.site.type)] if named else [*found]
 
 
-def _tensors(result: CallResult) -> dict[str, Any]:
+def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
     return {
         "forward": _verdict(result.forward),
         "backward": _verdict(result.backward),
-        "tensors": [_tensor(item) for item in result.tensors],
+        "tensors": [_tensor(item, values) for item in result.tensors],
         "only": [[_stray(item) for item in items] for items in (result.match.only_left, result.match.only_right)],
     }
 
@@ -233,12 +239,12 @@ def _verdict(verdict: Verdict | None) -> list[Any] | None:
     return [outcome, shorten(verdict.because), number(verdict.error), number(verdict.bound), score]
 
 
-def _tensor(item: TensorResult) -> list[Any]:
+def _tensor(item: TensorResult, values: bool) -> list[Any]:
     pair = item.pair
     equal = item.left.fingerprint is not None and item.left.fingerprint == item.right.fingerprint
     # Beside a measurement, differences of statistics say nothing more.
     difference = item.statistics if item.measurement is None else None
-    left, right = tensor(item.left), tensor(item.right)
+    left, right = tensor(item.left, identify=values), tensor(item.right, identify=values)
     return [
         [
             pair.part,

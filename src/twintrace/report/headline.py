@@ -21,6 +21,7 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     """The verdict."""
     partings = [item for item in (comparison.forward, comparison.backward) if item is not None]
     first = comparison.divergence
+    title: list[Element | str]
     if first is not None:
         partings.sort(key=lambda item: item is not first)
         title, tone = ["The runs part at ", _strong(_place(first)), f", {_when(first)}"], "different"
@@ -52,17 +53,15 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
 
 
 def headline_of_trace(
-    title: str, sentence: str, first: tuple[Call, int, str] | None, remarks: Iterable[str]
+    title: str, sentence: str, first: tuple[str, Sequence[Frame], str, int] | None, remarks: Iterable[str]
 ) -> list[Element]:
-    """What was recorded; `first` is the first call with a value that is not finite, its row, and what it has."""
-    found = [
-        element("h1", title, class_=f"title {'different' if first else 'same'}"),
-        element("p", sentence, class_="sentence"),
-    ]
+    """What was recorded. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
+    tone = "different" if first else "same"
+    found = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
     if first is not None:
-        call, row, what = first
-        facts = [("what", [what]), ("where", [_source(call.stack)])]
-        card = _card(f"First value that is not finite: {call_name(call)}", facts, row)
+        name, stack, what, row = first
+        facts: list[tuple[str, list[Element | str]]] = [("what", [what]), ("where", [_source(stack)])]
+        card = _card(f"First value that is not finite: {name}", facts, row, "Open this row")
         found.append(element("div", card, class_="cards"))
     texts = [element("li", shorten(text)) for text in remarks]
     return [*found, element("ul", *texts, class_="remarks")] if texts else found
@@ -115,10 +114,12 @@ def _parting(found: Divergence, row: int) -> Element:
     return _card(f"{kind}: {_place(found)}, step {result.step}", facts, row)
 
 
-def _card(title: str, facts: Iterable[tuple[str, Sequence[Element | str]]], row: int) -> Element:
+def _card(
+    title: str, facts: Iterable[tuple[str, Sequence[Element | str]]], row: int, link: str = "Open this pair"
+) -> Element:
     items = [part for name, content in facts for part in (element("dt", name), element("dd", *content))]
-    link = [element("a", "Open this pair", href=f"#row={row}", class_="open")] if row >= 0 else []
-    return element("section", element("h2", title), element("dl", *items), *link, class_="card")
+    links = [element("a", link, href=f"#row={row}", class_="open")] if row >= 0 else []
+    return element("section", element("h2", title), element("dl", *items), *links, class_="card")
 
 
 def _source(stack: Sequence[Frame]) -> Element:

@@ -12,19 +12,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import tempfile
-from collections.abc import Callable, Sequence
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path
 from string import Template
 from typing import Any
 from xml.etree.ElementTree import tostring
 
+from .files import written
+from .server import Give
 from .sheets import Sheet, element, pack
 
 LIMIT = 10_000_000
 """Bytes of a file that mail, chat and browsers still take."""
+MARK = b'<meta name="generator" content="twintrace">'
 SCRIPTS = (
     "elements.js",
     "sources.js",
@@ -45,7 +48,8 @@ def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT
     room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
     held, room = _fill(blocks, "page", sheet.pages, sheet.page, room * 4 // 5, room)
     pictured, _ = _fill(blocks, "heat", held, sheet.heats, room, room)
-    replace(Path(path), _html(sheet, blocks, (held, pictured)).encode("utf-8", "replace"))
+    with written(path) as file:
+        file.write(_html(sheet, blocks, (held, pictured)))
     return sheet.pages - held
 
 
@@ -63,9 +67,41 @@ def _fill(
     return pages, room
 
 
+def is_page(content: bytes) -> bool:
+    """Was this written by `write_page`?"""
+    return content.startswith(b"<!doctype html>") and MARK in content[:4096]
+
+
 def served_page(sheet: Sheet) -> bytes:
     """The page for a server that gives index, calls and pages when asked."""
     return _html(sheet, {}, (sheet.pages, sheet.pages), served=True).encode("utf-8", "replace")
+
+
+def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Callable[[str], tuple[str, Give] | None]:
+    """What a Server gives by which name: the page, its data, and the values of a tensor, which `values` finds."""
+    pages = {"page": sheet.page, "heat": sheet.heats}
+    lock = threading.Lock()  # journals are not made to be read by two at once
+
+    def packed(make: Callable[[], object]) -> tuple[str, Give]:
+        def give(_: Mapping[str, str]) -> bytes:
+            with lock:
+                return pack(make())
+
+        return "application/json", give
+
+    def find(name: str) -> tuple[str, Give] | None:
+        if not name:
+            return "text/html", lambda _: served_page(sheet)
+        if name == "data/tensor":
+            return "application/json", lambda query: packed(lambda: values(query))[1](query)
+        if name in ("data/index", "data/calls"):
+            return packed(lambda: sheet.index if name == "data/index" else sheet.calls())
+        found = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
+        if found is None or int(found[2]) >= sheet.pages:
+            return None
+        return packed(lambda: pages[found[1]](int(found[2])))
+
+    return find
 
 
 def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, served: bool = False) -> str:
@@ -111,18 +147,3 @@ def _asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file in one step: who opens it meanwhile sees the old one or the new one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # mkstemp makes it readable for its owner alone
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -44,9 +44,7 @@ def _row(result: CallResult) -> Iterator[str]:
     left, right = places_of(result)
     yield from (escape(left), escape(right))
     parts = [
-        word
-        for own, word in ((result.introduced_forward, "forward"), (result.introduced_backward, "backward"))
-        if own
+        word for own, word in ((result.introduced_forward, "forward"), (result.introduced_backward, "backward")) if own
     ]
     yield f"← introduced here ({' and '.join(parts)})" if parts else ""
 

@@ -23,7 +23,7 @@ from pathlib import PurePath
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..model.measurements import Heat
+from ..model.measurements import Heat, Picture
 from ..model.records import Call, Config, Frame
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
@@ -109,14 +109,33 @@ def heat(found: Heat) -> list[Any]:
     return [found.rows, found.columns, number(most), "".join(cells)]
 
 
-def tensor(found: Tensor) -> list[Any]:
-    """What the page says of one tensor: spec, device, statistics, why it is missing, more facts, number if it was kept."""
+def picture(spec: Spec, found: Picture) -> dict[str, Any]:
+    """The values of one tensor, as the page shows them when it is asked to."""
+    heat = found.heat
+    return {
+        "spec": spec_text(spec),
+        "first": [number(value, 9) for value in found.first],
+        "more": found.count > len(found.first),
+        "counts": found.counts,
+        "edges": [number(value, 6) for value in found.edges],
+        "heat": heat and [heat.rows, heat.columns, [number(value, 4) for value in heat.values]],
+    }
+
+
+def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
+    """What the page says of one tensor: spec, device, statistics, why it is missing, more facts, its number if wanted."""
     facts = {shorten(str(key)): shorten(str(value)) for key, value in found.facts.items()}
     if found.requires_grad:
         facts["requires_grad"] = "True"
-    kept = found.id if found.payload is not None else None
     missing = shorten(found.missing) if found.missing else None
-    return [spec_text(found.spec), found.device, statistics(found.statistics), missing, facts, kept]
+    return [
+        spec_text(found.spec),
+        found.device,
+        statistics(found.statistics),
+        missing,
+        facts,
+        found.id if identify else None,
+    ]
 
 
 class CallTable:

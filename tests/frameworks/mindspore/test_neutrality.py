@@ -4,8 +4,8 @@ import pytest
 
 ms = pytest.importorskip("mindspore")
 
+from cells import CASES, filled  # noqa: E402
 from mindspore import nn  # noqa: E402
-from zoo import CASES, filled  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 

@@ -260,6 +260,7 @@ class DumpJournal:
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
         """What is known of the values."""
+        count: int = math.prod(spec.shape)
         if line.npy is not None:
             try:
                 values = self._npy(line, spec)
@@ -267,9 +268,9 @@ class DumpJournal:
                 return {"missing": str(error)}
         elif len(fields) > 4:
             return {"statistics": _summary(fields[5:]), "missing": f"there is no {line.text}.npy beside the dump"}
-        elif not fields[1] and math.prod(spec.shape):
+        elif not fields[1] and count:
             return {"missing": "the dump has no values of it"}
-        elif len(fields[1]) == _SAMPLED and math.prod(spec.shape) != _SAMPLED:
+        elif len(fields[1]) == _SAMPLED and count != _SAMPLED:
             self._sampled += 1
             return {"missing": f"the dump has a sample of {_SAMPLED} numbers instead of its values"}
         else:

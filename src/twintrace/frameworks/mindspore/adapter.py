@@ -31,18 +31,20 @@ from .ops import Ops
 class MindsporeWatch:
     """All hooks of one recording."""
 
-    def __init__(self, models: Mapping[str, nn.Cell], level: Level, sink: Sink, *, eager: bool) -> None:
+    def __init__(
+        self, models: Mapping[str, nn.Cell], level: Level, sink: Sink, *, eager: bool, kernels: bool = False
+    ) -> None:
         self._level = level
         self._gradients = Gradients(sink)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
-        self._compiled = CompiledRegions(sink, eager=eager)
+        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
         collecting = gc.isenabled()
-        gc.disable()  # thousands of small functions are made: the collector would look through all of MindSpore for each few hundred
+        gc.disable()  # thousands of small functions are made; for each few hundred it would look through all of MindSpore
         try:
             for undo in self._install():
                 self._undo.append(undo)
@@ -93,7 +95,7 @@ class MindsporeFramework:
     seed_all = staticmethod(seeding.seed_all)
 
     def capabilities(self) -> frozenset[Capability]:
-        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.EAGER}
+        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.EAGER, Capability.KERNELS}
         if ops.is_offered():
             found.add(Capability.OP)
         return frozenset(found)
@@ -109,9 +111,11 @@ class MindsporeFramework:
             return "primitive", str(value.name)
         return None
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> MindsporeWatch:
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> MindsporeWatch:
         tensors.launch_synchronously()
-        return MindsporeWatch(models, level, sink, eager=eager)
+        return MindsporeWatch(models, level, sink, eager=eager, kernels=kernels)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         node = getattr(tensor, "_grad_node", None)

@@ -14,11 +14,12 @@ every result until then. MindSpore does not tell the number that is next.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import mindspore as ms
+from mindspore import ops
 
 try:
     from mindspore.graph import api as running
@@ -102,6 +103,17 @@ def next_sequence_number(inputs: list[tuple[str, Any, int]]) -> int:
     return _Backward.highest + 1
 
 
+def without_gradient(call: Open, mutates: Sequence[str], start: int) -> tuple[str, ...]:
+    """What a record must say of a write in place that has left no node behind: nothing can be read of its way back."""
+    written = [(slot, tensor) for slot, tensor in call.inputs if slot in mutates]
+    nodes = [(slot, getattr(tensor, "_grad_node", None)) for slot, tensor in written]
+    return tuple(
+        f"argument {slot} was written to in place, and MindSpore keeps no gradient of that write"
+        for slot, node in nodes
+        if node is None or not start <= node._sequence_nr() < _LEAF_NUMBER
+    )
+
+
 def _seen(number: int) -> None:
     if _Backward.highest < number < _LEAF_NUMBER:
         _Backward.highest = number
@@ -133,6 +145,7 @@ class Gradients:
             _seen(number)
             if start <= number < _LEAF_NUMBER:
                 ends.setdefault(_id(node), (node, []))[1].append((slot, tensor._output_index))
+        inputs = [*inputs, *_new_leaves(call, inputs)] if ends else []
         call.inputs.clear()
         call.outputs.clear()
         if not ends:
@@ -233,6 +246,14 @@ class Gradients:
         return report
 
 
+def _new_leaves(call: Open, known: list[tuple[str, Any, int]]) -> Iterator[tuple[str, Any, int]]:
+    """Inputs that have got their node in this call: the first that uses a parameter makes it (MSAdapter's have none before)."""
+    slots = {slot for slot, _, _ in known}
+    for slot, node, number in edges_of(call):
+        if slot not in slots and node.is_leaf():
+            yield slot, node, number
+
+
 def _id(node: Any) -> int:
     """The node behind the Python object, of which there is a new one at each question."""
     unique = getattr(node, "_unique_id", None)
@@ -280,7 +301,7 @@ class _Sum:
         self._arrived += 1
         if gradient is not None:
             with running._no_grad():
-                self._total = gradient if self._total is None else self._total + gradient
+                self._total = gradient if self._total is None else ops.add(self._total, gradient)
         if self._arrived == self._edges:
             self.give_up()
 

@@ -97,7 +97,7 @@ def configuration(cell: nn.Cell) -> Mapping[str, Any]:
 
 
 def _own_parameters(cell: nn.Cell) -> dict[str, Any]:
-    """The parameters that are this Cell's and no other's: a training step's Cell lists its network's as well, by their full names."""
+    """The parameters that are this Cell's and no other's: a Cell for training lists its network's as well, by their full names."""
     found = {name: parameter for name, parameter in cell._params.items() if parameter is not None}
     if any("." in name for name in found):
         below = {id(p) for _, child in named_modules(cell) if child is not cell for p in child._params.values()}
@@ -165,7 +165,7 @@ class Modules:
             end_without_result(self._sink, call, error)
             raise
         with unseen():
-            if _keeps_state(cell):
+            if self._keeps_state(cell):
                 wrote()
             self._sink.leave(call, output)
             if call.wants_gradients:
@@ -177,9 +177,8 @@ class Modules:
         self._learn()
         return self._known.setdefault(id(cell), (cell, None))
 
-
-def _keeps_state(cell: nn.Cell) -> bool:
-    """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
-    return bool(_own_buffers(cell)) or any(
-        isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
-    )
+    def _keeps_state(self, cell: nn.Cell) -> bool:
+        """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
+        return bool(_own_buffers(cell)) or any(
+            isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
+        )

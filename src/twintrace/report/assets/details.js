@@ -131,7 +131,7 @@ class Details {
         el("span", { class: "slot" }, tensorTitle(part, leftSlot, two ? rightSlot : undefined), pass ? ` (pass ${pass})` : ""),
         el("code", {}, specs),
         measurement ? el("span", { class: "quiet" }, `max abs ${format(measurement[0][0])}`) : null);
-      const more = el("details", { class: "tensor", open: at === worst && (!verdict || verdict[0] !== 0 || found.tensors.length === 1) }, summary);
+      const more = el("details", { class: "tensor", open: two ? at === worst && (verdict[0] !== 0 || found.tensors.length === 1) : part === "output" || verdict[0] === DIFFERENT }, summary);
       const fill = () => {
         if (more.dataset.filled) return;
         more.dataset.filled = "yes";
@@ -145,7 +145,7 @@ class Details {
           ...(measurement ? measurementParts(measurement, index, () => this.heat(row, at)) : []),
           left[2] || (right && right[2]) ? statisticsTable(left, two ? right : undefined, differences) : null,
           ...[["left", left], ["right", right]].filter(([, side]) => side).map(([side, tensor]) => otherFacts(two ? side : "", tensor)),
-          ...[["left", left], ["right", right]].filter(([, side]) => SERVED && side && side[5] !== null).map(([side, tensor]) => valuesButton(two ? side : "", step, rank, tensor[5])),
+          ...[["left", left], ["right", right]].filter(([, side]) => SERVED && index.values && side && side[5] !== null).map(([side, tensor]) => valuesButton(two ? side : "", step, rank, tensor[5])),
         ].filter(Boolean));
       };
       if (more.open) fill();

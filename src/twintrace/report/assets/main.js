@@ -254,10 +254,10 @@ class App {
       const outcome = Number(dot.dataset.outcome);
       dot.style.background = colour(outcome, [0, 250, 0, 900][outcome]);
     }
-    const legend = this.two ? ["same", "within rounding", "far beyond it"] : ["finite", "", "not finite"];
-    byId("legend").replaceChildren(el("span", { class: "quiet" }, legend[0]),
-      el("span", { class: "scale", style: { background: `linear-gradient(90deg, ${[0, 1, 250, 500, 501, 750, 1000].map((score) => SCALE[score]).join(", ")})` } }),
-      el("span", { class: "quiet" }, legend[2]));
+    const swatch = (background, width) => el("span", { class: "scale", style: { background, width } });
+    const ramp = `linear-gradient(90deg, ${[0, 1, 250, 500, 501, 750, 1000].map((score) => SCALE[score]).join(", ")})`;
+    const legend = this.two ? ["same", swatch(ramp, "120px"), "far beyond rounding"] : [swatch(SCALE[0], "10px"), "finite", swatch(SCALE[1000], "10px"), "not finite"];
+    byId("legend").replaceChildren(...legend, swatch(greys.unknown, "10px"), "unknown", swatch(greys.nothing, "10px"), "nothing there");
     this.trees.forEach(({ tree }) => tree.recolour());
     this.lists.forEach((list) => list.table && (list.table.grid.invalidateAllRows(), list.table.grid.render()));
     this.ribbon.draw();

@@ -100,8 +100,8 @@ function measurementParts(measurement, index, heat) {
   const named = (names, values) => names.map((name, at) => [METRIC_NAMES[name] || name, format(values[at])]);
   const close = (rows) => rows.map(([name, value]) => [name === METRIC_NAMES.close ? `${name} (rtol ${format(rtol)}, atol ${format(atol)})` : name, value]);
   return [
-    worst && el("p", { class: "worst" }, "Worst element ", el("code", {}, `[${worst[0].join(", ")}]`), ": left ", el("code", {}, format(worst[1])),
-      ", right ", el("code", {}, format(worst[2]))),
+    worst && el("p", { class: "worst" }, "Worst element ", el("code", {}, `[${worst[0].join(", ")}]`), ": left ", el("code", {}, String(worst[1])),
+      ", right ", el("code", {}, String(worst[2]))),
     bins && errorHistogram(bins, index.edges),
     pictured ? picture : null,
     el("div", { class: "columns" }, facts(close(named(index.metrics, metrics))), facts(named(index.counts, counts))),
@@ -114,6 +114,7 @@ function valuesButton(side, step, rank, identity) {
   const button = el("button", { type: "button", class: "small" }, side ? `Values, ${side}` : "Values");
   button.addEventListener("click", async () => {
     button.disabled = true;
+    place.replaceChildren(el("p", { class: "quiet" }, "reading …"));
     try {
       const found = await fetched(`data/tensor?side=${side || "left"}&step=${step}&rank=${rank}&id=${identity}`);
       place.replaceChildren(...valueParts(found));
@@ -129,7 +130,7 @@ function valueParts(found) {
   const { spec, first, counts, edges, heat, more } = found;
   const bars = counts.map((value, at) => ({ count: value, label: `${format(edges[at])} to ${format(edges[at + 1])}`, short: "", colour: "var(--accent)" }));
   return [
-    el("p", {}, el("code", {}, spec), ` first ${first.length} values: `, el("code", { class: "wrap" }, first.map(format).join(", ") + (more ? ", …" : ""))),
+    el("p", {}, el("code", {}, spec), ` first ${first.length} values: `, el("code", { class: "wrap" }, first.map(String).join(", ") + (more ? ", …" : ""))),
     counts.length ? histogram(bars, `Values from ${format(edges[0])} to ${format(edges[edges.length - 1])}, counts on a logarithmic scale`) : null,
     heat ? heatMap(heat[0], heat[1], heat[2], "Value of the largest magnitude by place in the tensor: red above zero, blue below", { signed: true }) : null,
   ].filter(Boolean);
