@@ -121,7 +121,7 @@ class Bench:
             making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True)
             allowed = self._allowed(evidence, making)
             own = max(size(evidence.left), size(evidence.right))
-            gain = max(1.0, 1e-3 * largest / own) if own else 1.0
+            gain = max(1.0, 0.1 * largest / own) if own else 1.0
             verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), True)
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
