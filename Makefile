@@ -8,6 +8,8 @@ PY := .venv/bin/python
 env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
 
 PYTEST_ARGS ?= -n auto
+# A framework that is not installed is an error, not a pile of skipped tests. For 3.13 there is no MindSpore: REQUIRE=--require=torch.
+REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record compare
 
 .DEFAULT_GOAL := help
@@ -16,15 +18,18 @@ BENCH ?= record compare
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: ## find the difference between two small runs
-	@$(env) torch fast
-	@$(PY) examples/01_find_the_difference/run.py
+demo: ## find the difference between a small network in PyTorch and its port to MindSpore
+	@$(env) torch mindspore fast
+	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
+	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
+	@echo
+	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore || test $$? = 1  # 1: they part, which is the point
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch -m "not slow"
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE) -m "not slow"
 
 test-all: lint ## lint, then every test
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE)
 
 lint: ## ruff check, ruff format --check, mypy
 	@$(env) dev

@@ -1,8 +1,9 @@
-"""Numbers about two tensors. No number here says whether it is too large: that is the bench's affair.
+"""Numbers about two tensors, and about one. No number here says whether it is too large: that is the bench's affair.
 
     Measurement            both values were read, element by element
     StatisticsDifference   only their statistics are known
     Heat                   where in the tensor the error is, as a coarse picture
+    Picture                the values of one tensor, for people to look at
 
 Formulas and edge cases are in docs/metrics.md.
 """
@@ -108,3 +109,18 @@ class StatisticsDifference:
     nan: int
     inf: int
     zero: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One tensor's values: the first few, how many lie where, and what lies in which part of the tensor.
+
+    `counts` has one number for each gap between `edges`, over the finite elements; none are there if no element is finite. Of
+    complex numbers the modulus is taken. In `heat` a cell is the value of the largest magnitude; NaN where one is not finite.
+    """
+
+    count: int
+    first: tuple[float, ...]
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]
+    heat: Heat | None

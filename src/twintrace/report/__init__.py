@@ -7,6 +7,12 @@
         workbook.py    XLSX
         document.py    JSON, and back (docs/report-json.md)
     files.py   files that are whole or not there
+    page.py    one HTML file that works offline (docs/report.md), made of
+        headline.py    the verdict, as elements
+        sheets.py      what the page's script reads: columns, words, packed
+        comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape
+        assets/        the page's own script and style, and the table that it uses
+    server.py  the same page for this machine's browser, asked for piece by piece
 
 In: `model.results`. Out: strings, rich renderables, files. Not here: opening a trace. Knows no tensor. Surprising: what is written
 can be read back; `document.read_json` gives a Comparison, so that every other format can be made from a report alone.

@@ -179,6 +179,7 @@ def _result(result: CallResult) -> dict[str, Any]:
         "backward": _verdict(result.backward),
         "introduced_forward": result.introduced_forward,
         "introduced_backward": result.introduced_backward,
+        "absorbed": result.absorbed,
         "settings": result.settings,
         "only_left": [_stray(item) for item in match.only_left],
         "only_right": [_stray(item) for item in match.only_right],
@@ -321,6 +322,7 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         wire["introduced_forward"],
         wire["introduced_backward"],
         {key: (left, right) for key, (left, right) in wire["settings"].items()},
+        wire["absorbed"],
     )
 
 

@@ -12,14 +12,16 @@ its code is one line that calls the layers, and every name leads there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
 Layer = Callable[[Any], Any]
-_LAYERS: dict[tuple[int, str], tuple[Any, Any, list[Layer]]] = {}
-_LOCK = threading.Lock()
+_LAYERS: dict[tuple[int, str], _Patched] = {}
+_LOCK = threading.RLock()
 _ABSENT = object()
+_aside = 0
 
 
 def patch(owner: Any, name: str, layer: Layer) -> Callable[[], None]:
@@ -27,36 +29,92 @@ def patch(owner: Any, name: str, layer: Layer) -> Callable[[], None]:
     key = (id(owner), name)
     with _LOCK:
         if key not in _LAYERS:
-            original = _Body(owner) if isinstance(owner, FunctionType) else vars(owner).get(name, _ABSENT)
-            _LAYERS[key] = (owner, original, [])
-        _LAYERS[key][2].append(layer)
+            _LAYERS[key] = _Body(owner) if isinstance(owner, FunctionType) else _Attribute(owner, name)
+        _LAYERS[key].layers.append(layer)
         _rebuild(key)
 
     def remove() -> None:
         with _LOCK:
-            layers = _LAYERS[key][2]
-            layers.remove(layer)
+            _LAYERS[key].layers.remove(layer)
             _rebuild(key)
 
     return remove
 
 
+@contextmanager
+def put_aside() -> Iterator[None]:
+    """Every function has its own code again; afterwards the layers are back. For a compiler, which reads the functions it finds."""
+    global _aside
+    with _LOCK:
+        _aside += 1
+        if _aside == 1:
+            for patched in _LAYERS.values():
+                if isinstance(patched, _Body):
+                    patched.restore()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _aside -= 1
+            if _aside == 0:
+                for patched in _LAYERS.values():
+                    if isinstance(patched, _Body):
+                        patched.put()
+
+
 def _rebuild(key: tuple[int, str]) -> None:
-    owner, original, layers = _LAYERS[key]
-    if isinstance(original, _Body):
-        original.put(layers)
-    elif layers:
-        # An inherited method is looked up anew by each call: the class that owns it may have been patched since.
-        function = original if original is not _ABSENT else _inherited(owner, key[1])
-        for layer in layers:
-            function = layer(function)
-        setattr(owner, key[1], function)
-    elif original is _ABSENT:
-        delattr(owner, key[1])
-    else:
-        setattr(owner, key[1], original)
-    if not layers:
+    patched = _LAYERS[key]
+    patched.build()
+    if not patched.layers:
         del _LAYERS[key]
+        patched.restore()
+    elif not (_aside and isinstance(patched, _Body)):
+        patched.put()
+
+
+class _Patched:
+    """Something in whose place layers are."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+
+    def build(self) -> None:
+        """Put the layers together, on top of the original."""
+        raise NotImplementedError
+
+    def put(self) -> None:
+        """Let them be found."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Let the original be found."""
+        raise NotImplementedError
+
+
+class _Attribute(_Patched):
+    """An attribute of a class or module; its own, or one that it inherits."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        super().__init__()
+        self._owner, self._name = owner, name
+        self._original = vars(owner).get(name, _ABSENT)
+        self._built: Any = None
+
+    def build(self) -> None:
+        # What is inherited is looked up anew by each call: the class that owns it may have been patched since.
+        built = _inherited(self._owner, self._name) if self._original is _ABSENT else self._original
+        for layer in self.layers:
+            built = layer(built)
+        self._built = built
+
+    def put(self) -> None:
+        setattr(self._owner, self._name, self._built)
+
+    def restore(self) -> None:
+        if self._original is not _ABSENT:
+            setattr(self._owner, self._name, self._original)
+        elif self._name in vars(self._owner):
+            delattr(self._owner, self._name)
 
 
 def _inherited(owner: Any, name: str) -> Any:
@@ -66,25 +124,29 @@ def _inherited(owner: Any, name: str) -> Any:
     return call
 
 
-class _Body:
+class _Body(_Patched):
     """A function's own code, and how to put another in its place."""
 
     def __init__(self, function: FunctionType) -> None:
+        super().__init__()
         self._function, self._code = function, function.__code__
         self._original = FunctionType(
             function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         self._original.__kwdefaults__ = function.__kwdefaults__
+        self._detour = self._code
 
-    def put(self, layers: list[Layer]) -> None:
-        """Let the function run these layers; without any, its own code again."""
-        if not layers:
-            self._function.__code__ = self._code
-            return
+    def build(self) -> None:
         target: Any = self._original
-        for layer in layers:
+        for layer in self.layers:
             target = layer(target)
-        self._function.__code__ = _detour(target, self._code)
+        self._detour = _detour(target, self._code)
+
+    def put(self) -> None:
+        self._function.__code__ = self._detour
+
+    def restore(self) -> None:
+        self._function.__code__ = self._code
 
 
 def _entrance(*args: Any, **kwargs: Any) -> Any:

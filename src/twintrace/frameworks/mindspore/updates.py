@@ -10,7 +10,9 @@ optimizer that is not MindSpore's is the user's code, and its calls are recorded
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mindspore import Parameter, Tensor, nn
@@ -61,7 +63,8 @@ class Updates:
         self.running, self.own = True, type(optimizer).__module__.startswith("mindspore.")
         call = self._enter(optimizer, args, kwargs) if self.own else None
         try:
-            output = original(optimizer, *args, **kwargs)
+            with _compiled_as_ever() if self.own else nullcontext():
+                output = original(optimizer, *args, **kwargs)
         except BaseException as error:
             self._forget()
             if call is not None and self._sink is not None:
@@ -91,6 +94,17 @@ class Updates:
                 phase=Phase.UPDATE,
                 mutates=("0", "kw.state"),
             )
+
+
+@contextmanager
+def _compiled_as_ever() -> Iterator[None]:
+    """A step of MindSpore's own optimizers stays the graph that it is, also where the user's parts run eagerly."""
+    switch = os.environ.pop("MS_JIT", None)
+    try:
+        yield
+    finally:
+        if switch is not None:
+            os.environ["MS_JIT"] = switch
 
 
 def _name(kind: type) -> str:
