@@ -4,6 +4,7 @@ import re
 
 import comparisons
 import pytest
+from noise import noisy
 from playwright.sync_api import expect
 
 from twintrace.model.verdicts import Outcome
@@ -38,19 +39,21 @@ def click_cell(page, row: int, count: int, band: str) -> None:
 def test_the_verdict_needs_no_script(visits, found):
     page = visits.open(visits.write(found), scripts=False)
     text = page.locator("#headline").inner_text()
-    assert "The runs part at encoder.12.norm (LayerNorm), step 0, forward" in text
+    assert "The runs part at encoder.12.norm (LayerNorm) | enc.cells.12.ln (LayerNorm), step 0, forward" in text
     assert text.count("model.py:60 in forward") == 4, "left and right, forward and backward"
     assert "x = self.step40(x)" in text
     assert "eps: 1e-05 | 1e-06" in text
     assert "largest absolute error 0.0021" in text
     assert "60 pairs before it agree" in text
+    assert "give both sides the same eps" in text
+    assert "Not compared, since only one side has it: step 7 rank 0." in text
 
 
 @pytest.mark.parametrize(
     ("comparison", "title"),
     [
         (comparisons.agreeing(), "The runs agree"),
-        (comparisons.nothing(), "Nothing could be compared"),
+        (comparisons.nothing(), "The runs have nothing in common"),
     ],
     ids=["agree", "nothing"],
 )
@@ -279,9 +282,9 @@ def test_a_browser_that_cannot_unpack_is_told_so(visits, found):
 
 
 def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
-    found = comparisons.comparison(20_000)
-    path = visits.write(found, limit=500_000)
-    assert 400_000 < path.stat().st_size <= 500_000
+    found = noisy(comparisons.comparison(4_000))
+    path = visits.write(found, limit=600_000)
+    assert 500_000 < path.stat().st_size <= 600_000
     page = visits.open(path, hash="#row=0")
     assert "are not in this file" in page.locator("#foot").inner_text()
     assert "The tensors of this row are not in this file" in page.locator("#details").inner_text()
