@@ -275,6 +275,7 @@ async function start() {
   app = new App(index);
   app.recolour();
   document.documentElement.dataset.ready = "yes";
+  setTimeout(() => app.rows.prepare(), 100); // before the first key, and after the first picture
 }
 
 start().catch((error) => {
