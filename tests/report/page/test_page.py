@@ -7,6 +7,7 @@ import pytest
 from noise import noisy
 from playwright.sync_api import expect
 
+from tests.report.page import conftest
 from twintrace.model.verdicts import Outcome
 
 
@@ -139,8 +140,9 @@ def test_a_click_on_the_ribbon_opens_that_pair(report, found):
 def test_the_lens_opens_single_rows_of_a_long_run(report):
     found = comparisons.comparison(4000)
     page = report(found)
-    page.locator("#lens").click(position={"x": 9 * 3.5, "y": 20})
-    page.wait_for_url("**#row=3")
+    width = page.locator("#lens").bounding_box()["width"]
+    page.locator("#lens").click(position={"x": 9 * (width // 9 // 2 + 3.5), "y": 20})
+    page.wait_for_url("**#row=503")  # the place where the runs part is in the middle, this is three further
     strip = page.locator("#overview")
     strip.click(position={"x": strip.bounding_box()["width"] * 0.5005, "y": 20})
     page.wait_for_url("**#row=500")  # of those under the pixel the one where the difference arises
@@ -291,3 +293,19 @@ def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
     assert "model.py:20 in forward" in page.locator("#details").inner_text()
     page.locator("a.open").first.click()
     page.wait_for_selector("#details .heat canvas")  # what tells most is there
+
+
+def test_without_a_browser_the_tests_fail_and_say_why(monkeypatch):
+    monkeypatch.setattr(conftest, "CHROMIUM", conftest.CHROMIUM.with_name("no-such-browser"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(pytest.fail.Exception, match="Install it: apt-get .* install -y chromium"):
+        conftest.find_chromium()
+
+
+def test_a_page_that_complains_or_asks_fails_its_test(browser, tmp_path):
+    (tmp_path / "bad.html").write_text("<html data-ready><script>console.log(1)</script><img src='http://127.0.0.1:9/'>")
+    visits = conftest.Visits(browser, tmp_path)
+    visits.open(tmp_path / "bad.html")
+    visits.close()
+    assert "log: 1" in visits.complaints
+    assert "http://127.0.0.1:9/" in visits.requests
