@@ -16,7 +16,7 @@ from math import prod
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
 from .mappings import Mapping
-from .strands import Strand
+from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
 from .units import main_parameter, operation, outputs
 from .webs import Bond, Web
@@ -81,6 +81,11 @@ class Flowing:
         there = {
             classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in outputs(strand, index)
         } - {-1}
+        there -= {
+            classes.of(which, slot.tensor)
+            for slot in self._web.strands[which].edge(bond.side(which))
+            if slot.part in OUT
+        }
         return lambda tensor: classes.of(which, tensor) in there
 
     def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:

@@ -107,6 +107,21 @@ def pair_gradients(
             free.discard(id(other))
             found[number] = other, layout, because
 
+    by_meaning = {(_meaning(item.gradient.slot), item.turn): item for item in theirs}
+
+    def take_siblings() -> None:
+        owners = {
+            ours[number].gradient.slot.rpartition(".")[0]: other.gradient.slot.rpartition(".")[0]
+            for number, (other, _, _) in found.items()
+        }
+        for number, (gradient, turn) in enumerate(ours):
+            owner = gradient.slot.rpartition(".")[0]
+            if number not in found and gradient.slot not in names and owner in owners:
+                wanted = owners[owner], _meaning(gradient.slot)[1]
+                sibling = by_meaning.get((wanted, turn))
+                if sibling and numel(left.tensor(gradient.tensor)) == numel(right.tensor(sibling.gradient.tensor)):
+                    take(number, sibling, None, "other parameters of their owners belong together")
+
     for number, (gradient, turn) in enumerate(ours):
         if gradient.slot in names:
             name, lies_there = names[gradient.slot]
@@ -120,18 +135,7 @@ def pair_gradients(
             other = by_tensor.get(partner) if partner is not None else None
             mark = bits.get(left.tensor(gradient.tensor).fingerprint)
             take(number, other or (by_bits.get(mark) if mark else None), None, "the gradients of one argument")
-    owners = {
-        ours[number].gradient.slot.rpartition(".")[0]: other.gradient.slot.rpartition(".")[0]
-        for number, (other, _, _) in found.items()
-    }
-    by_meaning = {(_meaning(item.gradient.slot), item.turn): item for item in theirs}
-    for number, (gradient, turn) in enumerate(ours):
-        owner = gradient.slot.rpartition(".")[0]
-        if number not in found and gradient.slot not in names and owner in owners:
-            wanted = owners[owner], _meaning(gradient.slot)[1]
-            sibling = by_meaning.get((wanted, turn))
-            if sibling and numel(left.tensor(gradient.tensor)) == numel(right.tensor(sibling.gradient.tensor)):
-                take(number, sibling, None, "other parameters of their owners belong together")
+    take_siblings()
     for number, (gradient, turn) in enumerate(ours):
         if number not in found and gradient.slot not in names and gradient.slot not in taken:
             namesake = by_name.get((gradient.slot, turn))
@@ -141,6 +145,7 @@ def pair_gradients(
         left, right, [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
     ):
         take(number, other, None, "the same values")
+    take_siblings()
     pairs = []
     for number, (partner_turn, layout, because) in sorted(found.items()):
         one, two = ours[number].gradient, partner_turn.gradient

@@ -84,12 +84,11 @@ class Regions:
     def _can_be_laid(self, left: int, right: int) -> bool:
         """Is it known how what comes out of one lies on what comes out of the other?"""
         strands = self._web.strands
-        firsts = [
-            strand.tensor(outputs(strand, index)[0].tensor)
-            for strand, index in ((strands[0], left), (strands[1], right))
-            if outputs(strand, index)
-        ]
-        return len(firsts) < 2 or layout_between(*firsts) is not None
+        given = outputs(strands[0], left)[:1], outputs(strands[1], right)[:1]
+        if not given[0] or not given[1]:
+            return True
+        first = strands[0].tensor(given[0][0].tensor), strands[1].tensor(given[1][0].tensor)
+        return layout_between(*first) is not None
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}

@@ -72,8 +72,8 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
     if slot.part is not Part.INPUT:
         return slot.part in IN
     tensor = strand.tensor(slot.tensor)
-    if tensor.producer is not None:
-        return False
+    if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
+        return False  # an argument of a module has no known producer where functions are not recorded
     return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
 
 

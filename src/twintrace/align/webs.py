@@ -242,7 +242,8 @@ class Web:
             return True
         takes: list[set[object]] = []
         for which, index in ((0, left), (1, right)):
-            strand, found = self.strands[which], set()
+            strand = self.strands[which]
+            found: set[object] = set()
             for slot in inputs(strand, index):
                 tensor = self.source(which, slot.tensor)
                 found.add(("values", self.classes.of(which, tensor)))
