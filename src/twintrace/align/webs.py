@@ -19,6 +19,7 @@ from ..model.sites import Kind
 from .classes import Classes
 from .strands import Strand
 from .units import hands_on, inputs, is_container, is_parameter, operation, outputs
+from .values import is_constant, numel
 
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
@@ -162,8 +163,14 @@ class Web:
             {self.classes.of(which, slot.tensor) for slot in outputs(self.strands[which], index)} - {-1}
             for which, index in ((0, left), (1, right))
         ]
-        differ = bool(found[0] and found[1]) and not found[0] & found[1]
-        return differ and any(map(self.classes.shared, found[0] | found[1]))
+        known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
+        return known and not found[0] & found[1] and any(map(self.classes.shared, found[0] | found[1]))
+
+    def _is_constant(self, which: int, index: int) -> bool:
+        """Is it known that all numbers that a call puts out are one and the same?"""
+        strand = self.strands[which]
+        given = [strand.tensor(slot.tensor) for slot in outputs(strand, index)]
+        return bool(given) and all(t.statistics is not None and is_constant(t.statistics, numel(t)) for t in given)
 
     def conflict(self, left: int, right: int) -> bool:
         """Do the values say that these two are not the same step, although their operations or results are alike?
