@@ -273,12 +273,6 @@ def detached_norm(net):
     _rewrite(net, lambda self, x: x / ops.stop_gradient(ops.sqrt(ops.sum(ops.square(x), -1, keepdim=True))), "unit")
 
 
-@_plant
-def detached_context(net):
-    correct = net.attention.construct
-    _rewrite(net.attention, lambda self, query, memory: ops.stop_gradient(correct(query, memory)))
-
-
 def plant(fault: str, pair: str, net: nn.Cell) -> Loss:
     """Plant a fault in a pair's network; the loss to use."""
     return PLANTS[fault](net) or side(pair, "mindspore").loss
