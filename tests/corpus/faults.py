@@ -138,7 +138,7 @@ FAULTS = (
     _fault(
         "dropout_on",
         "translator",
-        "encoder.dropout1",
+        "encoder",
         "enc.dropout1",
         "dropout with p=0.5 where it is off on the other side",
     ),
