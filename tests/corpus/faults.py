@@ -143,6 +143,9 @@ FAULTS = (
         "dropout with p=0.5 where it is off on the other side",
     ),
     _fault(
+        "channel_order", "mobilenet_v3", "stem.0", "stem_conv", "images read as BGR: everything after has other values"
+    ),
+    _fault(
         "detached_norm",
         "two_towers",
         ". normalize",

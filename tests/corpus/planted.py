@@ -269,6 +269,12 @@ def dropout_on(net):
 
 
 @_plant
+def channel_order(net):
+    correct = side("mobilenet_v3", "mindspore").loss
+    return lambda net, batch: correct(net, batch | {"image": Tensor(batch["image"].asnumpy()[:, ::-1].copy())})
+
+
+@_plant
 def detached_norm(net):
     _rewrite(net, lambda self, x: x / ops.stop_gradient(ops.sqrt(ops.sum(ops.square(x), -1, keepdim=True))), "unit")
 
