@@ -67,7 +67,10 @@ class Flowing:
         slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
         call = strands[0].calls[bond.left[0]]
         forced = self.mapping.tensors.get(str(call.site)) or self.mapping.tensors.get(call.site.name)
-        mapped = self._mapper.map(slots[0], slots[1], operation(call), named=bond.named, forced=forced)
+        functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        mapped = self._mapper.map(
+            slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions
+        )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 
     def _met_inside(self, which: int, bond: Bond) -> Callable[[int], bool]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..model.sites import Kind
+from .layouts import layout_between
 from .tensors import Mapper
 from .units import inputs, is_parameter, operation, outputs
 from .webs import Bond, Web
@@ -76,7 +77,19 @@ class Regions:
         calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
         inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
         modules = all(call.site.kind is Kind.MODULE for call in calls)
-        return bool(inside) and modules and operation(calls[0]) != operation(calls[1])
+        if operation(calls[0]) == operation(calls[1]):
+            return False
+        return (bool(inside) and modules) or not self._can_be_laid(left, right)
+
+    def _can_be_laid(self, left: int, right: int) -> bool:
+        """Is it known how what comes out of one lies on what comes out of the other?"""
+        strands = self._web.strands
+        firsts = [
+            strand.tensor(outputs(strand, index)[0].tensor)
+            for strand, index in ((strands[0], left), (strands[1], right))
+            if outputs(strand, index)
+        ]
+        return len(firsts) < 2 or layout_between(*firsts) is not None
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}
