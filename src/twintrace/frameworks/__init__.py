@@ -4,7 +4,7 @@
     registry.py    whose object is this? (a table of dotted names)
     torch/         PyTorch
     mindspore/     MindSpore
-    msadapter/     MSAdapter: PyTorch's names on MindSpore; the one workshop that borrows from another
+    msadapter/     MSAdapter: PyTorch's names on MindSpore, most of it borrowed from there
     reference/     numpy: a tiny framework of our own, what every test above this level uses
 
 In each folder: `adapter.py` (the workshop: `FRAMEWORK`), `tensors.py` (looking at a tensor), `modules.py` (hooks on modules),
