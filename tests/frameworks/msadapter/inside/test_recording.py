@@ -1,6 +1,7 @@
 """What MSAdapter's users see: their own script, torch's names, gradients that numpy agrees with, writes in place."""
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -104,6 +105,17 @@ def test_the_users_script(tmp_path, monkeypatch, level):
             assert np.allclose(reading.gradients(relu, Role.INPUT)["0"], expected["y"], atol=1e-6)
             assert relu.stack[0].file.endswith("script.py")
             assert "F.relu" in relu.stack[0].code
+
+
+def test_what_the_readme_says(tmp_path, monkeypatch):
+    readme = (Path(__file__).parents[4] / "README.md").read_text(encoding="utf-8")
+    (block,) = (text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "MSAdapter" in text)
+    monkeypatch.chdir(tmp_path)
+    exec(block, {})
+    assert Reading(tmp_path / "runs/adapter").sites() == [
+        "forward/module:#0",
+        "forward/api:torch.nn.functional.linear#0",
+    ]
 
 
 def test_parameters_and_their_gradients(tmp_path):
