@@ -25,7 +25,7 @@ from ..protocol import Capability, Sink
 from . import ops, seeding, tensors
 from .calls import Calls
 from .compiled import CompiledRegions
-from .gradients import Gradients
+from .gradients import HAS_NODES, Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .ops import Ops
 
@@ -137,6 +137,9 @@ class MindsporeFramework:
         return MindsporeWatch(models, level, sink, eager=eager, kernels=kernels)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        if not HAS_NODES:
+            handle = tensor.register_hook(callback) if tensor._has_auto_grad() else None
+            return handle.remove if handle is not None else lambda: None
         node = getattr(tensor, "_grad_node", None)
         if node is None or node.is_leaf():
             return lambda: None

@@ -109,6 +109,7 @@ class Calls:
         with unseen():
             call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=mutates)
             inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
+            args, kwargs = self._gradients.tap(call, args, kwargs, mutates)
         _INSIDE.owners.add(id(self))
         start = next_sequence_number(inputs)
         try:
