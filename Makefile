@@ -8,9 +8,9 @@ PY := .venv/bin/python
 env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
 
 PYTEST_ARGS ?= -n auto
-# A test that needs one of these fails where it is missing. There is no MindSpore for Python 3.13: there, REQUIRE=--require=torch
+# A framework that is not installed is an error, not a pile of skipped tests. For 3.13 there is no MindSpore: REQUIRE=--require=torch.
 REQUIRE ?= --require=torch --require=mindspore
-BENCH ?= record
+BENCH ?= record compare
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean
@@ -18,9 +18,12 @@ BENCH ?= record
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: ## find the difference between two small runs
-	@$(env) torch fast
-	@$(PY) examples/01_find_the_difference/run.py
+demo: ## find the difference between a small network in PyTorch and its port to MindSpore
+	@$(env) torch mindspore fast
+	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
+	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
+	@echo
+	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore || test $$? = 1  # 1: they part, which is the point
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
 	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE) -m "not slow"
@@ -36,7 +39,7 @@ lint: ## ruff check, ruff format --check, mypy
 
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test
-	@for name in $(BENCH); do $(PY) -m benchmarks.$$name || exit; done
+	@status=0; for name in $(BENCH); do $(PY) -m benchmarks.$$name || status=$$?; done; exit $$status
 
 clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
 	rm -rf .venv .mypy_cache .pytest_cache build dist

@@ -11,6 +11,8 @@ import twintrace as tt
 from twintrace import api
 from twintrace.frameworks.reference import miniature as mini
 from twintrace.frameworks.reference.miniature import LayerNorm, Linear, Module, Tensor
+from twintrace.model.pairs import Part
+from twintrace.model.verdicts import Outcome
 
 
 class Net(Module):
@@ -57,7 +59,7 @@ def test_two_equal_runs_agree(tmp_path, keep):
     found = api.compare(run(tmp_path / "a", keep=keep), run(tmp_path / "b", keep=keep))
     assert found.agree
     assert found.divergence is None
-    assert found.same > 5
+    assert found.count(Outcome.SAME) == len(found.results) > 5
     assert "agree: all" in api.verdict(found)
 
 
@@ -65,9 +67,9 @@ def test_two_equal_runs_agree(tmp_path, keep):
 def test_the_call_that_parts_is_named_with_the_setting_that_differs(tmp_path, keep):
     found = api.compare(run(tmp_path / "a", keep=keep), run(tmp_path / "b", eps=1e-2, keep=keep))
     assert not found.agree
-    assert found.divergence.left.site.path == "norm"
+    assert found.divergence.result.match.left[0].site.path == "norm"
     assert not found.divergence.inherited
-    assert found.divergence.settings["eps"] == ("1e-05", "0.01")
+    assert found.divergence.result.settings["eps"] == ("1e-05", "0.01")
     text = api.verdict(found)
     assert "norm" in text.splitlines()[0]
     assert "eps: 1e-05 | 0.01" in text
@@ -77,7 +79,8 @@ def test_the_call_that_parts_is_named_with_the_setting_that_differs(tmp_path, ke
 
 def test_at_module_level_the_module_is_named(tmp_path):
     found = api.compare(run(tmp_path / "a", level="module"), run(tmp_path / "b", eps=1e-2, level="module"))
-    assert (found.divergence.left.site.name, found.divergence.left.site.type) == ("norm", "LayerNorm")
+    site = found.divergence.result.match.left[0].site
+    assert (site.name, site.type) == ("norm", "LayerNorm")
 
 
 def test_inputs_that_differ_from_the_start_are_said_to(tmp_path, left):
@@ -89,15 +92,18 @@ def test_inputs_that_differ_from_the_start_are_said_to(tmp_path, left):
 def test_a_difference_in_the_backward_pass_alone_is_found_there(tmp_path, left):
     """The forward pass is the same until the loss is scaled; what parts first is that scaling, not a layer's gradient."""
     found = api.compare(left, run(tmp_path / "b", factor=3.0))
-    assert "mul" in found.divergence.left.site.name
+    assert "mul" in found.divergence.result.match.left[0].site.name
 
 
 def test_calls_on_one_side_only_are_counted_and_named(tmp_path, left):
     found = api.compare(left, run(tmp_path / "b", extra=True))
     assert not found.only_left
-    assert [match.right.site.name for match in found.only_right] == [found.only_right[0].right.site.name]
+    ((step, rank, alone),) = found.only_right
+    assert (step, rank, alone.skipped) == (0, 0, False)
+    assert "relu" in alone.call.site.name
+    assert alone.because
     assert not found.agree
-    assert "only right: 1 calls" in api.verdict(found)
+    assert "only right: 1 call, first" in api.verdict(found)
 
 
 def test_steps_on_one_side_only_are_remarked(tmp_path, left):
@@ -216,9 +222,9 @@ def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
 
     found = api.compare(train(tmp_path / "a", detached=False), train(tmp_path / "b", detached=True))
     assert not found.agree
-    assert found.divergence.backward
-    assert found.same > 0
-    assert not found.different
+    assert found.strays
+    assert not found.count(Outcome.DIFFERENT)
+    assert "gradients are on one side only" in api.verdict(found)
 
 
 def test_the_first_step_that_differs_is_named(tmp_path):
@@ -231,7 +237,7 @@ def test_the_first_step_that_differs_is_named(tmp_path):
         return path
 
     found = api.compare(train(tmp_path / "a", (1, 1, 1, 1)), train(tmp_path / "b", (1, 1, 5, 5)))
-    assert (found.divergence.step, found.divergence.inherited) == (2, True)
+    assert (found.divergence.result.step, found.divergence.inherited) == (2, True)
 
 
 def test_a_layer_with_other_weights_is_named_and_not_the_model_around_it(tmp_path):
@@ -244,8 +250,9 @@ def test_a_layer_with_other_weights_is_named_and_not_the_model_around_it(tmp_pat
         return path
 
     found = api.compare(train(tmp_path / "a", 1.0), train(tmp_path / "b", 2.0))
-    assert found.divergence.left.site.name == "last"
-    assert found.divergence.differences[0].role == "parameter"
+    assert found.divergence.result.match.left[0].site.name == "last"
+    assert found.divergence.tensors[0].pair.part is Part.PARAMETER
+    assert "different weights" in api.verdict(found)
 
 
 def test_statistics_alone_do_not_claim_bits(tmp_path):

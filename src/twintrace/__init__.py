@@ -26,6 +26,10 @@ _HOMES = {
     "selfcheck": "api",
     "seed_all": "api",
     "doctor": "api",
+    "map_weights": "api",
+    "convert_weights": "api",
+    "compare_weights": "api",
+    "certify_weights": "api",
     "Recorder": "api",
     "SelfCheck": "api",
     "Trace": "api",
@@ -42,8 +46,12 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .api import Recorder as Recorder
     from .api import SelfCheck as SelfCheck
     from .api import Trace as Trace
+    from .api import certify_weights as certify_weights
     from .api import compare as compare
+    from .api import compare_weights as compare_weights
+    from .api import convert_weights as convert_weights
     from .api import doctor as doctor
+    from .api import map_weights as map_weights
     from .api import open as open
     from .api import record as record
     from .api import seed_all as seed_all

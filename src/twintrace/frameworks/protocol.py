@@ -216,3 +216,71 @@ class Framework(Protocol):
 
     def snapshot(self, model: Any) -> Mapping[str, Any]:
         """Parameters, buffers and gradients by name, copied: what a self-check compares."""
+
+
+# Weights: each workshop's `weights.py` ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter or a buffer of a net, as its checkpoint names it, and the layer that owns it."""
+
+    name: str
+    tensor: Any
+    layer: str
+    """The path of the owning module."""
+    own: str
+    """Its name within that module: `weight`; `weight.g` and `weight.v` of a weight that is kept as length and direction."""
+    kinds: tuple[str, ...] = ()
+    """The framework's own classes that the module is one of, most special first: ("Conv1d", "Module"), ("mint.Linear", …)."""
+    within: tuple[str, ...] = ()
+    """The same of the module around it."""
+    learned: bool = True
+    same_as: str | None = None
+    """The name of the weight whose memory this one shares: a tied parameter's first name."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the layout depends on: sizes, groups, number of gates' units, the dimension of a weight norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One forward and backward pass: the outputs, and the gradients of inputs and parameters, as float64 arrays."""
+
+    outputs: Mapping[str, np.ndarray[Any, Any]]
+    inputs: Mapping[str, np.ndarray[Any, Any]]
+    parameters: Mapping[str, np.ndarray[Any, Any]]
+
+
+class Weights(Protocol):
+    """What a workshop does with a net's weights: the functions of its module `weights`."""
+
+    def is_net(self, value: object) -> bool: ...
+    def is_tensor(self, value: object) -> bool: ...
+    def weights_of(self, net: Any) -> Iterator[Weight]:
+        """Every parameter and buffer that a checkpoint of the net holds, in its order."""
+
+    def spec_of(self, tensor: Any) -> tuple[str, tuple[int, ...]]:
+        """(element type, shape) of one tensor."""
+
+    def values_of(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The values of one tensor, C-contiguous, in its storage type."""
+
+    def load(self, net: Any, values: Mapping[str, tuple[str, np.ndarray[Any, Any]]]) -> None:
+        """Put values into the net: (element type, array in its storage type) by name. Shapes and types must be the net's."""
+
+    def describe(self, net: Any) -> str:
+        """The net's architecture as its framework prints it."""
+
+    def run(
+        self,
+        net: Any,
+        inputs: Sequence[np.ndarray[Any, Any]],
+        weigh: Callable[[str, tuple[int, ...]], np.ndarray[Any, Any]],
+        *,
+        training: bool = False,
+        double: bool = False,
+    ) -> Run:
+        """One pass forward and back. `weigh(name, shape)` gives the gradient of each output; `double` computes in float64."""
+
+    def accuracy(self) -> Iterator[tuple[float, str]]:
+        """(largest relative error, "whose function") of the framework's elementary functions, measured here and now."""

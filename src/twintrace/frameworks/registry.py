@@ -4,6 +4,7 @@
     by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed
     loaded()                    the workshops whose framework this process has imported
     foremost()                  those of them that the user can have meant without saying so
+    weights_of(net)             (name, what the workshop does with weights); weights_by_name("torch") likewise
 
 MSAdapter is a package called `torch` whose tensors are MindSpore's. So whether `torch` is PyTorch is asked of its tensor class, and
 not of the environment; and where it is MSAdapter, the MindSpore beneath it is not what the user means.
@@ -14,11 +15,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 from ..model.errors import MissingPackageError, UsageError
-from .protocol import Framework
+from .protocol import Framework, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,12 @@ def by_name(name: str) -> Framework:
         raise MissingPackageError(_absence(name, entry))
     workshop: Framework = importlib.import_module(entry.module).FRAMEWORK
     return workshop
+
+
+def peculiar(name: str, part: str) -> ModuleType:
+    """A file that only this workshop has, such as torch's `devices`: for what no other framework could be asked."""
+    by_name(name)
+    return importlib.import_module(f"{_FRAMEWORKS[name].module}.{part}")
 
 
 def installed(name: str) -> bool:
@@ -104,9 +114,38 @@ def _absence(name: str, entry: _Entry) -> str:
     return f"{name} is not installed in this environment ({sys.prefix}). Get it with: pip install 'twintrace[{entry.extra}]'"
 
 
+def load(packages: Collection[str]) -> None:
+    """Import the workshops of these packages, as far as they are installed."""
+    for name, entry in _FRAMEWORKS.items():
+        if entry.package in packages and installed(name):
+            by_name(name)
+
+
 def framework_of(value: object) -> Framework | None:
     """The workshop that owns this tensor or module, or None."""
     for workshop in loaded():
         if workshop.is_module(value) or workshop.is_tensor(value):
             return workshop
+    return None
+
+
+# A workshop's weights are a module of their own: moving weights needs no hooks, and recording no weights.
+_WITH_WEIGHTS = ("torch", "mindspore", REFERENCE)
+
+
+def weights_by_name(name: str) -> Weights:
+    """What the workshop called `name` does with weights."""
+    if name not in _WITH_WEIGHTS:
+        raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_WITH_WEIGHTS)}.")
+    by_name(name)  # says how to get it, where it is not installed
+    return cast("Weights", importlib.import_module(f"{_FRAMEWORKS[name].module}.weights"))
+
+
+def weights_of(value: object) -> tuple[str, Weights] | None:
+    """(framework, what it does with weights) of the workshop that owns this net or tensor, or None."""
+    for name in _WITH_WEIGHTS:
+        if _FRAMEWORKS[name].package in sys.modules:
+            workshop = weights_by_name(name)
+            if workshop.is_net(value) or workshop.is_tensor(value):
+                return name, workshop
     return None

@@ -1,7 +1,22 @@
-"""THE BENCH: what is known of two values in, a verdict with its reason out.
+"""THE BENCH: numbers and a policy in; verdicts with reasons out.
 
-    sameness.py      are two recorded tensors the same value? which settings differ?
+    policies.py      what is allowed: auto | msprobe | troubleshooter | torch_testing | rtol and atol by hand
+    tolerances.py    rtol and atol per dtype and per name, from a TOML file
+    rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes
+    operations.py    what an operation does to errors: sums, cancels, exponentiates, decides
+    settings.py      what was set differently, whatever the two sides call it
+    bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
     divergences.py   which difference is the first, and whose is it?
 
-In: `model` types. Out: answers and `model.results`. Not here: opening tensors or computing errors (`measure`).
+In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
+(`measure`). Surprising: the bench needs no threshold, because it sees the errors of what came in: a call is judged by
+what it adds.
 """
+
+from __future__ import annotations
+
+from .bench import Bench, Case
+from .divergences import first_backward, first_forward
+from .policies import POLICIES, Policy, policy_named
+
+__all__ = ["POLICIES", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]

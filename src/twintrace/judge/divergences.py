@@ -1,48 +1,96 @@
 """Which of all the differences is the first, and whose is it?
 
-    found = divergences(left, right, differences, differing, step, rank)    what two paired calls have to do with it
-    earliest(found)                                                         where the two runs part
+    first_forward(results)     the first pair whose inputs agree and whose outputs do not, in the order of the data flow
+    first_backward(results)    the same for gradients; the backward pass runs the other way round
 
-A difference is a call's own when what came in agrees; otherwise it is inherited, and the cause lies before.
+Where no such pair is found, but some differ, the cause lies outside what was recorded: then the first that differs is told, and
+that it is inherited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-from ..model.records import Call
-from ..model.results import Difference, Divergence
+from ..model.pairs import Part
+from ..model.results import CallResult, Divergence, TensorResult, badness
 from ..model.sites import Phase
-from .sameness import different_settings
+from ..model.verdicts import Outcome
+
+_TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
 
 
-def divergences(
-    left: Call, right: Call, found: Sequence[Difference], differing: set[int], step: int, rank: int
-) -> Iterator[Divergence]:
-    """At most one for the values and one for the gradients. What came in decides whether the difference is the call's own.
-
-    A module whose inputs agree, but which has something inside that differs, is not where the difference arose.
-    """
-    values = tuple(item for item in found if not item.role.startswith("gradient"))
-    gradients = tuple(item for item in found if item.role.startswith("gradient"))
-    settings = different_settings(left, right)
-    if (values or left.id in differing) and left.parent is not None:
-        differing.add(left.parent)
-    if values:
-        came_in = tuple(item for item in values if item.role in ("input", "parameter"))
-        yield Divergence(step, rank, left, right, came_in or values, bool(came_in) or left.id in differing, settings)
-    if gradients:
-        came_in = tuple(item for item in gradients if item.role.startswith("gradient of the output"))
-        yield Divergence(step, rank, left, right, came_in or gradients, bool(came_in), settings, backward=True)
-
-
-def earliest(found: Iterable[Divergence]) -> Divergence | None:
-    """Where the two runs part; None if they do not."""
-    return min(found, key=_earliness, default=None)
+def first_forward(results: Sequence[CallResult]) -> Divergence | None:
+    """Where the values part. The optimizer's update comes after the forward pass of its step."""
+    parted = [item for item in results if item.forward is not None and item.forward.outcome is Outcome.DIFFERENT]
+    parted = [item for item in parted if not item.absorbed]
+    if not parted:
+        return None
+    step = min(item.step for item in parted)
+    ordered = sorted((item for item in parted if item.step == step), key=_forward_order)
+    update = all(_updates(item) for item in ordered)
+    candidates = ordered if update else [item for item in ordered if not _updates(item)]
+    chosen = next((item for item in candidates if item.introduced_forward), candidates[0])
+    tensors = sorted((item for item in chosen.tensors if _differs(item, backward=False)), key=_most_telling)
+    own = chosen.introduced_forward
+    tensors.sort(key=lambda item: item.pair.part.incoming is own)  # what arose here first, or what came in
+    because = "what comes in agrees, what goes out does not" if own else _inherited_because(tensors)
+    place = _forward_order(chosen)
+    before = sum(1 for item in results if item.step <= step and _forward_order(item) < place and item.match.left)
+    return Divergence(chosen, False, tuple(tensors), not own, because, before)
 
 
-def _earliness(item: Divergence) -> tuple[int, int, bool, int, int]:
-    """The first step; in it forward, then backward, then the update; there the first that is not inherited, if there is one."""
-    kind = 1 if item.backward else 2 if item.left.site.phase == Phase.UPDATE else 0
-    orders = [gradient.order for gradient in item.left.gradients] if item.backward else []
-    return item.step, kind, item.inherited, item.rank, min(orders, default=item.left.order)
+def first_backward(results: Sequence[CallResult]) -> Divergence | None:
+    """Where the gradients part."""
+    parted = [item for item in results if item.backward is not None and item.backward.outcome is Outcome.DIFFERENT]
+    if not parted:
+        return None
+    step = min(item.step for item in parted)
+    ordered = sorted((item for item in parted if item.step == step), key=_backward_order)
+    chosen = next((item for item in ordered if item.introduced_backward), ordered[0])
+    tensors = sorted((item for item in chosen.tensors if _differs(item, backward=True)), key=_most_telling)
+    own = chosen.introduced_backward
+    if own:
+        because = "the gradient that comes in agrees, what goes out does not"
+    elif not chosen.match.left:
+        because = "the gradient of a parameter differs, and none of the recorded calls explains it"
+    elif chosen.forward is not None and chosen.forward.outcome is Outcome.DIFFERENT:
+        because = "the values of the forward pass differ here already"
+    else:
+        because = "the gradient that comes in differs already"
+    place = _backward_order(chosen)
+    before = sum(
+        1 for item in results if item.backward is not None and item.step <= step and _backward_order(item) < place
+    )
+    return Divergence(chosen, True, tuple(tensors), not own, because, before)
+
+
+def _inherited_because(tensors: Sequence[TensorResult]) -> str:
+    parts = {item.pair.part for item in tensors}
+    if Part.PARAMETER in parts or Part.BUFFER in parts:
+        return "the two start from different weights"
+    return "what comes in differs already: the cause lies before, outside what was recorded"
+
+
+def _updates(result: CallResult) -> bool:
+    return bool(result.match.left) and result.match.left[0].site.phase is Phase.UPDATE
+
+
+def _differs(item: TensorResult, *, backward: bool) -> bool:
+    return item.verdict.outcome is Outcome.DIFFERENT and item.pair.part.backward == backward
+
+
+def _most_telling(item: TensorResult) -> tuple[int, float]:
+    place = _TELLING.index(item.pair.part) if item.pair.part in _TELLING else len(_TELLING)
+    return place, -badness(item.verdict)[1]
+
+
+def _forward_order(result: CallResult) -> tuple[int, int, int]:
+    """By the end of the left call: a call ends after what it is made of."""
+    last = max((call.order for call in result.match.left), default=1 << 60)
+    return result.step, int(_updates(result)), last
+
+
+def _backward_order(result: CallResult) -> tuple[int, int, int]:
+    """By the first gradient that reached the left call; gradients of parameters that belong to no call come last."""
+    orders = [gradient.order for call in result.match.left for gradient in call.gradients]
+    return result.step, 0 if orders else 1, min(orders, default=0)

@@ -5,9 +5,13 @@ room takes and gives.
 
     sites.py     addresses of calls               forward/api:torch.relu#3
     tensors.py   what is known of a tensor        f32[8, 1024], statistics, fingerprint, place
+    codes.py     what one-byte types mean         the 256 values of f8e5m2
     values.py    arguments and results            nested, typed, with the tensors taken out
     records.py   what a trace holds               Call, Gradient, Note, Header
-    results.py   what a comparison finds          Pair, Divergence, Comparison
+    pairs.py     what belongs together            Match, TensorPair, Alone, Alignment
+    measurements.py  numbers about two tensors    Measurement, StatisticsDifference
+    verdicts.py  what the bench says              same, rounding, different, unknown
+    results.py   what a comparison finds          CallResult, Divergence, Comparison
     words.py     texts that are one of a few      the base of the enums
     errors.py    what is raised                   one tree
 

@@ -1,10 +1,11 @@
 """What a comparison, a listing and a check-up find.
 
-Match        two calls that belong together, or one that has no partner, with the reason
-Divergence   the first place where two runs part
-Comparison   all of it; `agree` is the answer
-Listing      a trace as a tree of lines, for people
-Finding      one line of `twintrace doctor`
+TensorResult   two tensors: what was measured, and the verdict
+CallResult     two calls that belong together: their tensors, the worst verdict, what was set differently
+Divergence     the first place where two runs part
+Comparison     all of it; `agree` is the answer
+Listing        a trace as a tree of lines, for people
+Finding        one line of `twintrace doctor`
 """
 
 from __future__ import annotations
@@ -12,67 +13,144 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .records import Call
+from .measurements import Measurement, StatisticsDifference
+from .pairs import Alone, Match, TensorPair
+from .sites import Phase
 from .tensors import Tensor
+from .verdicts import Outcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """Two calls side by side; one of them may be missing. `because` says why they are together, or why it is alone."""
+class TensorResult:
+    """Two tensors side by side. `statistics` is there where both sides have some, `measurement` where values were read."""
 
-    left: Call | None
-    right: Call | None
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One tensor that is not the same on both sides. `role` is input, parameter, output, gradient."""
-
-    role: str
-    slot: str
+    pair: TensorPair
     left: Tensor
     right: Tensor
+    verdict: Verdict
+    measurement: Measurement | None = None
+    statistics: StatisticsDifference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """Two calls (or regions of calls) side by side.
+
+    `forward` and `backward` are the worst verdicts of the values and of the gradients; None where there was nothing to compare.
+    `introduced` tells a difference that arose here from one that came in already.
+    """
+
+    step: int
+    rank: int
+    match: Match
+    tensors: tuple[TensorResult, ...]
+    forward: Verdict | None
+    backward: Verdict | None
+    introduced_forward: bool = False
+    introduced_backward: bool = False
+    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What was set differently: module configuration, scalar and keyword arguments."""
+    absorbed: bool = False
+    """Values differ here, but nothing that is made of them does: they have no effect."""
+
+    @property
+    def harmless(self) -> bool:
+        """Nothing differs but values without effect."""
+        return self.absorbed and (self.backward is None or self.backward.outcome is not Outcome.DIFFERENT)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worse of the two."""
+        found = [item for item in (self.forward, self.backward) if item is not None]
+        return max(found, key=badness, default=Verdict(Outcome.UNKNOWN, "no tensor on both sides"))
+
+
+def badness(verdict: Verdict) -> tuple[int, float]:
+    """Sorts verdicts from the same to the most different."""
+    return list(Outcome).index(verdict.outcome), verdict.score
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two runs first part: the calls, what differs, what was set differently."""
+    """Where two runs first part, forward or backward: what comes in agrees, what goes out does not.
 
-    step: int
-    rank: int
-    left: Call
-    right: Call
-    differences: tuple[Difference, ...]
+    `inherited` is True when no such place was found, and this is merely the first that differs: the cause lies before it,
+    outside what was recorded.
+    """
+
+    result: CallResult
+    backward: bool
+    tensors: tuple[TensorResult, ...]
+    """Those that differ, the one that tells most first."""
     inherited: bool
-    """True when the inputs differed already: the cause is before this call, outside what was recorded."""
-    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    backward: bool = False
-    """True when it is the gradients that part, and not the values."""
+    because: str
+    after: int = 0
+    """How many pairs of calls before it, in the order of the data flow, agree."""
+
+    @property
+    def place(self) -> int:
+        """Within a step: the forward pass, the backward pass, the optimizer's update."""
+        calls = self.result.match.left
+        return 1 if self.backward else 2 if calls and calls[0].site.phase is Phase.UPDATE else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One side of a comparison."""
+
+    path: str
+    framework: str
+    layout: str = "twintrace"
+    steps: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    calls: int = 0
+    environment: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two traces side by side."""
+    """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
 
-    left: str
-    right: str
-    same: int
-    """Pairs of calls with the same values; gradients are told in `divergence`."""
-    different: int
-    only_left: tuple[Match, ...]
-    only_right: tuple[Match, ...]
-    divergence: Divergence | None
-    exact: bool = True
-    """True when every value was compared by its bits, not by its statistics."""
+    The gradients of parameters, which belong to no call, are results with a match of no calls.
+    """
+
+    left: Recording
+    right: Recording
+    results: tuple[CallResult, ...]
+    only_left: tuple[tuple[int, int, Alone], ...]
+    """(step, rank, who)."""
+    only_right: tuple[tuple[int, int, Alone], ...]
+    forward: Divergence | None
+    backward: Divergence | None
+    policy: str
     left_out: tuple[tuple[int, int], ...] = ()
     """(step, rank) that only one side has."""
     remarks: tuple[str, ...] = ()
+    strays: int = 0
+    """Gradients that only one side has."""
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The first: forward before backward, an earlier step before a later one."""
+        found = [item for item in (self.forward, self.backward) if item is not None]
+        return min(found, key=lambda item: (item.result.step, item.place), default=None)
+
+    def count(self, *outcomes: Outcome) -> int:
+        """How many pairs of calls have one of these outcomes."""
+        return sum(1 for result in self.results if result.verdict.outcome in outcomes)
+
+    @property
+    def comparable(self) -> bool:
+        """Was there anything to compare: a pair of which something is known?"""
+        return any(result.verdict.outcome is not Outcome.UNKNOWN for result in self.results)
 
     @property
     def agree(self) -> bool:
-        """Every pair is the same, and nothing is alone: no call, no gradient, no step."""
-        return self.divergence is None and not (self.only_left or self.only_right or self.left_out) and self.same > 0
+        """Something was compared, no pair differs with effect, and nothing that means something is alone: call, gradient, step."""
+        alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
+        compared = any(result.verdict.outcome.good for result in self.results)
+        parted = any(result.verdict.outcome is Outcome.DIFFERENT and not result.harmless for result in self.results)
+        return compared and not (alone or self.left_out or self.strays or parted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..model.codes import code_values
 from ..model.errors import UsageError
 from ..model.tensors import DTYPES, Statistics
 from .arrays import STORAGE
@@ -241,43 +242,9 @@ def _coded(dtype: str, count: Callable[[NDArray[np.float64], Data, bool], Number
 @functools.cache
 def _tables(dtype: str) -> NDArray[np.float64]:
     """(1, 256) values of a one-byte type, (2, 256) where a byte holds two. Zero has no sign here."""
-    codes = range(256)
-    match dtype:
-        case "u8":
-            rows = [[float(code) for code in codes]]
-        case "i8":
-            rows = [[float(code - 256 if code > 127 else code) for code in codes]]
-        case "b8":
-            rows = [[float(code != 0) for code in codes]]
-        case "f8e8m0fnu":
-            rows = [[math.nan if code == 255 else 2.0 ** (code - 127) for code in codes]]
-        case "f4e2m1fn_x2":
-            nibbles = [_small_float(code, exponent=2, mantissa=1, bias=1) for code in range(16)]
-            rows = [[nibbles[code & 15] for code in codes], [nibbles[code >> 4] for code in codes]]
-        case "f8e4m3fn":
-            rows = [[_small_float(code, exponent=4, mantissa=3, bias=7) for code in codes]]
-            rows[0][0x7F] = rows[0][0xFF] = math.nan
-        case "f8e5m2":
-            rows = [[_small_float(code, exponent=5, mantissa=2, bias=15) for code in codes]]
-            rows[0][0x7C], rows[0][0xFC] = math.inf, -math.inf
-            for code in (0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF):
-                rows[0][code] = math.nan
-        case "f8e4m3fnuz" | "f8e5m2fnuz":  # no infinity, no negative zero: its code is the one NaN
-            exponent = int(dtype[3])
-            rows = [[_small_float(code, exponent, 7 - exponent, bias=2 ** (exponent - 1)) for code in codes]]
-            rows[0][0x80] = math.nan
-        case _:
-            raise UsageError(f"{dtype} is not an element type of one byte.")
-    table = np.array(rows) + 0.0
+    table = np.array(code_values(dtype)) + 0.0
     table.flags.writeable = False
     return table
-
-
-def _small_float(code: int, exponent: int, mantissa: int, bias: int) -> float:
-    sign = -1.0 if code >> (exponent + mantissa) else 1.0
-    power = (code >> mantissa) & ((1 << exponent) - 1)
-    fraction = (code & ((1 << mantissa) - 1)) / (1 << mantissa)
-    return sign * (math.ldexp(1 + fraction, power - bias) if power else math.ldexp(fraction, 1 - bias))
 
 
 def _decoded(dtype: str, data: Data) -> Iterator[NDArray[np.float64]]:

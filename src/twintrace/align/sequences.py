@@ -1,0 +1,218 @@
+"""Lay two sequences side by side by what their members have in common.
+
+    left    a  b  b  c  d           pairs (0, 0) (1, 1) (3, 2) (4, 4)
+    right   a  b  c  x  d           where b b against b is settled by other features than the letter
+
+Members are described by features: numbers that are equal where two members agree, -1 where nothing is known. First come
+anchors: members whose key (a combination of features) occurs once on each side of the stretch looked at, the longest chain of
+them that runs forward on both sides (as in a patience diff). What lies between two anchors is looked at again, by the same
+key and then by weaker ones. What is left is aligned by dynamic programming over the sum of the features' weights, in a band
+along the diagonal where it is long. So the cost is close to linear wherever anything in the two sequences is recognisable.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_BAND = 192
+_FULL = 1 << 21  # cells of a table that is filled whole
+_FEW = 24  # cells of a table that is sooner filled than an array is made
+_AGAIN = 6  # times that a key is tried again within the stretches that it left
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One thing that members may have in common. `weight` is for agreement, `against` is taken off for disagreement."""
+
+    left: Numbers
+    right: Numbers
+    weight: float
+    against: float = 0.0
+
+
+class Link(NamedTuple):
+    """A pair of members, by position; `sure` if a key singled them out, and not only a sum of features."""
+
+    left: int
+    right: int
+    sure: bool
+
+
+class _Stretch(NamedTuple):
+    left: Numbers
+    right: Numbers
+    tier: int
+    tries: int
+
+
+def weave(
+    left: Numbers,
+    right: Numbers,
+    features: Sequence[Feature],
+    tiers: Sequence[Sequence[int]],
+    *,
+    least: float,
+) -> list[Link]:
+    """Pairs of positions, increasing on both sides. `tiers` are the keys, each a list of features, the surest first.
+
+    `left` and `right` are the members to be aligned, as positions into the features. Pairs that only the table of sums
+    supports need a sum of at least `least`.
+    """
+    if not (len(left) and len(right)):
+        return []
+    few = len(left) * len(right) <= _FEW
+    keys = [] if few else [_keys(features, tier) for tier in tiers]
+    found: list[Link] = []
+    waiting = [_Stretch(left, right, 0, 0)]
+    while waiting:
+        stretch = waiting.pop()
+        if not (len(stretch.left) and len(stretch.right)):
+            continue
+        if len(stretch.left) * len(stretch.right) <= _FEW:
+            found += _few(stretch.left.tolist(), stretch.right.tolist(), features, least)
+            continue
+        if stretch.tier == len(tiers):
+            found += _table(stretch.left, stretch.right, features, least)
+            continue
+        ours, theirs = keys[stretch.tier]
+        anchors = _anchors(ours[stretch.left], theirs[stretch.right])
+        if not anchors:
+            waiting.append(_Stretch(stretch.left, stretch.right, stretch.tier + 1, 0))
+            continue
+        found += [Link(int(stretch.left[i]), int(stretch.right[j]), True) for i, j in anchors]
+        tier, tries = (stretch.tier, stretch.tries + 1) if stretch.tries < _AGAIN else (stretch.tier + 1, 0)
+        ends = [*anchors, (len(stretch.left), len(stretch.right))]
+        start = (0, 0)
+        for i, j in ends:
+            if i > start[0] and j > start[1]:
+                waiting.append(_Stretch(stretch.left[start[0] : i], stretch.right[start[1] : j], tier, tries))
+            start = i + 1, j + 1
+    return sorted(found)
+
+
+def _keys(features: Sequence[Feature], tier: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """One number for each combination of the features' values; -1 where one of them is unknown."""
+    count = len(features[tier[0]].left)
+    rows = np.stack([np.concatenate((features[f].left, features[f].right)) for f in tier], axis=1)
+    _, numbers = np.unique(rows, axis=0, return_inverse=True)
+    numbers = np.where((rows < 0).any(axis=1), -1, numbers.reshape(-1))
+    return numbers[:count], numbers[count:]
+
+
+def _anchors(left: Numbers, right: Numbers) -> list[tuple[int, int]]:
+    """Positions of the members whose key occurs once on each side; the longest chain that runs forward on both."""
+    if len(left) == len(right) and (left >= 0).all() and (left == right).all():
+        return [(i, i) for i in range(len(left))]  # the same all along: repeated members are no riddle
+    ours, theirs = _once(left), _once(right)
+    common, at, there = np.intersect1d(ours[0], theirs[0], assume_unique=True, return_indices=True)
+    if not len(common):
+        return []
+    pairs = sorted(zip(ours[1][at].tolist(), theirs[1][there].tolist(), strict=True))
+    return longest_chain(pairs)
+
+
+def _once(keys: Numbers) -> tuple[Numbers, Numbers]:
+    values, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    once = (counts == 1) & (values >= 0)
+    return values[once], first[once]
+
+
+def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest subsequence of pairs, sorted by their first, whose seconds increase as well."""
+    tails: list[int] = []
+    ends: list[int] = []
+    back = [-1] * len(pairs)
+    for index, (_, value) in enumerate(pairs):
+        at = bisect_left(tails, value)
+        if at == len(tails):
+            tails.append(value)
+            ends.append(index)
+        else:
+            tails[at], ends[at] = value, index
+        back[index] = ends[at - 1] if at else -1
+    chain = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        chain.append(pairs[index])
+        index = back[index]
+    return chain[::-1]
+
+
+def sums(left: Numbers, right: Numbers, features: Sequence[Feature]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """What speaks for each pair, as a table."""
+    total = np.zeros((len(left), len(right)), dtype=np.float32)
+    for feature in features:
+        ours, theirs = feature.left[left][:, None], feature.right[right][None, :]
+        known = (ours >= 0) & (theirs >= 0)
+        total += np.where(known & (ours == theirs), np.float32(feature.weight), np.float32(0))
+        if feature.against:
+            total -= np.where(known & (ours != theirs), np.float32(feature.against), np.float32(0))
+    return total
+
+
+def _table(left: Numbers, right: Numbers, features: Sequence[Feature], least: float) -> list[Link]:
+    """The forward chain of pairs with the largest sum."""
+    if len(left) * len(right) > _FULL:
+        return _banded(left, right, features, least)
+    worth = sums(left, right, features) - np.float32(least)
+    best = np.zeros((len(left) + 1, len(right) + 1), dtype=np.float32)
+    for i in range(len(left)):
+        row = np.maximum(best[i, 1:], best[i, :-1] + worth[i])
+        np.maximum.accumulate(row, out=best[i + 1, 1:])
+    found = []
+    i, j = len(left), len(right)
+    while i and j:
+        if best[i, j] == best[i - 1, j]:
+            i -= 1
+        elif best[i, j] == best[i, j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            found.append(Link(int(left[i]), int(right[j]), False))
+    return found
+
+
+def _few(left: list[int], right: list[int], features: Sequence[Feature], least: float) -> list[Link]:
+    """The same for a handful of members."""
+    columns = [
+        (feature.left[left].tolist(), feature.right[right].tolist(), feature.weight, feature.against)
+        for feature in features
+    ]
+    best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in range(len(left)):
+        for j in range(len(right)):
+            worth = -least
+            for ours, theirs, weight, against in columns:
+                one, two = ours[i], theirs[j]
+                if one >= 0 and two >= 0:
+                    worth += weight if one == two else -against
+            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + worth)
+    found = []
+    i, j = len(left), len(right)
+    while i and j:
+        if best[i][j] == best[i - 1][j]:
+            i -= 1
+        elif best[i][j] == best[i][j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            found.append(Link(left[i], right[j], False))
+    return found
+
+
+def _banded(left: Numbers, right: Numbers, features: Sequence[Feature], least: float) -> list[Link]:
+    """The same in pieces along the diagonal: long stretches without anything recognisable are cut into short ones."""
+    pieces = max(2, -(-max(len(left), len(right)) // (4 * _BAND)))
+    found: list[Link] = []
+    cuts = [np.linspace(0, len(side), pieces + 1).astype(int) for side in (left, right)]
+    for piece in range(pieces):
+        ours = left[cuts[0][piece] : cuts[0][piece + 1]]
+        theirs = right[cuts[1][piece] : cuts[1][piece + 1]]
+        found += _table(ours, theirs, features, least)
+    return found

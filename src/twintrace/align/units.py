@@ -1,0 +1,184 @@
+"""Calls as the loom sees them: what operation, which of them are whole units, what they have in common.
+
+    module  encoder.fc1    Linear      a unit: one operation, whatever is recorded inside it
+      api   F.linear                   inside a unit
+    module  encoder        Encoder     no unit: it only holds others
+    api     torch.relu                 a unit
+
+Units are what is laid side by side first. Modules that hold others follow from what they hold, since two programs seldom
+nest alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from ..model.pairs import Part
+from ..model.records import Call
+from ..model.sites import Kind
+from .classes import Classes
+from .equivalents import CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
+from .features import Numbering
+from .sequences import Feature, Numbers
+from .strands import IN, OUT, Slot, Strand
+
+
+def operation(call: Call) -> str:
+    """What a call does, by the name that it has here."""
+    return operation_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+
+
+def is_container(strand: Strand, index: int) -> bool:
+    """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
+    call = strand.calls[index]
+    if call.site.kind is not Kind.MODULE:
+        return False
+    what = operation(call)
+    return what in CONTAINERS or (bool(strand.children[index]) and what not in OPERATIONS)
+
+
+def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
+    """The units among these calls and, where they only hold others or are to be opened, inside them; in order."""
+    found: list[int] = []
+    waiting = list(reversed(below))
+    while waiting:
+        index = waiting.pop()
+        if is_container(strand, index) or (strand.children[index] and opened(index)):
+            waiting.extend(reversed(strand.children[index]))
+        else:
+            found.append(index)
+    return found
+
+
+def inputs(strand: Strand, index: int) -> list[Slot]:
+    """What goes in: arguments, parameters, buffers."""
+    return [slot for slot in strand.slots(index) if slot.part in IN]
+
+
+def outputs(strand: Strand, index: int) -> list[Slot]:
+    """What comes out."""
+    return [slot for slot in strand.slots(index) if slot.part in OUT]
+
+
+_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+
+
+def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
+    """Does the network hold this tensor, rather than compute it or be given it?"""
+    if slot.part is not Part.INPUT:
+        return slot.part in IN
+    tensor = strand.tensor(slot.tensor)
+    if tensor.producer is not None:
+        return False
+    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+
+
+def main_parameter(strand: Strand, index: int, what: str, into: list[Slot] | None = None) -> Slot | None:
+    """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
+    best: Slot | None = None
+    most = 1
+    for slot in inputs(strand, index) if into is None else into:
+        if slot.part is not Part.BUFFER and is_parameter(strand, index, slot, what):
+            size = prod(strand.tensor(slot.tensor).spec.shape)
+            if size > most:
+                best, most = slot, size
+    return best
+
+
+def hands_on(strand: Strand, index: int, classes: Classes, which: int) -> bool:
+    """Does what comes out hold just what went in: a cast, a reshape, a dropout that is off?"""
+    what = operation(strand.calls[index])
+    if what in SHAPING:
+        return True
+    if what not in SOMETIMES_SHAPING:
+        return False
+    into = inputs(strand, index)
+    return bool(into) and all(_same(out, into, classes, which, strand) for out in outputs(strand, index))
+
+
+def _same(out: Slot, into: list[Slot], classes: Classes, which: int, strand: Strand) -> bool:
+    number = classes.of(which, out.tensor)
+    mark = strand.tensor(out.tensor).fingerprint
+    return any(
+        slot.tensor == out.tensor
+        or (number >= 0 and number == classes.of(which, slot.tensor))
+        or (mark is not None and mark == strand.tensor(slot.tensor).fingerprint)
+        for slot in into
+    )
+
+
+# The columns of `describe`, and what each is worth in a sum: for agreement, against disagreement.
+WORTH = {
+    "operation": (3.0, 7.0),
+    "handing": (0.0, 20.0),
+    "out": (6.0, 0.3),
+    "out there": (0.0, 30.0),
+    "weight": (6.0, 0.0),
+    "in": (3.0, 0.2),
+    "out shape": (1.5, 4.0),
+    "exact shape": (0.75, 0.0),
+    "in shape": (0.5, 0.5),
+    "weight shape": (1.0, 4.0),
+    "name": (0.5, 0.0),
+    "type": (2.0, 0.0),
+}
+COLUMNS = tuple(WORTH)
+SHARED_WEIGHTS = 6.0
+"""Against units with other parameters, where most parameters of the two sides are equal."""
+
+
+def describe(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
+    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known."""
+    call = strand.calls[index]
+    what = operation(call)
+    known = what in OPERATIONS
+    into, out = inputs(strand, index), outputs(strand, index)
+    weight = main_parameter(strand, index, what, into)
+    flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]
+    of = numbering.of
+    return (
+        of(("operation", what)) if known else -1,
+        of(("handing", hands_on(strand, index, classes, which))),
+        _values(out, classes, which, numbering, "out"),
+        _whereabouts(out, classes, which, numbering),
+        _values([weight], classes, which, numbering, "weight") if weight else -1,
+        _values(flowing, classes, which, numbering, "in"),
+        of(("out shape", tuple(_size(strand, slot) for slot in out[:1]))) if out else -1,
+        of(("exact shape", strand.tensor(out[0].tensor).spec.shape)) if out else -1,
+        of(("in shape", tuple(sorted(_size(strand, slot) for slot in flowing)))) if flowing else -1,
+        of(("weight shape", _size(strand, weight))) if weight else -1,
+        of(("name", call.site.name.rpartition(".")[2].lower())) if call.site.kind is Kind.MODULE else -1,
+        of(("type", what)) if not known else -1,
+    )
+
+
+def _values(slots: list[Slot], classes: Classes, which: int, numbering: Numbering, column: str) -> int:
+    """A number for the set of values in these slots; constants, which tell nothing, take no part."""
+    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
+    return numbering.of((column, tuple(found))) if found else -1
+
+
+def _whereabouts(slots: list[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
+    """The values that come out, if the other side has them at all. A call that puts out other values than one whose
+    results are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before."""
+    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
+    if not found:
+        return -1
+    there = tuple(number for number in found if classes.shared(number))
+    return numbering.of(("out there", there))
+
+
+def _size(strand: Strand, slot: Slot) -> tuple[int, ...]:
+    """A shape whatever the order of its axes."""
+    return tuple(sorted(size for size in strand.tensor(slot.tensor).spec.shape if size != 1))
+
+
+def features(left: Numbers, right: Numbers, shared_weights: bool) -> list[Feature]:
+    """The columns of two descriptions, with what they are worth."""
+    found = []
+    for column, (name, (weight, against)) in enumerate(WORTH.items()):
+        if name == "weight" and shared_weights:
+            against = SHARED_WEIGHTS
+        found.append(Feature(left[:, column], right[:, column], weight, against))
+    return found

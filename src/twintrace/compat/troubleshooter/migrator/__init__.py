@@ -1,0 +1,25 @@
+"""`ts.migrator`: carrying a network over.
+
+In: nets, checkpoints, maps. Out: files and tables. Not here: any logic (`api`). Surprising: one module for each of the real tool's
+chapters, and all their names here, where its users look for them.
+"""
+
+from __future__ import annotations
+
+from .weights import (
+    compare_ms_ckpt,
+    compare_pth_and_ckpt,
+    convert_weight,
+    convert_weight_and_load,
+    get_weight_map,
+    save_net_and_weight_params,
+)
+
+__all__ = [
+    "compare_ms_ckpt",
+    "compare_pth_and_ckpt",
+    "convert_weight",
+    "convert_weight_and_load",
+    "get_weight_map",
+    "save_net_and_weight_params",
+]

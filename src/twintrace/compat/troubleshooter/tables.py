@@ -1,0 +1,56 @@
+"""Tables as TroubleShooter prints them.
+
++-----------------+
+|    The title    |
++--------+--------+
+| first  | second |
++--------+--------+
+|  True  |  1.0   |
++--------+--------+
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def boxed(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The table as text."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[at]) for row in [list(heads), *cells]) for at in range(len(heads))]
+    room = sum(widths) + 3 * len(widths) - 1
+    if len(title) + 2 > room:  # the last column takes what the title needs
+        widths[-1] += len(title) + 2 - room
+        room = len(title) + 2
+    line = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    head = ["+" + "-" * room + "+", "|" + _centred(title, room) + "|"] if title else []
+    body = ["|" + "|".join(f" {_centred(c, w)} " for c, w in zip(row, widths, strict=True)) + "|" for row in cells]
+    names = "|" + "|".join(f" {_centred(name, width)} " for name, width in zip(heads, widths, strict=True)) + "|"
+    return "\n".join([*head, line, names, line, *body, line])
+
+
+def _centred(text: str, width: int) -> str:
+    excess = width - len(text)
+    before = excess // 2 + (excess % 2 if len(text) % 2 == 0 else 0)
+    return " " * before + text + " " * (excess - before)
+
+
+def truncated(number: float | None, places: int) -> str:
+    """A number cut off, not rounded, after some places; nan where there is none."""
+    if number is None or not math.isfinite(number):
+        return "nan" if number is None or math.isnan(number) else str(number)
+    factor = 10.0**places
+    return f"{int(number * factor) / factor:.{places}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage with two places, cut off."""
+    return "0.00%" if share is None or not math.isfinite(share) else f"{int(share * 10000) / 10000:.2%}"
+
+
+def say(text: str) -> None:
+    """Print, as the real tool does."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,135 @@
+"""What rounding can explain.
+
+    output f32[8, 64], sums of 256, inputs apart by 2e-07          up to 1.5e-06, relative to the size of the values
+
+Errors are relative and in the mean square: the root mean square of the difference, divided by that of the left values. Of
+random rounding errors this is u·√K/5 or less for sums of K terms, u being half a unit in the last place, however the
+sum is ordered; sequential, blocked or in vector lanes. Four times that, and the four roundings of an ordinary
+formula, are allowed:
+
+    allowed = gain · (u·(4 + √K/2)·√steps + 4·e)          e: by how much the inputs are apart, as measured
+
+`gain` is what cancellation adds: the size of what was summed over the size of the sum. It is 1 unless the operation is of a
+kind that cancels. `steps` counts elementary operations in one call. Functions that are computed by a polynomial (tanh, exp, erf)
+are allowed 256·u more: implementations differ by that much in f32, and choose other polynomials on other machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model.tensors import Statistics, Tensor
+from .operations import Traits
+
+UNITS = {
+    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24, "c32": 2.0**-11,
+    "f8e4m3fn": 2.0**-4, "f8e4m3fnuz": 2.0**-4, "f8e5m2": 2.0**-3, "f8e5m2fnuz": 2.0**-3, "f8e8m0fnu": 0.5, "f4e2m1fn_x2": 0.25,
+}  # fmt: skip
+"""Half a unit in the last place, relative. Integers are exact and are not here."""
+
+SPREAD = 4.0
+"""How much larger an error may come out of an operation than it went in, relative to the values."""
+
+
+POLYNOMIAL = 256.0
+"""Units by which two implementations of tanh, exp or erf differ, in f32; measured between PyTorch and MindSpore: up to 160."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How far two values may be apart, and why."""
+
+    bound: float
+    because: str
+
+
+def unit(*dtypes: str) -> float:
+    """The coarsest of the dtypes' units; 0 if all are exact."""
+    return max((UNITS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+
+
+def elements(tensor: Tensor) -> int:
+    return math.prod(tensor.spec.shape)
+
+
+def size(tensor: Tensor) -> float:
+    """The root mean square of the finite values; 0 if it is not known."""
+    known = tensor.statistics
+    return root_mean_square(known, elements(tensor)) if known else 0.0
+
+
+def root_mean_square(known: Statistics, count: int) -> float:
+    finite = count - known.nan - known.posinf - known.neginf
+    return known.norm / math.sqrt(finite) if known.norm is not None and finite > 0 else 0.0
+
+
+def reduction_length(result: Tensor, sources: Sequence[Tensor], traits: Traits) -> float:
+    """Over how many terms each element of the result was summed, by the shapes alone.
+
+    Of a product of matrices [m, k] and [k, n] it is √(mk · kn / mn) = k; of a reduction it is what came in over what goes out.
+    """
+    out = max(elements(result), 1)
+    counts = sorted((elements(item) for item in sources), reverse=True)
+    length = max((count / out for count in counts), default=1.0)
+    if traits.contracts and len(counts) > 1:
+        length = max(length, math.sqrt(counts[0] * counts[1] / out), math.sqrt(counts[0] * counts[-1] / out))
+    return max(length, 1.0)
+
+
+def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits: Traits, length: float) -> float:
+    """The size of what was summed over the size of the sum; 1 where nothing cancels."""
+    out = max(size(left), size(right))
+    sizes = sorted((size(item) for item in sources if UNITS.get(item.spec.dtype)), reverse=True)
+    if not sizes or not out:
+        return 1.0
+    gain = 1.0
+    if traits.contracts and len(sizes) > 1:
+        gain = max(gain, math.sqrt(length) * sizes[0] * sizes[1] / out)
+    if traits.cancels:
+        gain = max(gain, sizes[0] / out)
+    if traits.exponential:
+        gain = max(gain, *(_largest(item) for item in sources))
+    return gain
+
+
+def _largest(tensor: Tensor) -> float:
+    known = tensor.statistics
+    return max(abs(known.min or 0.0), abs(known.max or 0.0)) if known else 1.0
+
+
+def allowance(
+    left: Tensor,
+    right: Tensor,
+    sources: Sequence[Tensor],
+    traits: Traits,
+    *,
+    incoming: float,
+    calls: int = 1,
+    tainted: bool = False,
+) -> Allowance:
+    """What rounding explains of a result, given what it was computed from and how far that was apart.
+
+    `tainted`: what came in is different beyond rounding. What follows from a difference is different, until it is as small as the
+    rounding of this one operation.
+    """
+    coarsest = unit(left.spec.dtype, right.spec.dtype)
+    length = reduction_length(left, sources, traits)
+    gain = 1.0 if tainted else cancellation(left, right, sources, traits, length)
+    steps = max(traits.steps, calls)
+    own = coarsest * (4 + math.sqrt(length) / 2) * math.sqrt(steps)
+    if traits.approximates:
+        own += POLYNOMIAL * min(coarsest, UNITS["f32"])  # what has 16 bits is computed in f32 and rounded once
+    bound = own if tainted else gain * (own + SPREAD * incoming)
+    coarser = left.spec.dtype if unit(left.spec.dtype) >= unit(right.spec.dtype) else right.spec.dtype
+    reasons = [coarser]
+    if traits.approximates:
+        reasons.append("a function computed by approximation")
+    if length >= 2:
+        reasons.append(f"sums of {length:.0f}")
+    if incoming and not tainted:
+        reasons.append(f"what came in is {incoming:.1e} apart")
+    if gain >= 2:
+        reasons.append(f"cancellation of {gain:.1e}")
+    return Allowance(bound, ", ".join(reasons))

@@ -1,0 +1,109 @@
+"""What was set differently, whatever the two sides call it.
+
+    LayerNorm(eps=1e-05)   LayerNorm(epsilon=1e-07)      eps: 1e-05 | 1e-07
+    softmax(x, -1)         softmax(x, axis=1)            dim: -1 | 1, where the names of positions are known
+
+Between two calls of the same name everything is compared, and what only one side has is told. Between different ones only what
+both have, by a table of names that mean the same: that one framework has a setting more is no difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..model.records import Call
+from ..model.values import Nest, TensorRef, Token, Value, leaves
+
+SYNONYMS: Mapping[str, str] = {
+    "epsilon": "eps", "variance_epsilon": "eps", "axis": "dim", "begin_norm_axis": "dim", "keep_dims": "keepdim",
+    "keepdims": "keepdim", "in_channels": "in", "in_features": "in", "out_channels": "out", "out_features": "out",
+    "has_bias": "bias", "use_bias": "bias", "alpha": "negative_slope", "group": "groups", "num_groups": "groups",
+    "gelu_type": "approximate", "learning_rate": "lr", "vocab_size": "num_embeddings", "embedding_size": "embedding_dim",
+    "perm": "dims", "normalized_shape": "shape", "num_features": "features",
+}  # fmt: skip
+"""Names of one setting, to the one that is shown."""
+
+_UNTOLD = frozenset({"training", "name", "auto_prefix", "cls_name", "data_format", "format", "prefix"})
+"""Between different frameworks: bookkeeping, or shown elsewhere."""
+
+
+def different_settings(left: Sequence[Call], right: Sequence[Call]) -> Mapping[str, tuple[str, str]]:
+    """What was set differently in two calls, or in two regions of calls (then nothing is said)."""
+    if len(left) != 1 or len(right) != 1:
+        return {}
+    one, two = left[0], right[0]
+    alike = one.site.name == two.site.name if one.site.kind != "module" else one.site.type == two.site.type
+    own_names = _own_names(one) == _own_names(two)
+    if alike and own_names:
+        return _compared(dict(_settings(one)), dict(_settings(two)), everything=True)
+    sides = [{canonical(name): value for name, value in _settings(call) if _telling(name)} for call in (one, two)]
+    return _compared(sides[0], sides[1], everything=False)
+
+
+def _own_names(call: Call) -> set[str]:
+    return set(call.config.values) if call.config else set()
+
+
+def canonical(name: str) -> str:
+    """The name that is shown, for all that mean the same: `epsilon.0` is `eps.0`."""
+    head, dot, rest = name.partition(".")
+    return SYNONYMS.get(head, head) + dot + rest
+
+
+def _telling(name: str) -> bool:
+    return not name.startswith("argument ") and name.partition(".")[0] not in _UNTOLD
+
+
+def _compared(left: dict[str, Value], right: dict[str, Value], *, everything: bool) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for name in sorted(left.keys() | right.keys()):
+        sides = [_lookup(side, name) for side in (left, right)]
+        if any(side is _NOTHING for side in sides):
+            if not everything:
+                continue
+        elif _equal(sides[0], sides[1]):
+            continue
+        texts = ["–" if side is _NOTHING else _text(side) for side in sides]
+        if texts[0] != texts[1]:
+            found[name] = (texts[0], texts[1])
+    return found
+
+
+_NOTHING = Token("nothing", "–")
+
+
+def _lookup(side: Mapping[str, Value], name: str) -> Value:
+    """`stride` of one side is `stride.0` of the other, where one number stands for all axes."""
+    if name in side:
+        return side[name]
+    head, dot, _ = name.rpartition(".")
+    return side[head] if dot and head in side else _NOTHING
+
+
+def _equal(left: Value, right: Value) -> bool:
+    if isinstance(left, bool) != isinstance(right, bool):
+        return False
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right or math.isclose(left, right, rel_tol=1e-9) or (left != left and right != right)
+    return _text(left) == _text(right)
+
+
+def _settings(call: Call) -> Iterator[tuple[str, Value]]:
+    if call.config:
+        for name, value in call.config.values.items():
+            yield from _scalars(name, value)
+    for position, value in enumerate(call.args):
+        yield from _scalars(f"argument {position}", value)
+    for name, value in call.kwargs.items():
+        yield from _scalars(name, value)
+
+
+def _scalars(name: str, value: Value) -> Iterator[tuple[str, Value]]:
+    for slot, leaf in leaves(value, name):
+        if not isinstance(leaf, TensorRef | Nest):
+            yield slot, leaf
+
+
+def _text(value: Value) -> str:
+    return value.text if isinstance(value, Token) else repr(value)

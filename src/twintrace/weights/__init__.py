@@ -1,0 +1,1 @@
+"""THE MOVERS: weights from one framework to the other. Names, layouts, values; checkpoint files; certificates."""

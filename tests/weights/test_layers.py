@@ -1,0 +1,327 @@
+"""Each rule, by running the layer: weights carried over, the same input, the same outputs and gradients. Both directions."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("mindspore")
+
+import mindspore as ms
+import torch
+from mindspore import mint
+from mindspore import nn as mn
+from torch import nn as tn
+from torch.nn.utils import parametrizations
+
+from twintrace.frameworks import registry
+from twintrace.weights.conversion import convert
+from twintrace.weights.layers import MINDSPORE
+from twintrace.weights.mapping import map_states, predict
+from twintrace.weights.states import open_state
+
+pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
+
+
+def floats(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def numbers(high, *shape):
+    return np.random.default_rng(high).integers(0, high, shape).astype(np.int64)
+
+
+def weigh(name, shape):
+    """The gradient of an output: any numbers, the same for both."""
+    return np.random.default_rng([len(name), *shape]).standard_normal(shape).astype(np.float32)
+
+
+def transformer(*sizes):
+    with warnings.catch_warnings():  # torch recommends another layout, whose fast path MindSpore does not have
+        warnings.simplefilter("ignore", UserWarning)
+        return tn.Transformer(*sizes)
+
+
+SEQUENCE = floats(5, 2, 6)
+IMAGE = floats(2, 4, 6, 6)
+VOLUME = floats(2, 4, 3, 4, 4)
+# name: (torch, MindSpore, inputs). What MindSpore's defaults do differently is set here, so that both are the same layer.
+LAYERS = {
+    "Linear": (lambda: tn.Linear(6, 4), lambda: mn.Dense(6, 4), [SEQUENCE]),
+    "Linear without bias": (lambda: tn.Linear(6, 4, bias=False), lambda: mn.Dense(6, 4, has_bias=False), [SEQUENCE]),
+    "Linear, square": (lambda: tn.Linear(6, 6), lambda: mn.Dense(6, 6), [SEQUENCE]),
+    "Bilinear": (lambda: tn.Bilinear(6, 3, 4), lambda: mn.BiDense(6, 3, 4), [floats(5, 6), floats(5, 3)]),
+    "Conv1d": (
+        lambda: tn.Conv1d(4, 6, 3, padding=1, stride=2, groups=2),
+        lambda: mn.Conv1d(4, 6, 3, pad_mode="pad", padding=1, stride=2, group=2, has_bias=True),
+        [floats(2, 4, 9)],
+    ),
+    "Conv2d": (
+        lambda: tn.Conv2d(4, 6, 3, padding=1, dilation=2),
+        lambda: mn.Conv2d(4, 6, 3, pad_mode="pad", padding=1, dilation=2, has_bias=True),
+        [IMAGE],
+    ),
+    "Conv2d, depthwise": (
+        lambda: tn.Conv2d(4, 4, 3, groups=4, bias=False),
+        lambda: mn.Conv2d(4, 4, 3, pad_mode="valid", group=4),
+        [IMAGE],
+    ),
+    "Conv3d": (
+        lambda: tn.Conv3d(4, 6, 2),
+        lambda: mn.Conv3d(4, 6, 2, pad_mode="valid", has_bias=True),
+        [VOLUME],
+    ),
+    "ConvTranspose1d": (
+        lambda: tn.ConvTranspose1d(4, 6, 3, stride=2),
+        lambda: mn.Conv1dTranspose(4, 6, 3, stride=2, pad_mode="valid", has_bias=True),
+        [floats(2, 4, 9)],
+    ),
+    "ConvTranspose2d": (
+        lambda: tn.ConvTranspose2d(4, 6, 3, stride=2, padding=1),
+        lambda: mn.Conv2dTranspose(4, 6, 3, stride=2, pad_mode="pad", padding=1, has_bias=True),
+        [IMAGE],
+    ),
+    "ConvTranspose3d": (
+        lambda: tn.ConvTranspose3d(4, 6, 2),
+        lambda: mn.Conv3dTranspose(4, 6, 2, pad_mode="valid", has_bias=True),
+        [VOLUME],
+    ),
+    "BatchNorm1d": (lambda: tn.BatchNorm1d(4), lambda: mn.BatchNorm1d(4), [floats(5, 4)]),
+    "BatchNorm2d": (lambda: tn.BatchNorm2d(4), lambda: mn.BatchNorm2d(4), [IMAGE]),
+    "BatchNorm2d without affine": (
+        lambda: tn.BatchNorm2d(4, affine=False),
+        lambda: mn.BatchNorm2d(4, affine=False),
+        [IMAGE],
+    ),
+    "BatchNorm3d": (lambda: tn.BatchNorm3d(4), lambda: mn.BatchNorm3d(4), [VOLUME]),
+    "SyncBatchNorm": (lambda: tn.SyncBatchNorm(4), lambda: mn.SyncBatchNorm(4), [IMAGE]),
+    "LayerNorm": (lambda: tn.LayerNorm(6), lambda: mn.LayerNorm((6,), epsilon=1e-5), [SEQUENCE]),
+    "LayerNorm without bias": (
+        lambda: tn.LayerNorm(6, bias=False),
+        lambda: mn.LayerNorm((6,), epsilon=1e-5),
+        [SEQUENCE],
+    ),
+    "LayerNorm of two axes": (lambda: tn.LayerNorm((6, 6)), lambda: mn.LayerNorm((6, 6), 2, 2, epsilon=1e-5), [IMAGE]),
+    "GroupNorm": (lambda: tn.GroupNorm(2, 4), lambda: mn.GroupNorm(2, 4), [IMAGE]),
+    "Embedding": (lambda: tn.Embedding(10, 6), lambda: mn.Embedding(10, 6), [numbers(10, 3, 4)]),
+    "PReLU": (lambda: tn.PReLU(4), lambda: mn.PReLU(4), [IMAGE]),
+    "PReLU of one": (lambda: tn.PReLU(), lambda: mn.PReLU(), [IMAGE]),
+    **{
+        f"{name}, {layers} layers, {'both directions' if both else 'one direction'}": (
+            lambda name=name, layers=layers, both=both: getattr(tn, name)(6, 4, layers, bidirectional=both),
+            lambda name=name, layers=layers, both=both: getattr(mn, name)(6, 4, layers, bidirectional=both),
+            [SEQUENCE],
+        )
+        for name in ("LSTM", "GRU", "RNN")
+        for layers in (1, 2)
+        for both in (False, True)
+    },
+    "LSTM without bias": (
+        lambda: tn.LSTM(6, 4, bias=False),
+        lambda: mn.LSTM(6, 4, has_bias=False),
+        [SEQUENCE],
+    ),
+    "GRUCell": (lambda: tn.GRUCell(6, 4), lambda: mn.GRUCell(6, 4), [floats(2, 6), floats(2, 4)]),
+    "RNNCell": (lambda: tn.RNNCell(6, 4), lambda: mn.RNNCell(6, 4), [floats(2, 6), floats(2, 4)]),
+    "MultiheadAttention": (
+        lambda: tn.MultiheadAttention(6, 2),
+        lambda: mn.MultiheadAttention(6, 2),
+        [SEQUENCE, floats(4, 2, 6), floats(4, 2, 6)],
+    ),
+    "MultiheadAttention, keys of another size": (
+        lambda: tn.MultiheadAttention(6, 2, kdim=3, vdim=5, add_bias_kv=True),
+        lambda: mn.MultiheadAttention(6, 2, kdim=3, vdim=5, add_bias_kv=True),
+        [SEQUENCE, floats(4, 2, 3), floats(4, 2, 5)],
+    ),
+    "TransformerEncoderLayer": (
+        lambda: tn.TransformerEncoderLayer(6, 2, 8),
+        lambda: mn.TransformerEncoderLayer(6, 2, 8),
+        [SEQUENCE],
+    ),
+    "TransformerDecoderLayer": (
+        lambda: tn.TransformerDecoderLayer(6, 2, 8),
+        lambda: mn.TransformerDecoderLayer(6, 2, 8),
+        [SEQUENCE, floats(4, 2, 6)],
+    ),
+    "Transformer": (
+        lambda: transformer(6, 2, 1, 1, 8),
+        lambda: mn.Transformer(6, 2, 1, 1, 8),
+        [SEQUENCE, floats(4, 2, 6)],
+    ),
+    "weight_norm": (lambda: parametrizations.weight_norm(tn.Linear(6, 4)), lambda: mn.Dense(6, 4), [SEQUENCE]),
+    "weight_norm of another axis": (
+        lambda: parametrizations.weight_norm(tn.Conv2d(4, 6, 3), dim=1),
+        lambda: mn.Conv2d(4, 6, 3, pad_mode="valid", has_bias=True),
+        [IMAGE],
+    ),
+    "weight_norm of a Conv1d": (
+        lambda: parametrizations.weight_norm(tn.Conv1d(4, 6, 3)),
+        lambda: mn.Conv1d(4, 6, 3, pad_mode="valid", has_bias=True),
+        [floats(2, 4, 9)],
+    ),
+    "mint.Linear": (lambda: tn.Linear(6, 4), lambda: mint.nn.Linear(6, 4), [SEQUENCE]),
+    "mint.SyncBatchNorm": (lambda: tn.BatchNorm2d(4), lambda: mint.nn.SyncBatchNorm(4), [IMAGE]),
+    "mint.GroupNorm": (lambda: tn.GroupNorm(2, 4), lambda: mint.nn.GroupNorm(2, 4), [IMAGE]),
+    "mint.PReLU": (lambda: tn.PReLU(4), lambda: mint.nn.PReLU(4), [IMAGE]),
+}
+# Rules of layers that MindSpore cannot compute on a CPU: their weights are compared, and not what is computed with them.
+WEIGHTS_ONLY = {
+    "mint.BatchNorm2d": (lambda: tn.BatchNorm2d(4), lambda: mint.nn.BatchNorm2d(4), []),
+    "mint.LayerNorm": (lambda: tn.LayerNorm(6), lambda: mint.nn.LayerNorm(6), []),
+    "mint.Embedding": (lambda: tn.Embedding(10, 6), lambda: mint.nn.Embedding(10, 6), []),
+    "mint.Conv2d": (lambda: tn.Conv2d(4, 6, 3), lambda: mint.nn.Conv2d(4, 6, 3), []),
+    "mint.ConvTranspose2d": (lambda: tn.ConvTranspose2d(4, 6, 3), lambda: mint.nn.ConvTranspose2d(4, 6, 3), []),
+    "InstanceNorm1d": (lambda: tn.InstanceNorm1d(4, affine=True), lambda: mn.InstanceNorm1d(4), []),
+    "InstanceNorm2d": (lambda: tn.InstanceNorm2d(4, affine=True), lambda: mn.InstanceNorm2d(4), []),
+    "InstanceNorm2d with statistics": (
+        lambda: tn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+        lambda: mn.InstanceNorm2d(4),
+        [],
+    ),
+    "InstanceNorm3d": (lambda: tn.InstanceNorm3d(4, affine=True), lambda: mn.InstanceNorm3d(4), []),
+}
+# MindSpore's tanh and sigmoid on a CPU are approximations; everything else rounds once.
+COARSE = {"RNN": 2e-3, "GRU": 1e-4, "Transformer": 1e-4}
+
+
+class TorchNet(tn.Module):
+    """The layer inside a net, as layers are."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.inner = layer
+
+    def forward(self, *inputs):
+        return self.inner(*inputs)
+
+
+class MindSporeNet(mn.Cell):
+    def __init__(self, layer):
+        super().__init__()
+        self.inner = layer
+
+    def construct(self, *inputs):
+        return self.inner(*inputs)
+
+
+def build(name):
+    make_torch, make_mindspore, inputs = LAYERS.get(name) or WEIGHTS_ONLY[name]
+    torch.manual_seed(len(name))
+    left, right = TorchNet(make_torch()), MindSporeNet(make_mindspore())
+    with torch.no_grad():
+        for tensor in left.state_dict(keep_vars=True).values():
+            if tensor.is_floating_point() and tensor.dim() == 1:  # ones and zeros would hide a swap
+                tensor.uniform_(0.5, 1.5)
+    return left, right, inputs
+
+
+def assert_same(name, left, right, inputs, pairs):
+    """Outputs, gradients of inputs, and gradients of parameters are the same."""
+    one = registry.weights_by_name("torch").run(left, inputs, weigh)
+    two = registry.weights_by_name("mindspore").run(right, inputs, weigh)
+    tolerance = next((value for kind, value in COARSE.items() if kind in name), 2e-5)
+    assert list(one.outputs) == list(two.outputs)
+    assert one.outputs
+    for what, ours, theirs in (("output", one.outputs, two.outputs), ("input", one.inputs, two.inputs)):
+        for slot, values in ours.items():
+            assert_close(f"{what} {slot}", values, theirs[slot], tolerance)
+    compared = 0
+    for sources, target, steps in pairs:
+        if len(sources) == 1 and sources[0] in one.parameters and target in two.parameters:
+            values = two.parameters[target]
+            values = values.reshape(one.parameters[sources[0]].shape) if steps else values
+            assert_close(f"gradient of {target}", one.parameters[sources[0]], values, tolerance)
+            compared += 1
+    return compared
+
+
+def assert_close(what, one, two, tolerance):
+    assert one.shape == two.shape, what
+    scale = max(1.0, float(np.abs(one).max(initial=0)))
+    assert float(np.abs(one - two).max(initial=0)) <= tolerance * scale, what
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_computes_the_same_after_its_weights_were_carried_to_mindspore(name):
+    left, right, inputs = build(name)
+    found = map_states(open_state(left), open_state(right))
+    assert found.complete, found
+    convert(open_state(left), open_state(right), found)
+    compared = assert_same(name, left, right, inputs, [(p.left, p.right, p.steps) for p in found.pairs])
+    learned = [pair for pair in found.pairs if len(pair.left) == 1 and "running" not in pair.left[0]]
+    assert compared == len(learned) - sum(pair.left[0].endswith("num_batches_tracked") for pair in learned)
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if "weight_norm" not in name and "without" not in name])
+def test_a_layer_computes_the_same_after_its_weights_were_carried_to_torch(name):
+    left, right, inputs = build(name)
+    generator = np.random.default_rng(5)
+    for parameter in right.get_parameters():
+        if str(parameter.dtype) == "Float32":
+            values = generator.uniform(0.5, 1.5, parameter.shape).astype(np.float32)
+            parameter.set_data(ms.Tensor(values if len(parameter.shape) == 1 else values - 1))
+    found = map_states(open_state(right), open_state(left))
+    assert found.complete, found
+    convert(open_state(right), open_state(left), found)
+    backwards = [((p.right,), p.left[0], p.steps) for p in found.pairs]
+    assert assert_same(name, left, right, inputs, backwards)
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if not name.startswith("mint.")])
+def test_the_names_that_are_predicted_are_those_of_the_layer(name):
+    """With the torch net alone at hand, the MindSpore names and shapes are right."""
+    left, right, _ = build(name)
+    state, there = open_state(left), open_state(right)
+    found = predict(state, "mindspore")
+    paired = map_states(state, there)
+    assert {(p.left, p.right, p.steps) for p in found.pairs} == {(p.left, p.right, p.steps) for p in paired.pairs}
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+def test_the_weights_of_a_layer_arrive_also_where_mindspore_cannot_compute_it(name):
+    left, right, _ = build(name)
+    found = map_states(open_state(left), open_state(right))
+    assert found.complete, found
+    convert(open_state(left), open_state(right), found)
+    assert {pair.left[0] for pair in found.pairs} >= {name for name, _ in left.named_parameters()}
+    one, two = open_state(left), open_state(right)
+    for pair in found.pairs:
+        assert one.read(pair.left[0]).tobytes() == two.read(pair.right).tobytes()
+
+
+def test_an_instance_norms_weights_compute_the_same():
+    """MindSpore has no kernel for it on a CPU; it is a group norm with a group for each channel, for which it has."""
+    left, right, _ = build("InstanceNorm2d")
+    found = map_states(open_state(left), open_state(right))
+    convert(open_state(left), open_state(right), found)
+    norm = mn.GroupNorm(4, 4)
+    norm.gamma.set_data(right.inner.gamma)
+    norm.beta.set_data(right.inner.beta)
+    one = registry.weights_by_name("torch").run(left, [IMAGE], weigh)
+    two = registry.weights_by_name("mindspore").run(norm, [IMAGE], weigh)
+    assert_close("output", one.outputs["0"], two.outputs["0"], 2e-5)
+    assert_close("weight", one.parameters["inner.weight"], two.parameters["gamma"], 2e-5)
+    assert_close("bias", one.parameters["inner.bias"], two.parameters["beta"], 2e-5)
+
+
+def test_an_lstm_cells_weights_compute_the_same():
+    """Its state is a tuple, which the runner does not make up."""
+    left, right = tn.LSTMCell(6, 4), mn.LSTMCell(6, 4)
+    found = map_states(open_state(left), open_state(right))
+    convert(open_state(left), open_state(right), found)
+    x, h, c = floats(2, 6), floats(2, 4), floats(3, 4)[:2]
+    one = left(torch.tensor(x), (torch.tensor(h), torch.tensor(c)))
+    two = right(ms.Tensor(x), (ms.Tensor(h), ms.Tensor(c)))
+    for ours, theirs in zip(one, two, strict=True):
+        assert_close("output", ours.detach().numpy(), theirs.asnumpy(), 1e-4)
+
+
+def test_every_rule_is_in_one_of_these_tests():
+    """A rule that is added without a test is noticed."""
+    tested = {type(LAYERS[name][1]()).__name__ for name in LAYERS if not name.startswith("mint.")}
+    tested |= {type(WEIGHTS_ONLY[name][1]()).__name__ for name in WEIGHTS_ONLY if not name.startswith("mint.")}
+    untested = {name for name in MINDSPORE if not name.startswith("mint.")} - tested
+    assert untested == {"LSTMCell", "EmbeddingLookup"}  # the one above; and a table that is looked up alike

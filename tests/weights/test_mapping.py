@@ -1,0 +1,240 @@
+"""Which weight is which: by structure, by names, by values; and what is not decided."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twintrace.model.errors import UsageError, WeightsError
+from twintrace.weights.conversion import convert
+from twintrace.weights.mapping import map_states, predict
+from twintrace.weights.states import open_state
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # as the corpus's own tests do
+
+
+def state(shapes, framework="torch", seed=None):
+    """A checkpoint's names and shapes, with random values or zeros."""
+    random = np.random.default_rng(seed or 0)
+    make = (
+        (lambda shape: random.standard_normal(shape).astype(np.float32))
+        if seed
+        else (lambda shape: np.zeros(shape, np.float32))
+    )
+    return open_state({name: make(shape) for name, shape in shapes.items()}, framework=framework)
+
+
+def linear(name, outputs, inputs):
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def paired(found):
+    return {pair.left[0]: pair.right for pair in found.pairs if pair.left[0].endswith("weight")}
+
+
+def test_names_are_enough_where_they_are_the_same():
+    left = state(linear("a", 3, 2) | linear("b", 3, 3) | linear("c", 3, 3))
+    found = map_states(left, state(linear("c", 3, 3) | linear("b", 3, 3) | linear("a", 3, 2), "mindspore"))
+    assert paired(found) == {f"{name}.weight": f"{name}.weight" for name in "abc"}
+    assert {(pair.confidence, pair.because) for pair in found.pairs} == {(1.0, "same path")}
+    assert found.complete
+
+
+@pytest.mark.parametrize(("one", "two"), [("", "net."), ("module.", ""), ("model.backbone.", "net.")])
+def test_a_prefix_does_not_matter(one, two):
+    shapes = linear("x", 3, 3) | linear("y", 3, 3)
+    left = state({one + name: shape for name, shape in shapes.items()})
+    right = state({two + name: shape for name, shape in shapes.items()}, "mindspore")
+    found = map_states(left, right)
+    assert paired(found) == {f"{one}{name}.weight": f"{two}{name}.weight" for name in "xy"}
+    assert "prefix" in found.pairs[0].because or "for" in found.pairs[0].because
+
+
+def test_shapes_tell_where_names_do_not():
+    left = state(linear("in", 4, 3) | linear("mid", 5, 4) | linear("out", 2, 5))
+    found = map_states(left, state(linear("z", 2, 5) | linear("y", 4, 3) | linear("x", 5, 4), "mindspore"))
+    assert paired(found) == {"in.weight": "y.weight", "mid.weight": "x.weight", "out.weight": "z.weight"}
+
+
+def test_what_is_alike_is_told_apart_by_its_number():
+    left = state(linear("0", 3, 3) | linear("2", 3, 3) | linear("4", 3, 3))
+    found = map_states(left, state(linear("fc3", 3, 3) | linear("fc2", 3, 3) | linear("fc1", 3, 3), "mindspore"))
+    assert paired(found) == {"0.weight": "fc1.weight", "2.weight": "fc2.weight", "4.weight": "fc3.weight"}
+    assert all(pair.confidence < 0.95 for pair in found.pairs)
+    assert "order of their numbers" in found.pairs[0].because
+
+
+def test_numbers_that_have_moved_are_not_taken_for_names():
+    """`1` on the right is the first layer, though the left has a `1` too."""
+    found = map_states(
+        state(linear("net.0", 3, 3) | linear("net.1", 3, 3)),
+        state(linear("net.1", 3, 3) | linear("net.2", 3, 3), "mindspore"),
+    )
+    assert paired(found) == {"net.0.weight": "net.1.weight", "net.1.weight": "net.2.weight"}
+
+
+def test_what_is_alike_is_told_apart_by_likeness_of_names():
+    left = state(linear("q_proj", 3, 3) | linear("k_proj", 3, 3) | linear("v_proj", 3, 3))
+    found = map_states(left, state(linear("value", 3, 3) | linear("query", 3, 3) | linear("key", 3, 3), "mindspore"))
+    assert paired(found) == {
+        "q_proj.weight": "query.weight",
+        "k_proj.weight": "key.weight",
+        "v_proj.weight": "value.weight",
+    }
+    assert "nearest" in found.pairs[0].because
+
+
+def test_order_alone_decides_nothing():
+    left = state(linear("alpha", 3, 3) | linear("omega", 3, 3))
+    found = map_states(left, state(linear("tick", 3, 3) | linear("gnu", 3, 3), "mindspore"))
+    assert not found.pairs
+    assert not found.complete
+    [item] = found.ambiguous
+    assert item.left == ("alpha.weight", "alpha.bias", "omega.weight", "omega.bias")
+    assert "nothing tells apart" in item.because
+    assert next((pair.left[0], pair.right) for pair in item.suggestion) == ("alpha.weight", "tick.weight")
+    with pytest.raises(WeightsError, match=r"it is not clear where alpha.weight"):
+        convert(left, "never.ckpt", found)
+
+
+def test_equal_values_decide_what_names_leave_open():
+    left = state(linear("alpha", 3, 3) | linear("omega", 3, 3), seed=1)
+    values = {name: left.read(name) for name in left.items}
+    right = open_state(
+        {
+            "tick.weight": values["omega.weight"],
+            "tick.bias": values["omega.bias"],
+            "gnu.weight": values["alpha.weight"],
+            "gnu.bias": values["alpha.bias"],
+        },
+        framework="mindspore",
+    )
+    found = map_states(left, right)
+    assert paired(found) == {"alpha.weight": "gnu.weight", "omega.weight": "tick.weight"}
+    assert {pair.because for pair in found.pairs} == {"same values"}
+
+
+def test_nesting_does_not_matter():
+    left = state(
+        linear("blocks.0.q", 3, 3)
+        | linear("blocks.0.k", 3, 3)
+        | linear("blocks.1.q", 3, 3)
+        | linear("blocks.1.k", 3, 3)
+    )
+    right = state(
+        linear("first.att.key", 3, 3)
+        | linear("first.att.query", 3, 3)
+        | linear("last.att.key", 3, 3)
+        | linear("last.att.query", 3, 3),
+        "mindspore",
+    )
+    assert paired(map_states(left, right)) == {
+        "blocks.0.q.weight": "first.att.query.weight",
+        "blocks.0.k.weight": "first.att.key.weight",
+        "blocks.1.q.weight": "last.att.query.weight",
+        "blocks.1.k.weight": "last.att.key.weight",
+    }
+
+
+def test_names_that_are_the_same_and_shapes_that_do_not_fit_are_a_misfit_and_no_pair():
+    left = state({"fc.weight": (3, 2), "fc.bias": (3,)})
+    found = map_states(left, state({"fc.weight": (3, 4), "fc.bias": (3,)}, "mindspore"))
+    assert [pair.right for pair in found.pairs] == ["fc.bias"]
+    assert found.misfits == ("fc.weight is f32[3, 2], fc.weight is f32[3, 4]",)
+    assert not found.complete
+
+
+def test_nothing_is_dropped():
+    left = state(linear("a", 3, 2) | linear("extra", 7, 7))
+    found = map_states(left, state(linear("a", 3, 2) | linear("more", 9, 9), "mindspore"))
+    assert [item.name for item in found.only_left] == ["extra.weight", "extra.bias"]
+    assert [item.name for item in found.only_right] == ["more.weight", "more.bias"]
+    assert not any(item.harmless for item in found.only_left)
+
+
+def test_what_cannot_be_known_from_a_file_alone_is_said():
+    found = predict(
+        state({"table.weight": (9, 4), "embed.weight": (9, 4), "prelu.weight": (4,), "x.weight": (4,)}), "mindspore"
+    )
+    assert {pair.right for pair in found.pairs} == {"embed.embedding_table", "prelu.w"}
+    assert [item.left for item in found.ambiguous] == [("table.weight",), ("x.weight",)]
+    assert "Linear's or an Embedding's" in found.ambiguous[0].because
+
+
+def test_two_names_that_become_one_are_refused():
+    with pytest.raises(WeightsError, match=r"a.weight and b.weight would both be called x"):
+        predict(
+            state(linear("a", 2, 2) | linear("b", 2, 2)),
+            "mindspore",
+            rename=lambda name: name[2:].replace("weight", "x"),
+        )
+
+
+def test_what_holds_no_weights_is_refused():
+    with pytest.raises(UsageError, match="expected a net, the path of a checkpoint or a dict of tensors, got int"):
+        open_state(3)
+    with pytest.raises(UsageError, match="w is a str"):
+        open_state({"w": "text"})
+    with pytest.raises(UsageError, match="expected names as keys"):
+        open_state({3: np.zeros(2, np.float32)})
+    with pytest.raises(WeightsError, match="is empty"):
+        open_state({})
+
+
+# --- real networks, written twice -------------------------------------------------------------------------------------
+
+# What no map of whole weights can do: weights that one side keeps in one piece and the other in several, and networks with two
+# halves that differ in nothing but their names.
+PARTS = {"deepfm", "encoder_fused", "llama", "lstm_by_hand", "vae", "channels_last", "dueling_dqn", "inception"}
+
+
+def corpus():
+    from corpus.notation import pair_names
+
+    return pair_names()
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+@pytest.mark.filterwarnings("ignore")  # what the networks' own constructors warn about
+@pytest.mark.parametrize("name", corpus())
+def test_networks_that_were_written_twice_are_mapped_and_never_wrongly(name):
+    from corpus.notation import side, truth_of
+
+    pytest.importorskip("torch")
+    pytest.importorskip("mindspore")
+    importlib.invalidate_caches()
+    truth = truth_of(name)
+    left, right = open_state(side(name, "torch").build()), open_state(side(name, "mindspore").build())
+    wanted = {line.right: line for line in truth.parameters(set(left.items), set(right.items))}
+
+    def same(one, two):
+        return left.items[one].same_as == two or left.items[two].same_as == one or one == two
+
+    for found, backwards in ((map_states(left, right), False), (map_states(right, left), True)):
+        pairs = [(pair.right, pair.left[0]) if backwards else (pair.left[0], pair.right) for pair in found.pairs]
+        wrong = [(one, two) for one, two in pairs if two not in wanted or not same(one, wanted[two].left)]
+        assert wrong == []
+        assert found.complete or name in PARTS, found
+        told = {name for pair in found.pairs for name in pair.left} | {item.name for item in found.only_left}
+        told |= {name for item in found.ambiguous for name in item.left}
+        assert told == set((right if backwards else left).items)  # nothing is dropped
+
+
+@pytest.mark.slow
+@pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+@pytest.mark.filterwarnings("ignore")
+def test_nine_of_ten_weights_of_the_corpus_are_found_without_help():
+    from corpus.notation import pair_names, side, truth_of
+
+    found = wanted = 0
+    for name in pair_names():
+        left, right = open_state(side(name, "torch").build()), open_state(side(name, "mindspore").build())
+        wanted += len({line.right for line in truth_of(name).parameters(set(left.items), set(right.items))})
+        found += len(map_states(left, right).pairs)
+    assert found / wanted > 0.9
