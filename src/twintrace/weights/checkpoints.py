@@ -26,7 +26,7 @@ from ..model.errors import CheckpointError, UsageError
 from ..model.tensors import Spec
 from ..store.arrays import nbytes
 from . import ckpt, pth, safetensors
-from .extents import Checkpoint, Stored
+from .extents import Checkpoint, Stored, copy_extent, read_extent
 
 WRITABLE = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pth": "pth", ".pt": "pth", ".bin": "pth"}
 FRAMEWORKS = {"ckpt": "mindspore", "pth": "torch"}
@@ -104,6 +104,9 @@ class Writing(Protocol):
     def put(self, name: str, blocks: Iterable[Any]) -> None:
         """The bytes of the next tensor."""
 
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        """The next tensor is tensor `of` of another file, byte for byte. Its checksum, where it has one, is checked."""
+
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framework: str = "") -> Iterator[Writing]:
@@ -159,14 +162,11 @@ class _Writer:
         self._due = iter(specs)
 
     def put(self, name: str, blocks: Iterable[Any]) -> None:
-        due = next(self._due, None)
-        if due != name:
-            raise UsageError(f"{self._path}: {name} is put where {due} is due.")
-        count = self._put(blocks)
-        if count != nbytes(self._specs[name]):
-            raise CheckpointError(
-                f"{self._path}: {name} is {self._specs[name]}, but {count} bytes came. Nothing was changed."
-            )
+        self._begin(name)
+        self._end(name, self._put(blocks))
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        self.put(name, source.blocks(of))
 
     def finish(self) -> None:
         missing = next(self._due, None)
@@ -176,37 +176,76 @@ class _Writer:
     def close(self) -> None:
         """Let go of the file, complete or not."""
 
+    def _begin(self, name: str) -> None:
+        due = next(self._due, None)
+        if due != name:
+            raise UsageError(f"{self._path}: {name} is put where {due} is due.")
+
+    def _end(self, name: str, count: int) -> None:
+        if count != nbytes(self._specs[name]):
+            raise CheckpointError(
+                f"{self._path}: {name} is {self._specs[name]}, but {count} bytes came. Nothing was changed."
+            )
+
     def _put(self, blocks: Iterable[Any]) -> int:
         raise NotImplementedError
 
 
-class _Safetensors(_Writer):
-    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, metadata: Mapping[str, str]) -> None:
-        super().__init__(specs, path)
-        self._file = file
-        self._order = iter(safetensors.write(file, specs, metadata, path))
+class _Plain(_Writer):
+    """A format in which a tensor's bytes stand in the file as they are: the system can copy them by itself."""
 
-    def _put(self, blocks: Iterable[Any]) -> int:
-        next(self._order)
-        return sum(self._file.write(block) for block in blocks)
-
-
-class _Ckpt(_Writer):
     def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
         super().__init__(specs, path)
         self._file = file
-        self._order = ckpt.write(file, specs, path)
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        stored = source.stored[of]
+        if stored.strides is not None or nbytes(self._specs[name]) > ckpt.SLICE:
+            self.put(name, source.blocks(of))
+            return
+        source.verify(of)
+        self._begin(name)
+        self._head()
+        for extent in stored.extents:
+            if not copy_extent(extent, self._file):
+                for block in read_extent(extent, of):
+                    self._file.write(block)
+        self._end(name, sum(extent.nbytes for extent in stored.extents))
+
+    def _head(self) -> int:
+        """Write what goes before the bytes that are due; how many of them there is room for."""
+        raise NotImplementedError
+
+
+class _Safetensors(_Plain):
+    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, metadata: Mapping[str, str]) -> None:
+        super().__init__(file, specs, path)
+        safetensors.write_header(file, specs, metadata, path)
+
+    def _head(self) -> int:
+        return 0
 
     def _put(self, blocks: Iterable[Any]) -> int:
-        _, _, room = next(self._order)
+        return sum(self._file.write(block) for block in blocks)
+
+
+class _Ckpt(_Plain):
+    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
+        super().__init__(file, specs, path)
+        self._order = ckpt.write(file, specs, path)
+
+    def _head(self) -> int:
+        return next(self._order, ("", 0, 0))[2]
+
+    def _put(self, blocks: Iterable[Any]) -> int:
+        room = self._head()
         total = 0
         for block in blocks:
             view = memoryview(block)
             while len(view):
+                room = room or self._head()
                 if not room:
-                    _, _, room = next(self._order, ("", 0, 0))
-                    if not room:
-                        return total + len(view)  # more than was announced, which `put` will say
+                    return total + len(view)  # more than was announced, which `put` will say
                 taken = self._file.write(view[:room])
                 total, room, view = total + taken, room - taken, view[taken:]
         return total
