@@ -5,7 +5,7 @@
     open_checkpoint("model.safetensors")                either's
     open_checkpoint("model.safetensors.index.json")     in shards; a folder that has one such file will do
 
-    with writing("out.ckpt", specs) as out:             the format follows the name
+    with writing("out.ckpt", specs) as out:             the format follows the name; out.safetensors.index.json: in shards
         for name in specs: out.put(name, blocks)        in the order of `specs`
 
 What a file is, its first bytes say; the name is asked only where something is written. A file is written under another name
@@ -29,6 +29,9 @@ from . import ckpt, pth, safetensors
 from .extents import Checkpoint, Stored, copy_extent, read_extent
 
 WRITABLE = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pth": "pth", ".pt": "pth", ".bin": "pth"}
+SHARD = 5 * 10**9
+"""Bytes in one file of a checkpoint that is written in shards."""
+INDEX = ".safetensors.index.json"
 FRAMEWORKS = {"ckpt": "mindspore", "pth": "torch"}
 
 
@@ -91,6 +94,8 @@ def _sharded(path: Path) -> Checkpoint:
 def format_of(path: str | os.PathLike[str]) -> str:
     """The format that a file of this name is written in."""
     suffix = Path(path).suffix.lower()
+    if os.fspath(path).endswith(INDEX):
+        return "shards"
     if suffix not in WRITABLE:
         raise UsageError(
             f"{os.fspath(path)}: expected a name that ends in {', '.join(WRITABLE)}, got {suffix or 'no ending'}."
@@ -118,6 +123,10 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
     kind = format_of(where)
     if where.is_dir():
         raise UsageError(f"{where}: is a directory; expected the name of a file.")
+    if kind == "shards":
+        with _shards(where, specs, framework) as shards:
+            yield shards
+        return
     with replacing(where) as file:
         if kind == "ckpt":
             writer: _Writer = _Ckpt(file, specs, where)
@@ -131,6 +140,28 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
             writer.finish()
         finally:
             writer.close()
+
+
+@contextlib.contextmanager
+def _shards(path: Path, specs: Mapping[str, Spec], framework: str) -> Iterator[Writing]:
+    """Files of at most SHARD bytes (or one tensor), and an index, which is written last: without it nothing is there."""
+    parts: list[dict[str, Spec]] = [{}]
+    size = 0
+    for name, spec in specs.items():
+        if parts[-1] and size + nbytes(spec) > SHARD:
+            parts.append({})
+            size = 0
+        parts[-1][name] = spec
+        size += nbytes(spec)
+    stem = path.name.removesuffix(INDEX)
+    files = [path.with_name(f"{stem}-{at + 1:05}-of-{len(parts):05}.safetensors") for at in range(len(parts))]
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(writing(*item, framework=framework)) for item in zip(files, parts, strict=True)]
+        yield _Shards({name: writer for part, writer in zip(parts, writers, strict=True) for name in part})
+    weight_map = {name: file.name for file, part in zip(files, parts, strict=True) for name in part}
+    total = sum(nbytes(spec) for spec in specs.values())
+    with replacing(path) as file:
+        file.write(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=1).encode())
 
 
 @contextlib.contextmanager
@@ -152,6 +183,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+class _Shards:
+    """Each tensor goes to its own file."""
+
+    def __init__(self, writers: Mapping[str, Writing]) -> None:
+        self._writers = writers
+
+    def put(self, name: str, blocks: Iterable[Any]) -> None:
+        self._writers[name].put(name, blocks)
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        self._writers[name].copy(name, source, of)
 
 
 class _Writer:
