@@ -8,7 +8,9 @@ PY := .venv/bin/python
 env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one, or say make $@ PYTHON=/path/to/python)) scripts/env.py
 
 PYTEST_ARGS ?= -n auto
-BENCH ?= record
+# A framework that is not installed is an error, not a pile of skipped tests. For 3.13 there is no MindSpore: REQUIRE=--require=torch.
+REQUIRE ?= --require=torch --require=mindspore
+BENCH ?= record compare
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean
@@ -16,15 +18,18 @@ BENCH ?= record
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: ## find the difference between two small runs
-	@$(env) torch fast
-	@$(PY) examples/01_find_the_difference/run.py
+demo: ## find the difference between a small network in PyTorch and its port to MindSpore
+	@$(env) torch mindspore fast
+	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
+	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
+	@echo
+	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore || test $$? = 1  # 1: they part, which is the point
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch -m "not slow"
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE) -m "not slow"
 
 test-all: lint ## lint, then every test
-	$(PY) -m pytest $(PYTEST_ARGS) --require=torch
+	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE)
 
 lint: ## ruff check, ruff format --check, mypy
 	@$(env) dev
@@ -34,7 +39,7 @@ lint: ## ruff check, ruff format --check, mypy
 
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test
-	@for name in $(BENCH); do $(PY) -m benchmarks.$$name || exit; done
+	@status=0; for name in $(BENCH); do $(PY) -m benchmarks.$$name || status=$$?; done; exit $$status
 
 clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
 	rm -rf .venv .mypy_cache .pytest_cache build dist

@@ -4,33 +4,19 @@
     environment("troubleshooter")   -> ~/.cache/twintrace/envs/troubleshooter-<hash>/bin/python
     python -m benchmarks.peers      builds both and says where they are
 
-A layer is a venv that holds the peer and what it imports, and nothing else; one `.pth` file hands it the site-packages
-of the interpreter that built it. So torch, numpy and mindspore are the very files that the measured program uses, and a
-layer costs 200 MB instead of gigabytes. Dependencies are listed here by hand and installed without resolution, because
-the peers ask for more than they import (skl2onnx) or for what cannot be had (protobuf<=3.20.1 beside mindspore 2.10).
-
-The hash covers everything that decides the contents: requirements, edits, and the interpreter underneath. A layer
-without its `complete` mark was interrupted and is built again.
+A layer (scripts/layers.py) holds the peer and what it imports, and nothing else: torch, numpy and mindspore are the very files
+that the measured program uses, and it costs 200 MB instead of gigabytes. Dependencies are listed here by hand, because the peers
+ask for more than they import (skl2onnx) or for what cannot be had (protobuf<=3.20.1 beside mindspore 2.10).
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
 import importlib.metadata
-import json
-import os
-import re
-import shutil
-import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twintrace" / "envs"
+from scripts.layers import CACHE, LayerError, layer
 
 
 class PeerUnavailable(RuntimeError):
@@ -133,14 +119,17 @@ def environment(name: str, *, cache: Path = CACHE) -> Path:
     if _installed_here(peer):
         _say(f"{name}: {peer.distribution} {peer.version} is installed in this interpreter, used as it is")
         return Path(sys.executable)
-    folder = cache / f"{name}-{_fingerprint(peer)}"
-    with _alone(cache, name):
-        if (folder / "complete").exists():
-            _say(f"{name}: {peer.distribution} {peer.version} from {folder}")
-        else:
-            _say(f"{name}: building {folder} with {peer.distribution} {peer.version}, once")
-            _build(folder, peer)
-    return folder / "bin" / "python"
+    try:
+        return layer(
+            name,
+            (f"{peer.distribution}=={peer.version}", *peer.requirements),
+            variables=dict(peer.variables),
+            finish=lambda packages: apply(peer.edits, packages),
+            finished=[(edit.file, edit.old, edit.new) for edit in peer.edits],
+            cache=cache,
+        )
+    except LayerError as error:
+        raise PeerUnavailable(str(error)) from error
 
 
 def apply(edits: tuple[Edit, ...], packages: Path) -> None:
@@ -157,66 +146,11 @@ def apply(edits: tuple[Edit, ...], packages: Path) -> None:
         path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
 
 
-def _build(folder: Path, peer: Peer) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    _call(sys.executable, "-m", "venv", "--without-pip", str(folder))
-    python = folder / "bin" / "python"
-    packages = _packages_of(python)
-    (packages / "layer.pth").write_text(_layer(peer), encoding="utf-8")
-    wanted = (f"{peer.distribution}=={peer.version}", *peer.requirements)
-    _call(
-        sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-input", *wanted
-    )
-    apply(peer.edits, packages)
-    (folder / "complete").touch()
-
-
-def _layer(peer: Peer) -> str:
-    """The `.pth` file: lines that begin with `import` are executed at start."""
-    lines = [f"import os; os.environ.setdefault({name!r}, {value!r})" for name, value in peer.variables]
-    lines += [f"import site; site.addsitedir({path!r})" for path in _underneath()]
-    return "\n".join(lines) + "\n"
-
-
-def _underneath() -> list[str]:
-    """Site-packages of this interpreter."""
-    paths = sysconfig.get_paths()
-    return list(dict.fromkeys([paths["purelib"], paths["platlib"]]))
-
-
-def _packages_of(python: Path) -> Path:
-    return Path(_call(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip())
-
-
 def _installed_here(peer: Peer) -> bool:
     try:
         return importlib.metadata.version(peer.distribution) == peer.version and not peer.edits
     except importlib.metadata.PackageNotFoundError:
         return False
-
-
-def _fingerprint(peer: Peer) -> str:
-    edits = [(edit.file, edit.old, edit.new) for edit in peer.edits]
-    parts = [peer.distribution, peer.version, peer.requirements, edits, _layer(peer), sys.version_info[:2]]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
-
-
-@contextlib.contextmanager
-def _alone(cache: Path, name: str) -> Iterator[None]:
-    """Two builders of one layer wait for each other."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _call(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        tail = "\n".join(done.stderr.strip().splitlines()[-5:])
-        tail = re.sub(r"\w+://\S+", "<address>", tail)  # whose mirror this is belongs in nobody's log
-        raise PeerUnavailable(f"`{' '.join(command[:4])} …` ended with {done.returncode}:\n{tail}")
-    return done.stdout
 
 
 def _say(line: str) -> None:

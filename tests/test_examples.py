@@ -23,6 +23,16 @@ FOLDERS = sorted(path for path in EXAMPLES.iterdir() if path.is_dir()) if EXAMPL
 SECONDS = 600
 
 
+def frameworks(folder: Path) -> list[pytest.MarkDecorator]:
+    """Marks for the frameworks that an example's programs import."""
+    sources = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
+    return [
+        getattr(pytest.mark, f"needs_{name}")
+        for name in ("torch", "mindspore")
+        if any(re.search(rf"^(import|from) {name}\b", source, re.MULTILINE) for source in sources)
+    ]
+
+
 class Command(NamedTuple):
     text: str
     code: int
@@ -50,7 +60,9 @@ def test_there_are_examples():
     assert FOLDERS
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [pytest.param(folder, id=folder.name, marks=frameworks(folder)) for folder in FOLDERS]
+)
 def test_an_example_does_what_it_tells(folder, tmp_path, checkout_env):
     assert re.fullmatch(r"\d\d_[a-z0-9]+(_[a-z0-9]+)+", folder.name), "examples are called <nn>_<verb>_<thing>"
     assert commands((folder / "README.md").read_text(encoding="utf-8")), (

@@ -4,13 +4,14 @@
     layers.{0,2}           = hidden.{first,second}    two lines in one: the first with the first, the second with the second
     encoder.norm           = enc.ln                   modules, and with them their own parameters (weight is called gamma there)
     block                  = wrapper | wrapper.body   either is right: the two have the same arguments and results
+    outer | outer.net      = block                    the same on the left; one of the two is to be matched
     layer                  ? unit                     related, but not one to one: to match them is neither asked nor wrong
     dropout                = -                        only left
     -                      = to_float                 only right
     qkv.weight[0:16]       ~ attn.q.weight            a parameter, or some rows of one, that no module line implies
     head.weight            ~ head.kernel (1 0)        its axes, to be brought into this order, are the right one's
 
-Shapes follow by themselves: a right parameter of the same size in another shape is the left one, reshaped. Lines that start with `#`
+A right parameter of the same size in another shape is the left one, reshaped. Lines that start with `#`
 are remarks. test_ports.py proves that no called module and no parameter is left out, that the weights carried over by these lines
 give the same outputs, loss and gradients on both sides, and that modules which are said to correspond put out the same values.
 """
@@ -42,9 +43,9 @@ ROOT = "."
 
 @dataclass(frozen=True)
 class Modules:
-    """One line with `=`: None or () for a side that has nothing; the right side may have several. `loose` with `?`."""
+    """One line with `=`: () for a side that has nothing, several paths where each is right. `loose` with `?`."""
 
-    left: str | None
+    left: tuple[str, ...]
     right: tuple[str, ...]
     loose: bool = False
 
@@ -78,18 +79,16 @@ class Truth:
     @property
     def partners(self) -> dict[str, tuple[str, ...]]:
         """Left path -> the right paths that are right for it; empty for what is only left."""
-        return {line.left: line.right for line in self.modules if line.left is not None and not line.loose}
+        return {path: line.right for line in self.modules if not line.loose for path in line.left}
+
+    def instead_of(self, path: str) -> tuple[str, ...]:
+        """The left paths of which one is to be matched, this one among them."""
+        return next((line.left for line in self.modules if path in line.left), (path,))
 
     @property
     def loose(self) -> set[tuple[str, str]]:
         """Paths that may be matched and need not be."""
-        return {
-            (line.left, path) for line in self.modules if line.left is not None and line.loose for path in line.right
-        }
-
-    @property
-    def only_right(self) -> set[str]:
-        return {path for line in self.modules if line.left is None for path in line.right}
+        return {(one, two) for line in self.modules if line.loose for one in line.left for two in line.right}
 
     def parameters(self, left: set[str], right: set[str]) -> tuple[Parameter, ...]:
         """The whole map, given the names of all parameters and buffers of both sides."""
@@ -97,11 +96,9 @@ class Truth:
         told_right = {line.right for line in self.declared}
         found = list(self.declared)
         for line in self.modules:
-            if line.left is None:
-                continue
             for name in sorted(left - told_left):
                 path, _, own = name.rpartition(".")
-                if path != _path(line.left):
+                if path not in map(_path, line.left):
                     continue
                 for where in line.right:
                     candidates = (_join(_path(where), other) for other in (own, *RENAMED.get(own, ())))
@@ -153,7 +150,7 @@ def parse(text: str) -> tuple[tuple[Modules, ...], tuple[Parameter, ...]]:
             else:
                 raise ValueError(f"{line.strip()!r}: none of ` = `, ` ? ` (modules) and ` ~ ` (parameters)")
     for side_name, paths in (
-        ("left", [item.left for item in modules if item.left is not None]),
+        ("left", [path for item in modules for path in item.left]),
         ("right", [path for item in modules for path in item.right if not item.loose]),
     ):
         twice = sorted({path for path in paths if paths.count(path) > 1})
@@ -183,10 +180,10 @@ def _items(inner: str) -> list[str]:
 def _modules(line: str) -> Modules:
     loose = " ? " in line
     left, right = (part.strip() for part in line.split(" ? " if loose else " = "))
-    paths = () if right == NOTHING else tuple(part.strip() for part in right.split("|"))
-    if not left or not all(paths) or (left == NOTHING and not paths):
+    sides = [() if side == NOTHING else tuple(path.strip() for path in side.split("|")) for side in (left, right)]
+    if not any(sides) or not all(path for paths in sides for path in paths):
         raise ValueError(f"{line!r}: a side is empty")
-    return Modules(None if left == NOTHING else left, paths, loose)
+    return Modules(*sides, loose)
 
 
 def _parameter(line: str) -> Parameter:

@@ -2,6 +2,7 @@
 
     python -m corpus.run_torch FOLDER mlp resnet           FOLDER/mlp/weights.npz, FOLDER/mlp/torch.npz, …
     python -m corpus.run_torch FOLDER mlp --trace mix      FOLDER/mlp/weights.npz, FOLDER/mlp/torch/ (a trace with all values)
+                               … --fresh                   norms begin with ones and zeros, as constructed
 
 weights.npz has the weights that the step began with. torch.npz has `loss`, `output:…`, `grad:…` by parameter, and what each call of
 each module put out: `module:PATH#CALL:N`.
@@ -19,8 +20,11 @@ from torch import nn
 from corpus.notation import ROOT, Truth, seed_of, side, truth_of
 
 
-def initialise(net: nn.Module, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Random numbers for every weight, so that no two are alike and none is a bare one or zero; returned by name."""
+def initialise(net: nn.Module, rng: np.random.Generator, fresh: bool = False) -> dict[str, np.ndarray]:
+    """Random numbers for every weight, so that no two are alike and none is a bare one or zero; returned by name.
+
+    With `fresh`, vectors stay as the constructors left them.
+    """
     weights = {}
     with torch.no_grad():
         for name, value in [*net.named_parameters(), *net.named_buffers()]:
@@ -29,6 +33,8 @@ def initialise(net: nn.Module, rng: np.random.Generator) -> dict[str, np.ndarray
             noise = rng.standard_normal(value.shape).astype(np.float32)
             if value.dim() > 1:
                 new = noise / np.sqrt(np.prod(value.shape[1:]))
+            elif fresh:
+                new = value.numpy()
             elif name.endswith("running_var"):
                 new = 0.5 + np.abs(noise)
             else:
@@ -38,11 +44,11 @@ def initialise(net: nn.Module, rng: np.random.Generator) -> dict[str, np.ndarray
     return weights
 
 
-def prepare(truth: Truth) -> tuple[nn.Module, dict[str, torch.Tensor], dict[str, np.ndarray]]:
+def prepare(truth: Truth, fresh: bool = False) -> tuple[nn.Module, dict[str, torch.Tensor], dict[str, np.ndarray]]:
     """The network in training mode with its random weights, its batch, and the weights."""
     torch.manual_seed(0)
     net: nn.Module = side(truth.name, "torch").build().train()
-    weights = initialise(net, np.random.default_rng(seed_of(truth.name) + 1))
+    weights = initialise(net, np.random.default_rng(seed_of(truth.name) + 1), fresh)
     return net, {key: torch.from_numpy(value.copy()) for key, value in truth.batch.items()}, weights
 
 
@@ -87,11 +93,11 @@ def tensors(value: object) -> list[torch.Tensor]:
     return [item for inner in value for item in tensors(inner)] if isinstance(value, tuple | list) else []
 
 
-def record(name: str, folder: Path, level: str) -> None:
+def record(name: str, folder: Path, level: str, fresh: bool = False) -> None:
     """Run the step under the recorder; every value is kept."""
     import twintrace as tt
 
-    net, batch, weights = prepare(truth_of(name))
+    net, batch, weights = prepare(truth_of(name), fresh)
     np.savez(folder / "weights.npz", **weights)
     with tt.record(folder / "torch", net, level=level, keep="tensor", strict=True, overwrite=True) as recorder:
         train(name, net, batch)
@@ -103,11 +109,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--trace", metavar="LEVEL")
+    parser.add_argument("--fresh", action="store_true")
     asked = parser.parse_args()
     for name in asked.names:
         folder = asked.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        record(name, folder, asked.trace) if asked.trace else observe(name, folder)
+        record(name, folder, asked.trace, asked.fresh) if asked.trace else observe(name, folder)
 
 
 if __name__ == "__main__":

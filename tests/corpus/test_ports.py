@@ -12,16 +12,15 @@ NAMES = pair_names()
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory):
+def steps(shared):
     """What came out of one training step of every pair."""
-    return run_sides(NAMES, tmp_path_factory.mktemp("ports"))
+    return run_sides(NAMES, shared / "ports")
 
 
 def test_there_are_many_pairs():
     assert len(NAMES) >= 25
 
 
-@pytest.mark.xdist_group("corpus-ports")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_port_is_correct_and_its_truth_complete(name, steps):
     assert faults(truth_of(name), *steps[name]) == []
@@ -69,13 +68,13 @@ def test_the_same_values_in_another_layout_are_the_same(steps):
 
 
 def test_lines_are_read():
-    modules, parameters = parse("# a remark\n a.{0..1} = b{x,y}\n c = d | e\n f ? g\n h = -\n w[0:4] ~ v (1 0)\n")
+    modules, parameters = parse("# a remark\n a.{0..1} = b{x,y}\n c = d | e\n f ? g\n h | i = -\n w[0:4] ~ v (1 0)\n")
     assert [(line.left, line.right, line.loose) for line in modules] == [
-        ("a.0", ("bx",), False),
-        ("a.1", ("by",), False),
-        ("c", ("d", "e"), False),
-        ("f", ("g",), True),
-        ("h", (), False),
+        (("a.0",), ("bx",), False),
+        (("a.1",), ("by",), False),
+        (("c",), ("d", "e"), False),
+        (("f",), ("g",), True),
+        (("h", "i"), (), False),
     ]
     (line,) = parameters
     assert line.carry(np.arange(12.0).reshape(6, 2), (2, 4)).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]

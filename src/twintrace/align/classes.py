@@ -54,7 +54,7 @@ class Classes:
 def _row(tensor: Tensor) -> tuple[float, ...] | None:
     """Size, what is not finite, tolerance, then norm, extremes and mean relative to what they are compared by."""
     found = tensor.statistics
-    if found is None or is_constant(found) or found.norm is None or found.mean is None:
+    if found is None or is_constant(found, numel(tensor)) or found.norm is None or found.mean is None:
         return None
     assert found.min is not None
     assert found.max is not None

@@ -202,7 +202,9 @@ slicebackward     slicegrad stridedslicegrad selectbackward
 # Operations that hand their values on, in another shape, type or place: without partner, they are passed over.
 SHAPING = frozenset(("reshape", "transpose", "identity", "cast", "transfer"))
 # The same, while the values that come out are those that went in.
-SOMETIMES_SHAPING = frozenset(("dropout", "expand", "pad", "getitem", "concat", "split", "clip"))
+SOMETIMES_SHAPING = frozenset(
+    ("dropout", "expand", "pad", "getitem", "concat", "split", "pixelshuffle", "pixelunshuffle", "flip", "roll")
+)
 # They only hold others.
 CONTAINERS = frozenset(("sequential", "modulelist", "moduledict", "celldict"))
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from ..model.pairs import Part
 from .strands import Strand
-from .values import is_constant
+from .values import is_constant, numel
 
 _SOURCES = {
     "in": (Part.INPUT, Part.PARAMETER, Part.BUFFER),
@@ -44,6 +44,6 @@ def values_of(strand: Strand, index: int, which: str) -> Hashable | None:
             mark = tensor.fingerprint or (tensor.statistics and repr(tensor.statistics))
             if mark is None:
                 return None
-            telling = telling or tensor.statistics is None or not is_constant(tensor.statistics)
+            telling = telling or tensor.statistics is None or not is_constant(tensor.statistics, numel(tensor))
             marks.append(mark)
     return tuple(marks) if telling else None

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
+from ..model.pairs import Part, TensorPair
+from ..model.records import Call
+from .mappings import Mapping
 from .strands import Strand
 from .tensors import Mapped, Mapper
 from .units import main_parameter, operation, outputs
@@ -23,29 +27,55 @@ _NEAR = 64  # users of one tensor that are looked at
 class Flowing:
     """Follows the data from pair to pair. `mapped` has the tensors of every bond that was visited."""
 
-    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
-        self._web, self._mapper, self._units = web, mapper, units
+    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]], mapping: Mapping) -> None:
+        self.mapping = mapping
+        self._web, self._mapper, self.units = web, mapper, units
         self.shared_weights = False
         self.mapped: dict[int, Mapped] = {}
 
     def follow(self) -> None:
         """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
         waiting: deque[Bond] = deque(bond for bond in self._web.bonds if id(bond) not in self.mapped)
+        near = self._near()
         while waiting:
             bond = waiting.popleft()
             mapped = self.mapped[id(bond)] = self._map(bond)
             before = len(self._web.bonds)
             for pair in mapped.pairs:
-                if not pair.part.backward:
+                if pair.left in near[0] and pair.right in near[1] and not pair.part.backward:
                     self._forward(pair.left, pair.right)
                     self._backward(pair.left, pair.right)
             waiting.extend(self._web.bonds[before:])
 
+    def _near(self) -> tuple[set[int], set[int]]:
+        """The tensors that free units take or put out: from any others there is nothing to be found."""
+        web = self._web
+        ours, theirs = (
+            {
+                slot.tensor
+                for index in self.units[which]
+                if web.is_free(which, index)
+                for slot in web.strands[which].slots(index)
+                if not slot.part.backward
+            }
+            for which in (0, 1)
+        )
+        return ours, theirs
+
     def _map(self, bond: Bond) -> Mapped:
         strands = self._web.strands
         slots = [strand.edge(bond.side(which)) for which, strand in enumerate(strands)]
-        what = operation(strands[0].calls[bond.left[0]])
-        return self._mapper.map(slots[0], slots[1], what, named=bond.named)
+        call = strands[0].calls[bond.left[0]]
+        forced = self.mapping.tensors.get(str(call.site)) or self.mapping.tensors.get(call.site.name)
+        mapped = self._mapper.map(slots[0], slots[1], operation(call), named=bond.named, forced=forced)
+        return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
+
+    def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:
+        """The pairs with the layouts that the mapping asks for."""
+        for pair in mapped.pairs:
+            owner = f"{call.site.name}." if call.site.name else ""
+            layout = self.mapping.layouts.get(owner + pair.left_slot) if pair.part is Part.PARAMETER else None
+            yield pair if layout is None else replace(pair, layout=layout, because="the mapping says so")
 
     def _forward(self, left: int, right: int) -> None:
         """Whatever takes these two tensors and is alone of its kind."""
@@ -66,7 +96,7 @@ class Flowing:
         waiting, seen = [tensor], {tensor}
         while waiting and len(seen) < _NEAR:
             for index in web.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
-                if index not in self._units[which] or not web.is_free(which, index):
+                if index not in self.units[which] or not web.is_free(which, index):
                     continue
                 if not web.hands_on(which, index):
                     yield index
@@ -87,7 +117,7 @@ class Flowing:
 
     def _maker(self, which: int, tensor: int) -> int | None:
         made = self._web.flow(which).makers.get(self._web.source(which, tensor), ())
-        free = [i for i in made if i in self._units[which] and self._web.is_free(which, i)]
+        free = [i for i in made if i in self.units[which] and self._web.is_free(which, i)]
         return free[-1] if free and not self._web.hands_on(which, free[-1]) else None
 
     def _same_operation(self, left: int, right: int) -> bool:
@@ -101,6 +131,8 @@ class Flowing:
         if strands[0].calls[left].site.phase is not strands[1].calls[right].site.phase:
             return
         if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
+            return
+        if self._web.conflict(left, right):
             return
         self._web.pair(left, right, because, 0.8)
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..model.sites import Phase
 from .features import Numbering
-from .sequences import Feature, longest_chain, sums, weave
+from .sequences import longest_chain, weave
 from .strands import Strand
-from .units import COLUMNS, describe, features, units
+from .units import COLUMNS, describe, features
 from .webs import Web
 
 _LEAST = 3.0
@@ -23,21 +23,25 @@ _LEAST = 3.0
 _COLUMN = {name: number for number, name in enumerate(COLUMNS)}
 _TIERS = (
     ("operation", "out", "weight"),
-    ("operation", "weight", "out shape"),
+    ("operation", "weight", "out there", "out shape"),
     ("operation", "out", "in", "exact shape"),
     ("operation", "out", "in"),
     ("operation", "out", "out shape"),
     ("type", "out", "out shape"),
 )
-_BECAUSE = (
-    "the same parameters and the same values out",
-    "the same parameters",
-    "the same values in and out",
-    "the same values in and out",
-    "the same values out",
-    "the same values out",
+# What two calls have in common, what is said of it, and how sure that makes it; the first that fits counts.
+_SAYING = (
+    (("weight", "out"), "the same parameters and the same values out", 0.95),
+    (("in", "out"), "the same values in and out", 0.95),
+    (("out",), "the same values out", 0.9),
+    (("weight",), "the same parameters", 0.9),
+    (("operation", "in"), "the same operation on the same values", 0.8),
+    (("operation", "out shape"), "the same operation on the same shapes, in the same place between others", 0.7),
+    (("type", "out shape"), "the same kind of module on the same shapes, in the same place between others", 0.7),
+    ((), "the best that its place in the sequence offers", 0.5),
 )
-_IN_LINE = "the same operation on the same shapes, in the same place between others"
+_KEYS = [[_COLUMN[name] for name in tier] for tier in _TIERS]
+_Row = tuple[int, ...]
 
 
 class Inference:
@@ -46,55 +50,54 @@ class Inference:
     def __init__(self, web: Web) -> None:
         self._web = web
         self._numbering = Numbering()
+        self._rows: tuple[dict[int, _Row], dict[int, _Row]] = {}, {}
         self.shared_weights = _shares_weights(web)
 
     def lay_out(self, left: Sequence[int], right: Sequence[int]) -> None:
         """Pair the free units among these calls, stretch by stretch between those that are paired."""
-        for ours, theirs in _stretches(
-            self._web, units(self._web.strands[0], left), units(self._web.strands[1], right)
-        ):
+        for ours, theirs in _stretches(self._web, left, right):
             for phase in Phase:
                 self._stretch(*(_of_phase(self._web.strands[w], side, phase) for w, side in ((0, ours), (1, theirs))))
 
     def _stretch(self, left: list[int], right: list[int]) -> None:
         if not left or not right:
             return
-        columns = self._columns(left, right)
-        tiers = [[_COLUMN[name] for name in tier] for tier in _TIERS]
-        places = np.arange(len(left)), np.arange(len(right))
-        links = weave(*places, columns, tiers, least=_LEAST)
-        for link in links:
+        rows = self._described(0, left), self._described(1, right)
+        columns = features(np.array(rows[0]), np.array(rows[1]), self.shared_weights)
+        for link in weave(np.arange(len(left)), np.arange(len(right)), columns, _KEYS, least=_LEAST):
             one, two = left[link.left], right[link.right]
-            if link.tier >= 0:
-                self._web.pair(one, two, _BECAUSE[link.tier], 0.95)
-            else:
-                total = float(
-                    sums(places[0][link.left : link.left + 1], places[1][link.right : link.right + 1], columns)[0, 0]
-                )
-                self._web.pair(one, two, _IN_LINE, round(min(0.9, 0.5 + total / 30), 2))
-        self._out_of_order([i for i in left if self._web.is_free(0, i)], [j for j in right if self._web.is_free(1, j)])
+            if not self._web.conflict(one, two):
+                self._web.pair(one, two, *_saying(rows[0][link.left], rows[1][link.right]))
+        self._out_of_order(left, right)
 
-    def _columns(self, left: Sequence[int], right: Sequence[int]) -> list[Feature]:
-        strands, classes = self._web.strands, self._web.classes
-        ours = describe(strands[0], left, classes, 0, self._numbering)
-        theirs = describe(strands[1], right, classes, 1, self._numbering)
-        return features(ours, theirs, self.shared_weights)
+    def _described(self, which: int, members: Sequence[int]) -> list[_Row]:
+        known = self._rows[which]
+        for index in members:
+            if index not in known:
+                known[index] = describe(self._web.strands[which], index, self._web.classes, which, self._numbering)
+        return [known[index] for index in members]
 
     def _out_of_order(self, left: list[int], right: list[int]) -> None:
         """Calls that are known by their values alone, wherever they stand."""
-        for tier, because in zip(_TIERS, _BECAUSE, strict=True):
+        for key in _KEYS:
             left = [index for index in left if self._web.is_free(0, index)]
             right = [index for index in right if self._web.is_free(1, index)]
             if not left or not right:
                 return
-            columns = self._columns(left, right)
-            keys = [_COLUMN[name] for name in tier]
-            ours, theirs = (
-                _once([tuple(int(getattr(columns[k], side)[n]) for k in keys) for n in range(count)])
-                for side, count in (("left", len(left)), ("right", len(right)))
-            )
-            for key in ours.keys() & theirs.keys():
-                self._web.pair(left[ours[key]], right[theirs[key]], f"{because}, in another order", 0.9)
+            rows = self._described(0, left), self._described(1, right)
+            ours, theirs = (_once([tuple(row[column] for column in key) for row in side]) for side in rows)
+            for common in ours.keys() & theirs.keys():
+                one, two = ours[common], theirs[common]
+                if not self._web.conflict(left[one], right[two]):
+                    because, confidence = _saying(rows[0][one], rows[1][two])
+                    self._web.pair(left[one], right[two], f"{because}, in another order", confidence - 0.05)
+
+
+def _saying(left: _Row, right: _Row) -> tuple[str, float]:
+    for names, because, confidence in _SAYING:
+        if all(left[_COLUMN[name]] == right[_COLUMN[name]] >= 0 for name in names):
+            return because, confidence
+    raise AssertionError("the last saying fits everything")
 
 
 def _once(keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.pairs import Alone
 from ..model.sites import Kind
 from .equivalents import SHAPING
-from .units import operation, outputs
+from .units import is_container, operation, outputs
 from .webs import Web
 
 # They move values about and compute none: where all who take their results are compared, nothing is lost without them.
@@ -20,7 +20,11 @@ def alone(web: Web, which: int) -> tuple[Alone, ...]:
     found = []
     kinds = {call.site.kind for call in web.strands[1 - which].calls}
     for index, call in enumerate(strand.calls):
-        if web.is_free(which, index):
+        if index in web.left_out[which]:
+            found.append(Alone(call, "the mapping says to ignore it", True))
+        elif index in web.wrappers[which]:
+            found.append(Alone(call, "it only wraps calls that are compared themselves", True))
+        elif web.is_free(which, index):
             because, skipped = _reason(web, which, index, kinds)
             found.append(Alone(call, because, skipped))
     return tuple(found)
@@ -34,6 +38,8 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         return "the other side has no calls at all", False
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
+    if not outputs(strand, index) and call.site.kind is not Kind.MODULE:
+        return "it puts out no tensor", True
     around = _compared_whole(web, which, index)
     if around is not None:
         return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True
@@ -48,7 +54,7 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
     if web.hands_on(which, index):
         if what in SHAPING:
             return f"a {what} that only this side has: it computes nothing", True
-        return f"a {what} without effect: what comes out is what went in", True
+        return f"a {what} that only this side has: its results hold just what went in", True
     if what in _MOVING and _takers_compared(web, which, index):
         return f"a {what} that only this side has: it moves values, and all who take them are compared", True
     if what in _MAKING and _takers_compared(web, which, index):
@@ -57,17 +63,25 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
 
 
 def _compared_whole(web: Web, which: int, index: int) -> int | None:
-    """The nearest module around it that has a partner, if nothing else inside that module is compared."""
+    """The nearest module around it that has a partner, if it is one operation or nothing inside it has a partner."""
     strand = web.strands[which]
     up = strand.parent[index]
     while up >= 0:
         if not web.is_free(which, up):
-            bond = web.bond(which, up)
-            assert bond is not None
-            held = any(not web.is_free(which, child) for child in strand.children[up])
-            return None if held else up
+            whole = not is_container(strand, up) or not _holds_bonds(web, which, up)
+            return up if whole else None
         up = strand.parent[up]
     return None
+
+
+def _holds_bonds(web: Web, which: int, index: int) -> bool:
+    waiting = list(web.strands[which].children[index])
+    while waiting:
+        child = waiting.pop()
+        if not web.is_free(which, child):
+            return True
+        waiting.extend(web.strands[which].children[child])
+    return False
 
 
 def _inside_compared(web: Web, which: int, index: int) -> bool:

@@ -9,16 +9,21 @@ one: so `align(a, b)` is the mirror of `align(b, a)`. For the same reason no sen
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
+from ..model.sites import Kind
+from .asked import ASKED, follow_mapping
 from .containers import Containers
 from .flow import Flowing
-from .gradients import pair_gradients
+from .gradients import pair_gradients, without_incomparable
 from .inferred import Inference
 from .layouts import mirrored as mirrored_layout
 from .leftovers import alone
+from .mappings import Mapping
 from .named import by_name, same_program
 from .regions import Regions
 from .strands import Strand
@@ -27,34 +32,36 @@ from .units import units
 from .webs import Web
 
 
-def align(left: Side, right: Side, *, mapping: None = None) -> Alignment:
+def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignment:
     """What belongs together in two journals, and what is left over, each with its reason."""
-    strands = Strand(left), Strand(right)
-    if _rank(strands[1]) < _rank(strands[0]):
-        return _mirrored(_align(right, left, strands[1], strands[0]))
-    return _align(left, right, *strands)
+    with _collecting_later():
+        strands = Strand(left), Strand(right)
+        if mapping is None and _rank(strands[1]) < _rank(strands[0]):
+            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()))
+        return _align(left, right, *strands, mapping or Mapping())
 
 
-def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
-    web, mapper = Web(one, two), Mapper(one, two)
-    named = same_program(one, two)
-    if named:
+def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
+    web = Web(one, two)
+    mapper = Mapper(one, two, web.reshaped)
+    follow_mapping(web, mapping)
+    if same_program(one, two):
         for i, j, sure in by_name(one, two):
-            same = one.calls[i].site == two.calls[j].site
-            because = "same address" if same else "same name in the same place"
-            web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
-    whole = (set(units(one, one.roots)), set(units(two, two.roots)))
-    flowing = Flowing(web, mapper, whole)
+            if web.is_free(0, i) and web.is_free(1, j):
+                same = one.calls[i].site == two.calls[j].site
+                because = "same address" if same else "same name in the same place"
+                web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
+    flowing = Flowing(web, mapper, (set(units(one, one.roots)), set(units(two, two.roots))), mapping)
     flowing.follow()
     if _some_free(web, 0) and _some_free(web, 1):
-        _infer(web, mapper, flowing, whole)
+        _infer(web, mapper, flowing)
     matches = [
         Match(
             tuple(one.calls[i] for i in bond.left),
             tuple(two.calls[j] for j in bond.right),
             bond.because,
             bond.confidence,
-            *flowing.mapped[id(bond)],
+            *without_incomparable(web, bond, flowing.mapped[id(bond)]),
         )
         for bond in web.bonds
     ]
@@ -63,25 +70,50 @@ def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
     return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
 
 
-def _infer(web: Web, mapper: Mapper, flowing: Flowing, whole: tuple[set[int], set[int]]) -> None:
+def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     inference = Inference(web)
     flowing.shared_weights = inference.shared_weights
     one, two = web.strands
-    inference.lay_out(one.roots, two.roots)
-    flowing.follow()
-    for _ in range(2):
-        Regions(web, mapper, whole).bind()
+    for bond in [bond for bond in web.bonds if bond.because == ASKED]:
+        if len(bond.left) == len(bond.right) == 1:
+            inference.lay_out(units(one, one.children[bond.left[0]]), units(two, two.children[bond.right[0]]))
+    # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
+    # opened before regions are looked for, a framework's own layer after.
+    for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
+        ours, theirs = _opened_units(web, 0, opened), _opened_units(web, 1, opened)
+        flowing.units = set(ours), set(theirs)
+        inference.lay_out(ours, theirs)
         flowing.follow()
+        for _ in range(2 if regions else 0):
+            Regions(web, mapper, flowing.units).bind()
+            flowing.follow()
     for bond in list(web.bonds):  # what is inside units that belong together
-        if len(bond.left) == len(bond.right) == 1 and bond.left[0] in whole[0] and bond.right[0] in whole[1]:
+        if len(bond.left) == len(bond.right) == 1:
             inside = one.children[bond.left[0]], two.children[bond.right[0]]
-            if inside[0] and inside[1]:
+            if inside[0] and inside[1] and bond.left[0] in flowing.units[0] and bond.right[0] in flowing.units[1]:
                 inference.lay_out(*inside)
     flowing.follow()
     Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
     Containers(web, mapper).pair()
     flowing.follow()
+
+
+def _opened_units(web: Web, which: int, opened: Callable[[Strand, int], bool]) -> list[int]:
+    strand = web.strands[which]
+    return units(strand, strand.roots, lambda index: web.is_free(which, index) and opened(strand, index))
+
+
+def _nothing(strand: Strand, index: int) -> bool:
+    return False
+
+
+def _holds_modules(strand: Strand, index: int) -> bool:
+    return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
+
+
+def _holds_calls(strand: Strand, index: int) -> bool:
+    return bool(strand.children[index])
 
 
 def _inner(web: Web, which: int) -> set[int]:
@@ -135,11 +167,19 @@ def _mirrored(alignment: Alignment) -> Alignment:
 
 
 def _turned(pair: TensorPair) -> TensorPair:
-    return replace(
-        pair,
-        left_slot=pair.right_slot,
-        right_slot=pair.left_slot,
-        left=pair.right,
-        right=pair.left,
-        layout=mirrored_layout(pair.layout),
+    layout = pair.layout if pair.layout.axes is None else mirrored_layout(pair.layout)
+    return TensorPair(
+        pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
     )
+
+
+@contextlib.contextmanager
+def _collecting_later() -> Iterator[None]:
+    """A hundred thousand records are millions of small objects without cycles: looking for cycles takes half the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -110,7 +110,7 @@ def _told_apart(left: Strand, right: Strand, ours: list[int], theirs: list[int])
     tiers = ((0, 1, 2, 3), (1, 2, 3), (1, 2), (1, 3), (0, 1))
     places = np.arange(len(ours)), np.arange(len(theirs))
     for link in weave(*places, columns, tiers, least=0.5):
-        yield Named(ours[link.left], theirs[link.right], link.tier >= 0)
+        yield Named(ours[link.left], theirs[link.right], link.sure)
 
 
 _TELLING: tuple[tuple[float, float, Callable[[Strand, int], Hashable]], ...] = (

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..model.sites import Kind
 from .tensors import Mapper
-from .units import inputs, is_parameter, outputs
+from .units import inputs, is_parameter, operation, outputs
 from .webs import Bond, Web
 
 _LARGE = 12
 """More calls than this on a side are a region only if their results have equal values."""
+
+
+_LARGEST = 400
+"""A recurrent layer that one side has written out may be long; a region of more calls than this says nothing to anybody."""
 
 
 class Regions:
@@ -25,46 +30,53 @@ class Regions:
 
     def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
         self._web, self._mapper, self._units = web, mapper, units
+        self._values = self._visible(0), self._visible(1)
 
     def bind(self) -> None:
         """Bind the regions that belong together."""
-        sides = [self._components(0), self._components(1)]
+        sides = self._components(0), self._components(1)
+        results = [[set(self._results(which, members)) for members in sides[which]] for which in (0, 1)]
         makers: dict[int, list[int]] = {}
         by_class: dict[int, list[int]] = {}
-        for number, members in enumerate(sides[1]):
-            for tensor in self._results(1, members):
+        for number, tensors in enumerate(results[1]):
+            for tensor in tensors:
                 makers.setdefault(tensor, []).append(number)
                 by_class.setdefault(self._web.classes.of(1, tensor), []).append(number)
-        for members in sides[0]:
-            self._find(members, sides[1], makers, by_class)
+        links: list[tuple[int, int, bool]] = []
+        for number, tensors in enumerate(results[0]):
+            for tensor in tensors:
+                value = self._web.classes.of(0, tensor)
+                if value >= 0:
+                    links += [(number, other, True) for other in by_class.get(value, ())]
+                partner = self._mapper.partner(0, tensor)
+                if partner is not None:
+                    links += [(number, other, False) for other in makers.get(partner, ())]
+        for ours, theirs, equal in _groups(links):
+            left, right = [i for n in ours for i in sides[0][n]], [j for n in theirs for j in sides[1][n]]
+            if self._can_be_bound(0, left) and self._can_be_bound(1, right):  # not yet grown into by another
+                self._bind(left, right, equal)
 
-    def _find(
-        self, members: list[int], others: list[list[int]], makers: dict[int, list[int]], by_class: dict[int, list[int]]
-    ) -> None:
-        linked: dict[int, bool] = {}
-        for tensor in self._results(0, members):
-            number = self._web.classes.of(0, tensor)
-            for other in by_class.get(number, ()) if number >= 0 else ():
-                linked[other] = True
-            partner = self._mapper.partner(0, tensor)
-            for other in makers.get(partner, ()) if partner is not None else ():
-                linked.setdefault(other, False)
-        chosen = [other for other in linked if self._can_be_bound(1, others[other])]
-        if len(chosen) != 1 or not self._can_be_bound(0, members):
+    def _bind(self, left: list[int], right: list[int], equal: bool) -> None:
+        left, right = self._grown(left, right)
+        if not (self._can_be_bound(0, left) and self._can_be_bound(1, right) and self._takes_the_same(left, right)):
             return
-        equal = linked[chosen[0]]
-        theirs = others[chosen[0]]
-        if not self._takes_the_same(members, theirs):
+        if len(left) == len(right) == 1 and self._are_other_layers(left[0], right[0]):
             return
-        if not equal and max(len(members), len(theirs)) > _LARGE:
+        if not equal and max(len(left), len(right)) > _LARGE:
             return
-        ours, theirs = sorted(members), sorted(theirs)
         because = (
             "takes and gives the same tensors"
-            if len(ours) == len(theirs) == 1
-            else f"{_calls(ours)} here, {_calls(theirs)} there, between the same tensors"
+            if len(left) == len(right) == 1
+            else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
-        self._web.bind(Bond(tuple(ours), tuple(theirs), because, 0.85 if equal else 0.5))
+        self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
+
+    def _are_other_layers(self, left: int, right: int) -> bool:
+        """Two modules of different kinds: what they do alike is inside them, and will be found there."""
+        calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
+        inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
+        modules = all(call.site.kind is Kind.MODULE for call in calls)
+        return bool(inside) and modules and operation(calls[0]) != operation(calls[1])
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}
@@ -100,8 +112,19 @@ class Regions:
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
-        number = self._web.classes.of(which, tensor)
-        return (number >= 0 and self._web.classes.shared(number)) or self._mapper.partner(which, tensor) is not None
+        return (
+            self._web.classes.of(which, tensor) in self._values[1 - which]
+            or self._mapper.partner(which, tensor) is not None
+        )
+
+    def _visible(self, which: int) -> set[int]:
+        """The values that go between units: what happens inside one is not seen."""
+        strand = self._web.strands[which]
+        return {
+            self._web.classes.of(which, slot.tensor)
+            for index in self._units[which]
+            for slot in (*inputs(strand, index), *outputs(strand, index))
+        } - {-1}
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
         """Tensors that leave the region: taken by others, or by nobody."""
@@ -130,17 +153,65 @@ class Regions:
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
-        ours, theirs = self._arguments(0, left), self._arguments(1, right)
-        if not ours or not theirs:
-            return not ours and not theirs
-        web, mapper = self._web, self._mapper
-        numbers = [{web.classes.of(w, t) for t in side} - {-1} for w, side in ((0, ours), (1, theirs))]
-        common = [
-            sum(1 for t in side if web.classes.of(w, t) in numbers[1 - w] or mapper.partner(w, t) in other)
-            for w, side, other in ((0, ours, theirs), (1, theirs, ours))
+        takes = self._arguments(0, left), self._arguments(1, right)
+        if not takes[0] or not takes[1]:
+            return not takes[0] and not takes[1]
+        common = [len(takes[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        return all(0 < 2 * common[which] >= len(takes[which]) for which in (0, 1))
+
+    def _unmet(self, which: int, takes: tuple[set[int], set[int]]) -> list[int]:
+        """What goes into this side's region and not into the other's."""
+        numbers = {self._web.classes.of(1 - which, tensor) for tensor in takes[1 - which]} - {-1}
+        return [
+            tensor
+            for tensor in sorted(takes[which])
+            if self._web.classes.of(which, tensor) not in numbers
+            and self._mapper.partner(which, tensor) not in takes[1 - which]
         ]
-        return 2 * common[0] >= len(ours) and 2 * common[1] >= len(theirs) and min(common) > 0
+
+    def _grown(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
+        """The regions with the free calls before them that made what the other does not take."""
+        members = [*left], [*right]
+        while max(map(len, members)) < _LARGEST:
+            takes = self._arguments(0, members[0]), self._arguments(1, members[1])
+            before = [
+                {
+                    maker
+                    for tensor in self._unmet(which, takes)
+                    for maker in self._web.flow(which).makers.get(tensor, ())
+                    if maker in self._units[which] and self._web.is_free(which, maker)
+                }
+                - set(members[which])
+                for which in (0, 1)
+            ]
+            if not any(before):
+                break
+            for which in (0, 1):
+                members[which].extend(sorted(before[which]))
+        return members
 
 
 def _calls(members: list[int]) -> str:
     return f"{len(members)} call{'s' * (len(members) > 1)}"
+
+
+def _groups(links: list[tuple[int, int, bool]]) -> list[tuple[list[int], list[int], bool]]:
+    """Regions of both sides that are linked with each other, directly or by others; and whether by values."""
+    leader: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def find(node: tuple[int, int]) -> tuple[int, int]:
+        leader.setdefault(node, node)
+        while leader[node] != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    by_value: dict[tuple[int, int], bool] = {}
+    for one, two, _ in links:
+        leader[find((1, two))] = find((0, one))
+    for one, _, equal in links:
+        by_value[find((0, one))] = by_value.get(find((0, one)), False) or equal
+    groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for node in sorted(leader):
+        groups.setdefault(find(node), ([], []))[node[0]].append(node[1])
+    return [(ours, theirs, by_value[top]) for top, (ours, theirs) in groups.items()]

@@ -22,6 +22,7 @@ import numpy as np
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _BAND = 192
 _FULL = 1 << 21  # cells of a table that is filled whole
+_FEW = 24  # cells of a table that is sooner filled than an array is made
 _AGAIN = 6  # times that a key is tried again within the stretches that it left
 
 
@@ -36,11 +37,11 @@ class Feature:
 
 
 class Link(NamedTuple):
-    """A pair of members: their positions, and the tier that found them (-1: the table of sums)."""
+    """A pair of members, by position; `sure` if a key singled them out, and not only a sum of features."""
 
     left: int
     right: int
-    tier: int
+    sure: bool
 
 
 class _Stretch(NamedTuple):
@@ -63,12 +64,18 @@ def weave(
     `left` and `right` are the members to be aligned, as positions into the features. Pairs that only the table of sums
     supports need a sum of at least `least`.
     """
-    keys = [_keys(features, tier) for tier in tiers]
+    if not (len(left) and len(right)):
+        return []
+    few = len(left) * len(right) <= _FEW
+    keys = [] if few else [_keys(features, tier) for tier in tiers]
     found: list[Link] = []
     waiting = [_Stretch(left, right, 0, 0)]
     while waiting:
         stretch = waiting.pop()
         if not (len(stretch.left) and len(stretch.right)):
+            continue
+        if len(stretch.left) * len(stretch.right) <= _FEW:
+            found += _few(stretch.left.tolist(), stretch.right.tolist(), features, least)
             continue
         if stretch.tier == len(tiers):
             found += _table(stretch.left, stretch.right, features, least)
@@ -78,7 +85,7 @@ def weave(
         if not anchors:
             waiting.append(_Stretch(stretch.left, stretch.right, stretch.tier + 1, 0))
             continue
-        found += [Link(int(stretch.left[i]), int(stretch.right[j]), stretch.tier) for i, j in anchors]
+        found += [Link(int(stretch.left[i]), int(stretch.right[j]), True) for i, j in anchors]
         tier, tries = (stretch.tier, stretch.tries + 1) if stretch.tries < _AGAIN else (stretch.tier + 1, 0)
         ends = [*anchors, (len(stretch.left), len(stretch.right))]
         start = (0, 0)
@@ -167,7 +174,35 @@ def _table(left: Numbers, right: Numbers, features: Sequence[Feature], least: fl
             j -= 1
         else:
             i, j = i - 1, j - 1
-            found.append(Link(int(left[i]), int(right[j]), -1))
+            found.append(Link(int(left[i]), int(right[j]), False))
+    return found
+
+
+def _few(left: list[int], right: list[int], features: Sequence[Feature], least: float) -> list[Link]:
+    """The same for a handful of members."""
+    columns = [
+        (feature.left[left].tolist(), feature.right[right].tolist(), feature.weight, feature.against)
+        for feature in features
+    ]
+    best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in range(len(left)):
+        for j in range(len(right)):
+            worth = -least
+            for ours, theirs, weight, against in columns:
+                one, two = ours[i], theirs[j]
+                if one >= 0 and two >= 0:
+                    worth += weight if one == two else -against
+            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + worth)
+    found = []
+    i, j = len(left), len(right)
+    while i and j:
+        if best[i][j] == best[i - 1][j]:
+            i -= 1
+        elif best[i][j] == best[i][j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            found.append(Link(left[i], right[j], False))
     return found
 
 

@@ -35,7 +35,7 @@ class Strand:
 
     def __init__(self, side: Side) -> None:
         self.framework = side.framework
-        self.calls: list[Call] = list(side.calls)
+        self.calls: list[Call] = _in_order(side.calls)
         self._read = side.tensor
         self._tensors: dict[int, Tensor] = {}
         self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
@@ -98,6 +98,17 @@ class Strand:
                 if slot.part.backward and (slot.part is Part.INPUT_GRADIENT, slot.slot) in kept
             ]
         return (*found.values(), *gradients)
+
+
+def _in_order(calls: Sequence[Call]) -> list[Call]:
+    """Calls in the order in which they began. A journal has them in the order in which they ended: a child before its parent."""
+    seen: set[int] = set()
+    parents = {call.id for call in calls}
+    for call in calls:
+        if call.parent is not None and call.parent in parents and call.parent not in seen:
+            return sorted(calls, key=lambda call: call.id)
+        seen.add(call.id)
+    return list(calls)
 
 
 def _slots(call: Call) -> Iterator[Slot]:

@@ -11,10 +11,8 @@ nest alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-
-import numpy as np
 
 from ..model.pairs import Part
 from ..model.records import Call
@@ -32,24 +30,21 @@ def operation(call: Call) -> str:
 
 
 def is_container(strand: Strand, index: int) -> bool:
-    """A module that only holds others: it has modules inside, or an operation that nobody knows and calls inside."""
+    """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
     call = strand.calls[index]
     if call.site.kind is not Kind.MODULE:
         return False
-    inside = strand.children[index]
-    if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
-        return True
     what = operation(call)
-    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
+    return what in CONTAINERS or (bool(strand.children[index]) and what not in OPERATIONS)
 
 
-def units(strand: Strand, below: Sequence[int]) -> list[int]:
-    """The units among these calls and, where they only hold others, inside them; in order."""
+def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
+    """The units among these calls and, where they only hold others or are to be opened, inside them; in order."""
     found: list[int] = []
     waiting = list(reversed(below))
     while waiting:
         index = waiting.pop()
-        if is_container(strand, index):
+        if is_container(strand, index) or (strand.children[index] and opened(index)):
             waiting.extend(reversed(strand.children[index]))
         else:
             found.append(index)
@@ -118,6 +113,7 @@ WORTH = {
     "operation": (3.0, 7.0),
     "handing": (0.0, 20.0),
     "out": (6.0, 0.3),
+    "out there": (0.0, 30.0),
     "weight": (6.0, 0.0),
     "in": (3.0, 0.2),
     "out shape": (1.5, 4.0),
@@ -132,14 +128,8 @@ SHARED_WEIGHTS = 6.0
 """Against units with other parameters, where most parameters of the two sides are equal."""
 
 
-def describe(strand: Strand, members: Sequence[int], classes: Classes, which: int, numbering: Numbering) -> Numbers:
-    """One row of numbers for each member, a column for each of COLUMNS."""
-    return np.array([_row(strand, index, classes, which, numbering) for index in members], dtype=np.int64).reshape(
-        len(members), len(COLUMNS)
-    )
-
-
-def _row(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
+def describe(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
+    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known."""
     call = strand.calls[index]
     what = operation(call)
     known = what in OPERATIONS
@@ -151,6 +141,7 @@ def _row(strand: Strand, index: int, classes: Classes, which: int, numbering: Nu
         of(("operation", what)) if known else -1,
         of(("handing", hands_on(strand, index, classes, which))),
         _values(out, classes, which, numbering, "out"),
+        _whereabouts(out, classes, which, numbering),
         _values([weight], classes, which, numbering, "weight") if weight else -1,
         _values(flowing, classes, which, numbering, "in"),
         of(("out shape", tuple(_size(strand, slot) for slot in out[:1]))) if out else -1,
@@ -166,6 +157,16 @@ def _values(slots: list[Slot], classes: Classes, which: int, numbering: Numberin
     """A number for the set of values in these slots; constants, which tell nothing, take no part."""
     found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
     return numbering.of((column, tuple(found))) if found else -1
+
+
+def _whereabouts(slots: list[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
+    """The values that come out, if the other side has them at all. A call that puts out other values than one whose
+    results are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before."""
+    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
+    if not found:
+        return -1
+    there = tuple(number for number in found if classes.shared(number))
+    return numbering.of(("out there", there))
 
 
 def _size(strand: Strand, slot: Slot) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ def alike(left: Tensor, right: Tensor) -> int:
     """2 the same bits, 1 close, 0 unknown, -1 different (see above)."""
     one, two = left.statistics, right.statistics
     if left.fingerprint is not None and left.fingerprint == right.fingerprint and left.spec.dtype == right.spec.dtype:
-        return 0 if one is not None and is_constant(one) else 2
+        return 0 if one is not None and is_constant(one, numel(left)) else 2
     if one is None or two is None:
         return 0
     size, other = numel(left), numel(right)
@@ -40,7 +40,7 @@ def alike(left: Tensor, right: Tensor) -> int:
         return -1
     if not close(one, two, size, tolerance(left, right)):
         return -1
-    return 0 if is_constant(one) else 1
+    return 0 if is_constant(one, size) else 1
 
 
 def tolerance(left: Tensor, right: Tensor) -> float:
@@ -53,9 +53,16 @@ def is_coarse(tensor: Tensor) -> bool:
     return tensor.spec.dtype in _COARSE
 
 
-def is_constant(statistics: Statistics) -> bool:
-    """All elements are the same, or none is finite: equality with another tensor means little."""
-    return statistics.min is None or statistics.min == statistics.max
+def is_constant(statistics: Statistics, size: int) -> bool:
+    """All elements are the same, or none is finite: equality with another tensor means little.
+
+    A single number tells something (a loss) unless it is one that is written down in programs: 0, 1, -1e9, 0.5.
+    """
+    if statistics.min is None or statistics.max is None:
+        return True
+    if size != 1:
+        return statistics.min == statistics.max
+    return isinstance(statistics.min, int) or float(f"{statistics.min:.3g}") == statistics.min
 
 
 def scale_of(statistics: Statistics) -> float:

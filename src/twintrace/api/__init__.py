@@ -5,8 +5,11 @@ open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
+stand_in(alias)            a device that is not here             -> what undoes it
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
@@ -40,7 +43,20 @@ from ..report.weights import certificate_text, conversion_text, map_text, weight
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
-from .comparing import compare, pair_up
+from ..store.writer import Writer
+from .comparing import compare, pair_up, write_mapping
+from .reporting import (
+    listing_json,
+    print_pairs,
+    print_table,
+    print_tree,
+    read_report,
+    view,
+    write_csv,
+    write_html,
+    write_json,
+    write_xlsx,
+)
 from .weights import (
     certify_weights,
     compare_weights,
@@ -78,33 +94,36 @@ __all__ = [
     "framework_of_net",
     "from_troubleshooter",
     "listing",
+    "listing_json",
     "map_text",
     "map_weights",
     "net_from",
     "open",
     "pair_up",
+    "print_pairs",
+    "print_table",
+    "print_tree",
     "random_input",
+    "read_report",
     "read_weight_map",
     "record",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
+    "stand_in",
     "to_troubleshooter",
     "verdict",
+    "view",
     "weight_comparison_text",
     "weight_names",
+    "write_csv",
+    "write_html",
+    "write_json",
+    "write_mapping",
     "write_troubleshooter",
     "write_weight_map",
+    "write_xlsx",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # The terminal's library is needed for trees only, and recording must not need it.
-    if name in ("print_tree", "print_table", "listing_json"):
-        from ..report import tree
-
-        return {"print_tree": tree.print_tree, "print_table": tree.print_table, "listing_json": tree.as_json}[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def record(
@@ -126,6 +145,8 @@ def record(
     strict: bool = False,
     overwrite: bool = False,
     eager: bool = False,
+    writer: Writer | None = None,
+    kernels: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -138,6 +159,8 @@ def record(
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
+    writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
+    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -159,10 +182,12 @@ def record(
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )
-    if eager and Capability.EAGER not in workshop.capabilities():
-        raise UsageError(
-            f"eager=True: {workshop.name} has nothing to switch off. Record the model as it is before compiling."
-        )
+    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
+        if wanted and capability not in workshop.capabilities():
+            raise UsageError(
+                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
+                f"Leave it out, and record the model before it is compiled."
+            )
     options: dict[str, Any] = {
         "level": chosen_level,
         "keep": chosen_keep,
@@ -171,12 +196,13 @@ def record(
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
         "eager": eager,
+        "kernels": kernels,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:
         redirected: Recorder = override(workshop, models, options)
         return redirected
-    return Recorder(where, workshop, models, **options)
+    return Recorder(where, workshop, models, **options, writer=writer)
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
@@ -228,6 +254,15 @@ def listing(
         tuple(dict.fromkeys(notes)),
         tuple(damage),
     )
+
+
+def stand_in(alias: str, device: str | None = None, *, framework: str) -> Callable[[], None]:
+    """Let `device` (or the best one here) play a device called `alias` that is not here; calling the result ends that.
+
+    Said once in a warning, when it is first used. Something of that name that is here already stays as it is.
+    """
+    undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device)
+    return undo
 
 
 def doctor() -> list[Finding]:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..judge import Bench, Policy, first_backward, first_forward, policy_named
+from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
-from ..judge.rounding import size
-from ..model.errors import TraceError, TwintraceError, UsageError
+from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
-from ..model.pairs import Alignment, Alone, Layout, Match, Side, TensorPair
+from ..model.pairs import Alignment, Alone, Layout, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Recording
 from ..model.verdicts import Outcome
@@ -106,6 +105,27 @@ def pair_up(
     }
 
 
+def write_mapping(
+    left: Source,
+    right: Source,
+    path: str | os.PathLike[str],
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> None:
+    """What was paired in the first step and rank that both have, as a YAML file to be edited and given back as `mapping`."""
+    from ..align.mappings import dumps, mapping_of
+
+    pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
+    try:
+        Path(path).write_text(dumps(mapping_of(pairs[min(pairs)])), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
+        ) from None
+
+
 def _opened(source: Source) -> Trace:
     return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
@@ -189,26 +209,18 @@ def _compare_place(
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, f"{label}: measuring")
     bench = Bench(policy, noise=noise)
-    results: list[CallResult] = []
-    differing: set[int] = set()  # left calls with something inside that differs
     inside = _inside(sides[0].calls)
-    for match in sorted(alignment.matches, key=_ending):
-        evidence = [measured[_key(pair)] for pair in match.tensors]
-        ids = [call.id for call in match.left]
-        result = bench.judge(
-            *place,
+    cases = [
+        Case(
             match,
-            [replace(item, pair=pair) for item, pair in zip(evidence, match.tensors, strict=True)],
-            inside=max((inside.get(identity, 0) for identity in ids), default=0),
-            settled=differing.isdisjoint(ids),
+            [replace(measured[_key(pair)], pair=pair) for pair in match.tensors],
+            max((inside.get(call.id, 0) for call in match.left), default=0),
         )
-        forward = result.forward is not None and result.forward.outcome is Outcome.DIFFERENT
-        if forward or not differing.isdisjoint(ids):
-            differing.update(call.parent for call in match.left if call.parent is not None)
-        results.append(result)
+        for match in alignment.matches
+    ]
+    results = bench.judge(*place, cases)
     gradients = [replace(measured[_key(pair)], pair=pair) for pair in alignment.parameter_gradients]
-    scale = max((size(item.left) for item in gradients), default=0.0)
-    results.extend(bench.judge_gradient(*place, item, scale=scale) for item in gradients)
+    results += bench.judge_gradients(*place, gradients)
     return _Part(results, alignment.only_left, alignment.only_right, _stray_gradients(alignment, sides))
 
 
@@ -220,11 +232,6 @@ def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
             item.part.backward for match in alignment.matches for item in (*match.only_left, *match.only_right)
         )
     return count
-
-
-def _ending(match: Match) -> int:
-    """Calls are judged in the order in which they ended: a module after what it is made of."""
-    return max((call.order for call in match.left), default=0)
 
 
 def _inside(calls: Iterable[Call]) -> dict[int, int]:
@@ -281,7 +288,7 @@ def _measure_all(
     label: str,
 ) -> dict[_Key, Evidence]:
     """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
-    from ..engine.local import run
+    from ..engine.local import Local
     from ..measure.statistics import difference
 
     found: dict[_Key, Evidence] = {}
@@ -303,7 +310,8 @@ def _measure_all(
     def task(item: Evidence) -> Evidence:
         return _measured(item, journals, policy.tolerance(item.left, item.right, item.names))
 
-    for number, item in enumerate(run(task, to_read, workers=workers), 1):
+    for number, done in enumerate(Local(workers).run(task, to_read), 1):
+        item = done.result()
         found[_key(item.pair)] = item
         progress(label, number, len(to_read))
     return found
@@ -337,7 +345,7 @@ def _with_pictures(
     results: tuple[CallResult, ...], traces: tuple[Trace, Trace], workers: int | None
 ) -> tuple[CallResult, ...]:
     """The first pairs that differ, with a picture of where in the tensor they do."""
-    from ..engine.local import run
+    from ..engine.local import Local
 
     wanted = [
         (number, place)
@@ -357,9 +365,10 @@ def _with_pictures(
         return drawn or known
 
     changed = list(results)
-    for (number, place), drawn in zip(wanted, run(picture, wanted, workers=workers), strict=True):
+    for done in Local(workers).run(picture, wanted):
+        number, place = done.item
         tensors = list(changed[number].tensors)
-        tensors[place] = replace(tensors[place], measurement=drawn)
+        tensors[place] = replace(tensors[place], measurement=done.result())
         changed[number] = replace(changed[number], tensors=tuple(tensors))
     return tuple(changed)
 
@@ -406,9 +415,12 @@ def _remarks(
     ]
     if unreadable:
         yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
+    harmless = sum(result.absorbed for part in parts for result in part.results)
+    if harmless:
+        yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
 
 
-__all__ = ["Progress", "compare", "pair_up"]
+__all__ = ["Progress", "compare", "pair_up", "write_mapping"]

@@ -50,12 +50,11 @@ def framework_for(models: Mapping[str, Any], name: str | None = None) -> Framewo
         return chosen
     if owners:
         return next(iter(owners.values()))
-    loaded = registry.loaded()
-    real = [workshop for workshop in loaded if workshop.name != registry.REFERENCE] or loaded
-    if len(real) == 1:
-        return real[0]
+    possible = registry.foremost()
+    if len(possible) == 1:
+        return possible[0]
     names = ", ".join(registry.names())
-    state = "none is imported" if not loaded else "several are imported"
+    state = "none is imported" if not possible else "several are imported"
     raise UsageError(
         f"framework: {state} and no model was given. Import one before recording, or say framework= one of {names}."
     )

@@ -23,11 +23,11 @@ import numpy as np
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
-from ..model.tensors import Statistics
+from ..model.tensors import Statistics, Tensor
 from ..store.digest import digest
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
-from ..store.writer import Journal, TraceWriter
+from ..store.writer import Lines, Writer
 
 _PURGE_EVERY = 4096
 
@@ -56,11 +56,11 @@ class _Storage:
 class Observer:
     """Numbers the tensors of one journal after another."""
 
-    def __init__(self, framework: Framework, keep: Keep, writer: TraceWriter) -> None:
+    def __init__(self, framework: Framework, keep: Keep, writer: Writer) -> None:
         self._framework = framework
         self._keep = keep
         self._writer = writer
-        self._journal: Journal | None = None
+        self._journal: Lines | None = None
         self._storages: dict[Any, _Storage] = {}
         self._next = 0
         self._purge_at = _PURGE_EVERY
@@ -75,7 +75,7 @@ class Observer:
         """How many tensors this journal has."""
         return self._next
 
-    def begin(self, journal: Journal) -> None:
+    def begin(self, journal: Lines) -> None:
         """A new journal: numbers begin at 0, and nothing is known but what lasts."""
         self.end()
         self._journal = journal
@@ -144,6 +144,20 @@ class Observer:
         storage.views[view] = seen = _Seen(version, number, check, text)
         if in_order and text:
             storage.stretches[stretch] = seen
+        return number
+
+    def take(self, tensor: Tensor, array: np.ndarray[Any, Any] | None) -> int:
+        """The number of a value that is not in the framework's hands: it was read from a file."""
+        number = self._next
+        self._next = number + 1
+        look = Look(tensor.spec.dtype, tensor.spec.shape, tensor.device, False)
+        by = "null" if self.producer is None else self.producer
+        missing = f',"missing":{encode_json(tensor.missing or "it was not dumped")}'
+        rest = missing if array is None else self._values(array, look.dtype)
+        if tensor.facts:
+            rest += f',"facts":{encode_json(dict(tensor.facts))}'
+        assert self._journal is not None
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{rest}'))
         return number
 
     def _write(self, tensor: Any, look: Look, values: str) -> str:

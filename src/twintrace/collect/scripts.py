@@ -67,9 +67,7 @@ def _run_one(config: dict[str, Any]) -> None:
     sys.argv = [config["script"], *config["arguments"]]
     sys.path.insert(0, str(script.parent))
     source = script.read_text()
-    for name in registry.names():  # before anything is seeded
-        if name != registry.REFERENCE and registry.installed(name):
-            registry.by_name(name)
+    registry.load(_imported(script))  # before anything is seeded
     run(lambda: _execute(run, script, source))
     result = {"values": run.values, "calls": run.calls, "raised": run.raised, "used": sorted(run.used)}
     Path(config["result"]).write_text(json.dumps(result))
@@ -90,11 +88,36 @@ def _execute(run: Run, script: Path, source: str) -> dict[str, Any]:
 
 
 def _uses_twintrace(source: str) -> bool:
-    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = [alias.name for node in imports for alias in node.names] + [
-        getattr(node, "module", "") or "" for node in imports
-    ]
-    return any(name.split(".")[0] == "twintrace" for name in names)
+    return "twintrace" in _packages(source)
+
+
+def _imported(script: Path) -> set[str]:
+    """The packages that a script imports, itself or through the files beside it."""
+    found: set[str] = set()
+    pending, seen = [script], {script}
+    while pending:
+        try:
+            packages = _packages(pending.pop().read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            continue  # it will say so itself when it runs
+        found |= packages
+        for name in packages:
+            for file in (script.parent / f"{name}.py", *sorted((script.parent / name).glob("**/*.py"))):
+                if file.is_file() and file not in seen:
+                    seen.add(file)
+                    pending.append(file)
+    return found
+
+
+def _packages(source: str) -> set[str]:
+    """The first part of every name that is imported, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
 
 
 if __name__ == "__main__":

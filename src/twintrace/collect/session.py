@@ -30,8 +30,9 @@ from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
-from ..store.writer import Journal, TraceWriter
+from ..store.writer import Lines, TraceWriter, Writer
 from .flatten import Flattener, Unobserved
+from .kernels import Kernel, kernels_in
 from .observer import Observer
 from .selection import Selection, Sieve
 from .stacks import Stacks
@@ -90,19 +91,23 @@ class Session:
         buffer: int,
         overwrite: bool = False,
         eager: bool = False,
+        writer: Writer | None = None,
+        kernels: bool = False,
     ) -> None:
         self.path = path
         self._framework = framework
+        # First: what the framework cannot do is said before anything is on disk.
+        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
         self._level, self._keep = level, keep
         self._selection, self._sieve = selection, Sieve(selection)
         self._strict = strict
         self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
-        self._writer: TraceWriter | None = None
+        self._writer: Writer | None = None
         if self._wanted_rank:
             manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
-            self._writer = TraceWriter.create(
+            self._writer = writer or TraceWriter.create(
                 path,
                 manifest,
                 rank=self._rank,
@@ -115,10 +120,9 @@ class Session:
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
-        self._watch: Watch = framework.watch(models, level, self, eager=eager)
         self._thread = _Thread()
         self._lock = threading.RLock()
-        self._journal: Journal | None = None
+        self._journal: Lines | None = None
         self._number = 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = False
@@ -323,6 +327,20 @@ class Session:
             with self._lock:
                 self._observer.remember(tensors)
 
+    def take_kernels(self, folder: Path) -> None:
+        here = _HERE
+        if here.busy or self._lost or self._closed:
+            return
+        here.busy = True
+        try:
+            with self._lock:
+                for kernel in kernels_in(folder, self._observer.take):
+                    self._take_kernel(kernel)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("kernels", error)
+        finally:
+            here.busy = False
+
     def note(self, topic: str, text: str) -> None:
         self._tell(f"{topic}: {text}", key=topic)
         with self._lock:
@@ -427,6 +445,37 @@ class Session:
         }
         return f',"after":{encode(after)}' if after else ""
 
+    def _take_kernel(self, kernel: Kernel) -> None:
+        """A kernel that ran inside a compiled graph: below the module that the graph was run in, as deep as its scope says."""
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        site = kernel.site
+        inside = ".".join(filter(None, (path, site.path)))
+        counts = self._counts[site.phase, site.kind]
+        number = counts.get(site.name, 0)
+        counts[site.name] = number + 1
+        if not self._sieve.everything and not self._sieve.wants(
+            Site(site.kind, site.name, number, site.phase, inside, site.type)
+        ):
+            return
+        journal = self._open_journal()
+        identity = self._next_call
+        self._next_call = identity + 1
+        text = self._start_call(identity, site.kind, site.name, number, site.phase, inside, up)
+        config = self._config_count
+        self._config_count += 1
+        head = f'{{"k":"module","id":{config},"path":{encode(inside)},"type":{encode(site.type)}'
+        journal.add(seal_text(f'{head},"values":{kernel.settings}'))
+        text += f',"type":{encode(site.type)},"config":{config},"in":{kernel.inputs()},"kw":{{}}'
+        text += f',"stack":{self._stacks.capture(3)}'
+        self._observer.producer = identity
+        try:
+            unrecorded = text_token("unrecorded", "only inputs were asked for")
+            text += f',"out":{unrecorded if self._selection.inputs_only else kernel.output()}'
+        finally:
+            self._observer.producer = None
+        self._write(text)
+
     def _save(self, name: str, value: Any) -> Open:
         self._open_journal()
         counts = self._counts[Phase.FORWARD, Kind.SAVE]
@@ -466,7 +515,7 @@ class Session:
         finally:
             here.busy = False
 
-    def _commit(self, journal: Journal) -> None:
+    def _commit(self, journal: Lines) -> None:
         try:
             journal.commit()
         except TraceWriteError as error:
@@ -514,7 +563,7 @@ class Session:
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _open_journal(self) -> Journal:
+    def _open_journal(self) -> Lines:
         """The present step's journal; made when the step's first record comes."""
         if self._journal is None:
             assert self._writer is not None

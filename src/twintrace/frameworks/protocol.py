@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +38,7 @@ class Capability(Word):
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
     EAGER = "eager"
+    KERNELS = "kernels"
 
 
 class Unreadable(Exception):
@@ -108,6 +110,9 @@ class Sink(Protocol):
 
     def remember(self, tensors: Sequence[Any]) -> None:
         """These are the framework's own book-keeping (an optimizer's state): their versions can be trusted beyond the step."""
+
+    def take_kernels(self, folder: Path) -> None:
+        """A compiled graph has run, and the framework has left files of its kernels here: they are part of the record."""
 
     def note(self, topic: str, text: str) -> None:
         """Say something once: in the journal and, for the user, as a warning."""
@@ -184,8 +189,12 @@ class Framework(Protocol):
 
     def named_modules(self, model: Any) -> Iterator[tuple[str, Any]]: ...
     def named_parameters(self, model: Any) -> Iterator[tuple[str, Any]]: ...
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> Watch:
-        """Hooks for a recording. `eager`: run compiled parts call by call meanwhile; asked only of those that offer it."""
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> Watch:
+        """Hooks for a recording. `eager`: run compiled parts call by call meanwhile; `kernels`: have the framework dump the kernels
+        of compiled parts, for the sink to take. Both are asked only of those that offer them.
+        """
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call back with the tensor's gradient when it is known; the result removes the hook."""

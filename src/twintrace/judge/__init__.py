@@ -15,8 +15,8 @@ what it adds.
 
 from __future__ import annotations
 
-from .bench import Bench
+from .bench import Bench, Case
 from .divergences import first_backward, first_forward
 from .policies import POLICIES, Policy, policy_named
 
-__all__ = ["POLICIES", "Bench", "Policy", "first_backward", "first_forward", "policy_named"]
+__all__ = ["POLICIES", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]

@@ -1,20 +1,20 @@
 """One pair of calls after the other, in the order of the data flow.
 
-    bench = Bench(policy)
-    bench.judge(step, rank, match, evidence)        -> CallResult
+    Bench(policy).judge(step, rank, cases)        -> a CallResult for each case
 
 What comes into a call has been judged where it came from; so each call is judged by what it adds:
 
     in  3e-07 apart (good)   ─▶  layer_norm  ─▶   out 5e-06 apart, rounding explains 1.4e-06        different, introduced here
     in  5e-06 apart (bad)    ─▶  linear      ─▶   out 6e-06 apart                                   different, inherited
 
-What is known of a tensor pair is remembered by its numbers in the two journals: a value is judged once, by the innermost
-call that made it.
+Values first, in the order in which the calls ended; then gradients, in the order in which they came. What is known of a pair of
+tensors is remembered by their numbers in the two journals: a value is judged once, by the innermost call that made it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..model.pairs import Match, Part
 from ..model.results import CallResult, TensorResult, badness
@@ -28,6 +28,45 @@ from .settings import different_settings
 _PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A match and what is known of its tensors. `inside` counts the calls that were made within the left one."""
+
+    match: Match
+    evidence: Sequence[Evidence]
+    inside: int = 0
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A case on its way to a result."""
+
+    case: Case
+    kind: Traits
+    calls: int
+    values: list[TensorResult] = field(default_factory=list)
+    gradients: list[TensorResult] = field(default_factory=list)
+    introduced: list[bool] = field(default_factory=lambda: [False, False])
+    apart: float = 0.0
+    """How far what came in is apart."""
+    absorbed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """How something came to be: from what, by which kind of operation, and how far apart the two sides were before."""
+
+    kind: Traits
+    sources: Sequence[Tensor] = ()
+    apart: float = 0.0
+    calls: int = 1
+    tie: bool = False
+    tainted: bool = False
+
+
+_FROM_OUTSIDE = _Making(Traits())
+
+
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well.
@@ -37,142 +76,191 @@ class Bench:
         self._policy = policy
         self._noise = noise or {}
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
-        self._backward = 0.0
-        self._largest_gradient = 0.0
+        self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
 
-    def judge(
-        self, step: int, rank: int, match: Match, evidence: Sequence[Evidence], *, inside: int = 0, settled: bool = True
-    ) -> CallResult:
-        """`inside` counts the calls that were made within this one; `settled` is False if one of them differs."""
-        forward = [item for item in evidence if not item.pair.part.backward]
-        backward = [item for item in evidence if item.pair.part.backward]
-        kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
-        calls = max(1, inside, len(match.left), len(match.right))
-        results = [self._incoming(item) for item in forward if item.pair.part in _PASSED]
-        apart = max((self._error(item.pair.left, item.pair.right) for item in results), default=0.0)
-        sources = [item.left for item in results]
-        results += [
-            self._outgoing(item, sources, kind, apart, calls, bool(apart))
-            for item in forward
-            if item.pair.part not in _PASSED
+    def judge(self, step: int, rank: int, cases: Sequence[Case]) -> list[CallResult]:
+        """The results, in the order in which the left calls ended."""
+        trials = [_trial(case) for case in sorted(cases, key=_ended)]
+        differing: set[int] = set()  # left calls with something inside that differs
+        for trial in trials:
+            self._judge_values(trial)
+            trial.introduced[0] = _introduced(trial, trial.values, differing)
+        _find_absorbed(trials)
+        differing.clear()
+        for trial in sorted(trials, key=_last_gradient):
+            self._judge_gradients(trial)
+            own = _introduced(trial, trial.gradients, differing)
+            trial.introduced[1] = own and not _bad(trial.values)
+        return [
+            CallResult(
+                step,
+                rank,
+                trial.case.match,
+                tuple(trial.values + trial.gradients),
+                _worst(trial.values),
+                _worst(trial.gradients),
+                trial.introduced[0],
+                trial.introduced[1],
+                different_settings(trial.case.match.left, trial.case.match.right),
+                trial.absorbed,
+            )
+            for trial in trials
         ]
-        came, went = _split(results)
-        forward_verdict = _worst(results)
-        introduced = settled and _bad(went) and not _bad(came)
-        gradients = self._gradients(backward, results, kind, apart, calls)
-        came, went = _split(gradients)
-        clean = not _bad(results) and settled
-        return CallResult(
-            step,
-            rank,
-            match,
-            tuple(results + gradients),
-            forward_verdict,
-            _worst(gradients),
-            introduced,
-            clean and _bad(went) and not _bad(came),
-            different_settings(match.left, match.right),
-        )
 
-    def judge_gradient(self, step: int, rank: int, evidence: Evidence, *, scale: float) -> CallResult:
-        """The gradient of a parameter, which belongs to no call. `scale` is the size of the largest such gradient: one that
-        is nothing beside it (a bias before a batch norm) is rounding noise on both sides.
+    def judge_gradients(self, step: int, rank: int, evidence: Sequence[Evidence]) -> list[CallResult]:
+        """The gradients of parameters, which belong to no call. One that is nothing beside the largest of them (of a bias before a
+        batch norm) is rounding noise on both sides.
         """
-        self._largest_gradient = max(self._largest_gradient, scale)
-        verdict = certain(evidence)
+        largest = max((size(item.left) for item in evidence), default=0.0)
+        return [self._judge_gradient(step, rank, item, largest) for item in evidence]
+
+    def _judge_gradient(self, step: int, rank: int, evidence: Evidence, largest: float) -> CallResult:
+        key = (evidence.pair.left, evidence.pair.right)
+        verdict = self._known[key][0] if key in self._known else certain(evidence)
         if verdict is None:
-            left, right = evidence.left, evidence.right
-            allowed = self._allowed(evidence, [left], Traits(contracts=True), self._backward, 4)
-            own = max(size(left), size(right))
-            gain = max(1.0, 1e-3 * self._largest_gradient / own) if own else 1.0
-            allowed = Allowance(allowed.bound * gain, allowed.because)
-            verdict = self._policy.verdict(evidence, allowed, bool(self._backward))
-        result = _result(evidence, verdict)
-        return CallResult(
-            step, rank, Match((), (), evidence.pair.because or "the same parameter"), (result,), None, verdict
+            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True)
+            allowed = self._allowed(evidence, making)
+            own = max(size(evidence.left), size(evidence.right))
+            gain = max(1.0, 0.1 * largest / own) if own else 1.0
+            verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), True)
+        match = Match((), (), evidence.pair.because or "the same parameter")
+        return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
+
+    # --- values ---------------------------------------------------------------------------------------------------------
+
+    def _judge_values(self, trial: _Trial) -> None:
+        evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
+        # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
+        between = _Making(Traits(), apart=self._forward)
+        came = [
+            self._remembered(item, between if item.pair.part is Part.INPUT else _FROM_OUTSIDE)
+            for item in evidence
+            if item.pair.part in _PASSED
+        ]
+        trial.apart = max((self._error(item) for item in came), default=0.0)
+        sources = [item.left for item in came]
+        making = _Making(trial.kind, sources, trial.apart, trial.calls, bool(trial.apart), _bad(came))
+        trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
+        self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
+
+    # --- gradients ------------------------------------------------------------------------------------------------------
+
+    def _judge_gradients(self, trial: _Trial) -> None:
+        """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
+        evidence = [item for item in trial.case.evidence if item.pair.part.backward]
+        outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
+        others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
+        tie = bool(trial.apart or self._backward)
+        # A gradient of an output is the sum of what its consumers sent back; they were judged before.
+        summing = _Making(Traits(decides=True), (), self._backward, 4, tie)
+        results = [self._remembered(item, summing) for item in outputs]
+        apart = max(
+            map(self._error, (*trial.values, *results)), default=0.0
+        )  # results are saved for the backward pass, too
+        making = _Making(
+            replace(trial.kind, cancels=True, steps=4 * trial.kind.steps),
+            [item.left for item in outputs] + [item.left for item in trial.values],
+            apart if outputs else max(apart, self._backward),
+            trial.calls,
+            tie,
+            _bad(results) or _bad(trial.values),
         )
+        results += [self._remembered(item, making) for item in others]
+        good = [item for item in results if item.verdict.outcome.good]
+        self._backward = max([self._backward, *map(self._error, good)])
+        trial.gradients = results
 
-    # --- one tensor -----------------------------------------------------------------------------------------------------
+    # --- one pair of tensors --------------------------------------------------------------------------------------------
 
-    def _incoming(self, evidence: Evidence) -> TensorResult:
-        """Judged where it was made, if that was seen; else it comes from outside, where nothing explains a difference but the
-        rounding of its own dtype.
-        """
+    def _remembered(self, evidence: Evidence, making: _Making) -> TensorResult:
+        """Judged where it was made, if that was seen; else here, as made like this."""
         key = (evidence.pair.left, evidence.pair.right)
         if key not in self._known:
-            self._judge(evidence, [], Traits(), 0.0, 1, False)
+            self._known[key] = self._judged(evidence, making)
         return _result(evidence, self._known[key][0])
 
-    def _outgoing(
-        self, evidence: Evidence, sources: Sequence[Tensor], kind: Traits, incoming: float, calls: int, tie: bool
-    ) -> TensorResult:
-        key = (evidence.pair.left, evidence.pair.right)
-        if key not in self._known:
-            self._judge(evidence, sources, kind, incoming, calls, tie and kind.decides)
-        return _result(evidence, self._known[key][0])
-
-    def _judge(
-        self, evidence: Evidence, sources: Sequence[Tensor], kind: Traits, incoming: float, calls: int, tie: bool
-    ) -> None:
+    def _judged(self, evidence: Evidence, making: _Making) -> tuple[Verdict, float]:
+        """The verdict, and the error that what is made of it may have by that."""
         verdict = certain(evidence)
-        if verdict is None:
-            allowed = self._allowed(evidence, sources, kind, incoming, calls)
-            verdict = self._policy.verdict(evidence, allowed, tie)
-            error = relative_error(evidence) or 0.0
-            # What is too far apart is passed on as what it should have been: what follows from it is different as well.
-            passed = error if verdict.outcome.good else min(error, allowed.bound)
-        else:
-            passed = 0.0
-        self._known[evidence.pair.left, evidence.pair.right] = verdict, passed
+        if verdict is not None:
+            return verdict, 0.0
+        allowed = self._allowed(evidence, making)
+        verdict = self._policy.verdict(evidence, allowed, making.tie and making.kind.decides)
+        error = relative_error(evidence) or 0.0
+        # What is too far apart is passed on as what it should have been: what follows from it is different as well.
+        return verdict, error if verdict.outcome.good else min(error, allowed.bound)
 
-    def _allowed(
-        self, evidence: Evidence, sources: Sequence[Tensor], kind: Traits, incoming: float, calls: int
-    ) -> Allowance:
-        allowed = allowance(evidence.left, evidence.right, sources, kind, incoming=incoming, calls=calls)
+    def _allowed(self, evidence: Evidence, making: _Making) -> Allowance:
+        allowed = allowance(
+            evidence.left,
+            evidence.right,
+            making.sources,
+            making.kind,
+            incoming=making.apart,
+            calls=making.calls,
+            tainted=making.tainted,
+        )
         noise = self._noise.get(evidence.pair.left, 0.0)
         if 4 * noise > allowed.bound:
             return Allowance(4 * noise, f"a repeated run is {noise:.1e} apart")
         return allowed
 
-    def _error(self, left: int, right: int) -> float:
-        found = self._known.get((left, right))
-        return found[1] if found else 0.0
+    def _error(self, item: TensorResult) -> float:
+        return self._known[item.pair.left, item.pair.right][1]
 
-    # --- gradients ------------------------------------------------------------------------------------------------------
 
-    def _gradients(
-        self, evidence: Sequence[Evidence], values: Sequence[TensorResult], kind: Traits, forward: float, calls: int
-    ) -> list[TensorResult]:
-        """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
-        outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
-        others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
-        tie = bool(forward or self._backward)
-        # A gradient of an output is the sum of what its consumers sent back; they were judged before.
-        results = [
-            self._outgoing(item, [], Traits(cancels=True, decides=True), self._backward, 4, tie) for item in outputs
-        ]
-        apart = max([forward, *(self._error(item.pair.left, item.pair.right) for item in results)])
-        sources = [item.left for item in outputs] + [item.left for item in values if item.pair.part.incoming]
-        wide = Traits(kind.contracts, True, kind.exponential, kind.decides, 4 * kind.steps)
-        for item in others:
-            results.append(
-                self._outgoing(item, sources, wide, max(apart, self._backward if not outputs else 0.0), calls, tie)
-            )
-        for result in results:
-            if result.verdict.outcome.good:
-                self._backward = max(self._backward, self._error(result.pair.left, result.pair.right))
-        return results
+def _trial(case: Case) -> _Trial:
+    match = case.match
+    kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
+    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)))
+
+
+def _ended(case: Case) -> int:
+    """A call ends after what it is made of."""
+    return max((call.order for call in case.match.left), default=0)
+
+
+def _last_gradient(trial: _Trial) -> int:
+    """The backward pass is through with a module after what it is made of, too."""
+    return max((gradient.order for call in trial.case.match.left for gradient in call.gradients), default=0)
+
+
+def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[int]) -> bool:
+    """Did a difference arise here: nothing that came in, nothing inside, but something that went out?"""
+    calls = trial.case.match.left
+    settled = differing.isdisjoint(call.id for call in calls)
+    if not settled or _bad(results):
+        differing.update(call.parent for call in calls if call.parent is not None)
+    came = [item for item in results if item.pair.part.incoming]
+    went = [item for item in results if not item.pair.part.incoming]
+    return settled and _bad(went) and not _bad(came)
+
+
+def _find_absorbed(trials: Sequence[_Trial]) -> None:
+    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax. From the end: effects add up that way."""
+    effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
+    for trial in reversed(trials):
+        went = [item for item in trial.values if not item.pair.part.incoming]
+        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+        effect = any(effective.get(item.pair.left, True) for item in bad)
+        # Other weights always matter: the next input may show it.
+        weights = [item for item in trial.values if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+        trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
+        for item in trial.values:
+            if item.pair.part is Part.INPUT:
+                known = not went or effect or not _certain(went, bad)
+                effective[item.pair.left] = effective.get(item.pair.left, False) or known
+
+
+def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
+    """Is every result known, good or bad?"""
+    return all(item.verdict.outcome.good or item in bad for item in went)
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
     return TensorResult(
         evidence.pair, evidence.left, evidence.right, verdict, evidence.measurement, evidence.statistics
     )
-
-
-def _split(results: Sequence[TensorResult]) -> tuple[list[TensorResult], list[TensorResult]]:
-    came = [item for item in results if item.pair.part.incoming]
-    return came, [item for item in results if not item.pair.part.incoming]
 
 
 def _bad(results: Sequence[TensorResult]) -> bool:

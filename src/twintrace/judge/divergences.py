@@ -16,12 +16,13 @@ from ..model.results import CallResult, Divergence, TensorResult, badness
 from ..model.sites import Phase
 from ..model.verdicts import Outcome
 
-_TELLING = (Part.PARAMETER, Part.OUTPUT, Part.INPUT, Part.AFTER, Part.BUFFER)
+_TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
 
 
 def first_forward(results: Sequence[CallResult]) -> Divergence | None:
     """Where the values part. The optimizer's update comes after the forward pass of its step."""
     parted = [item for item in results if item.forward is not None and item.forward.outcome is Outcome.DIFFERENT]
+    parted = [item for item in parted if not item.absorbed]
     if not parted:
         return None
     step = min(item.step for item in parted)
@@ -31,8 +32,7 @@ def first_forward(results: Sequence[CallResult]) -> Divergence | None:
     chosen = next((item for item in candidates if item.introduced_forward), candidates[0])
     tensors = sorted((item for item in chosen.tensors if _differs(item, backward=False)), key=_most_telling)
     own = chosen.introduced_forward
-    if own:
-        tensors.sort(key=lambda item: item.pair.part.incoming)
+    tensors.sort(key=lambda item: item.pair.part.incoming is own)  # what arose here first, or what came in
     because = "what comes in agrees, what goes out does not" if own else _inherited_because(tensors)
     place = _forward_order(chosen)
     before = sum(1 for item in results if item.step <= step and _forward_order(item) < place and item.match.left)

@@ -4,6 +4,7 @@
     torch.nn.functional.layer_norm, sub             cancels: what comes out may be much smaller than what came in
     softmax, cross_entropy                          exponential: an absolute error becomes a relative one
     relu, max_pool2d, argmax                        decides: near a tie, rounding picks the other side
+    tanh, gelu, LSTM                                approximates: a polynomial stands for the function, not the same everywhere
     LSTM, MultiheadAttention                        many steps in one call
 
 Names of all frameworks are read by the same words: they differ in spelling, not in words. A word that is not known costs
@@ -28,6 +29,7 @@ class Traits:
     cancels: bool = False
     exponential: bool = False
     decides: bool = False
+    approximates: bool = False
     steps: int = 1
     """Elementary operations in one call, one after the other."""
 
@@ -38,7 +40,7 @@ def _words(*words: str) -> re.Pattern[str]:
 
 _CONTRACTS = _words(
     "linear", "dense", "conv", "matmul", r"\bmm\b", "bmm", "addm[mv]", "einsum", r"\bdot\b", r"\bmv\b", "attention", "lstm",
-    r"gru\b", "rnn", "transformer", "gemm", "outer", "kron",
+    "gru", "rnn", "transformer", "gemm", "outer", "kron",
 )  # fmt: skip
 _CANCELS = _words(
     "norm", r"\bbn", "sub", r"\badd", r"\biadd", r"\bisub", "mean", r"\bsum", "reduce", r"var\b", r"\bstd", "diff", "loss", "total",
@@ -49,6 +51,10 @@ _DECIDES = _words(
     "relu", "pool", "arg", "top_?k", "sort", r"\bmax", r"\bmin", "clamp", "clip", "where", "round", "floor", "ceil", "sign", "hard",
     "dropout", "abs", "greater", "less", r"\bge\b", r"\bgt\b", r"\ble\b", r"\blt\b", r"\beq\b", r"\bne\b", "equal", "bucket",
     "huber", "l1", "masked", "threshold", "nonzero", "unique",
+)  # fmt: skip
+_APPROXIMATES = _words(
+    "tanh", "sigmoid", "exp", "[gsc]?elu", "erf", "silu", "swish", "mish", "softplus", "softmax", r"\blog", "logits",
+    r"\bsin", r"\bcos", r"\btan", r"\bpow", "rsqrt", "lstm", "gru", "rnn", "attention", "entropy", "transformer",
 )  # fmt: skip
 _STEPS = (
     (_words("transformerencoder$", "transformerdecoder$", "^transformer$"), 64),
@@ -76,5 +82,6 @@ def _traits(name: str) -> Traits:
         cancels=bool(_CANCELS.search(text)),
         exponential=bool(_EXPONENTIAL.search(text)),
         decides=bool(_DECIDES.search(text)),
+        approximates=bool(_APPROXIMATES.search(text)) and not text.startswith("relu"),
         steps=steps,
     )

@@ -223,17 +223,22 @@ def _raw(array: NDArray[Any], form: Form, start: int, stop: int) -> NDArray[Any]
 
 
 def _decoded(raw: NDArray[Any], form: Form) -> Floats:
+    values: Floats
     if form.code in (TABLE, PAIRS):
-        return form.table[:, raw.view(np.uint8)].T.reshape(-1)
-    if form.code == BF16:
-        return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if form.parts == 2:
-        return raw.view(np.dtype(f"<f{form.size // 2}")).astype(np.float64)
-    return raw.astype(np.float64)
+        values = form.table[:, raw.view(np.uint8)].T.reshape(-1)
+    elif form.code == BF16:
+        values = (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    elif form.parts == 2:
+        values = raw.view(np.dtype(f"<f{form.size // 2}")).astype(np.float64)
+    else:
+        values = raw.astype(np.float64)
+    return values
 
 
 def _spread(values: Floats) -> Floats:
-    return np.stack([values, np.zeros_like(values)], axis=1).reshape(-1)
+    parts = np.zeros(2 * values.size)
+    parts[0::2] = values
+    return parts
 
 
 def _moduli(parts: Floats) -> Floats:

@@ -93,9 +93,15 @@ def _numba_kernel() -> Kernel | None:
     try:
         from . import kernel_numba
 
-        weigh = kernel_numba.load()
+        kernel = _calling(kernel_numba.load())
+        _measure(kernel, np.ones(1), np.ones(1), form("f64"), form("f64"), _AS_IT_IS, 0.0, 0.0, False)
     except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
         return None
+    return kernel
+
+
+def _calling(weigh: Callable[..., None]) -> Kernel:
+    """The compiled function, called as the one of `kernel_numpy` is."""
 
     def kernel(
         count: int,
@@ -272,7 +278,8 @@ def _worst(
 
 def _heat(cells: NDArray[np.float64], blemish: NDArray[np.bool_]) -> Heat:
     cells[blemish] = math.nan
-    return Heat(*cells.shape, tuple(cells.reshape(-1).tolist()))
+    rows, columns = cells.shape
+    return Heat(rows, columns, tuple(cells.reshape(-1).tolist()))
 
 
 # Squares beyond float64 --------------------------------------------------------------------------------------------
@@ -303,5 +310,5 @@ def _grown(value: float, power: int) -> float:
     """`value` times 2^power; inf where no float64 is that large."""
     if not power:
         return value
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return float(np.ldexp(value, power))

@@ -4,6 +4,7 @@
     ├── UsageError            an argument that cannot work (also a ValueError)
     ├── SessionError          the right call at the wrong time: stop without start, a step recorded twice
     ├── MissingPackageError   a package is needed and not installed; the sentence says how to get it
+    ├── ReportError           a report that cannot be written, or a file that is none (also an OSError)
     ├── WeightsError          weights that cannot be mapped, converted or loaded (also a ValueError)
     │   └── CheckpointError       a weights file: damaged, hostile, of an unknown kind, or unable to hold a tensor
     └── TraceError            a trace on disk
@@ -32,6 +33,10 @@ class SessionError(TwintraceError, RuntimeError):
 
 class MissingPackageError(TwintraceError, ImportError):
     """A package is needed and not installed."""
+
+
+class ReportError(TwintraceError, OSError):
+    """A report that cannot be written, or a file that is none."""
 
 
 class WeightsError(TwintraceError, ValueError):

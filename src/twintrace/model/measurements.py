@@ -1,8 +1,9 @@
-"""Numbers about two tensors. No number here says whether it is too large: that is the bench's affair.
+"""Numbers about two tensors, and about one. No number here says whether it is too large: that is the bench's affair.
 
     Measurement            both values were read, element by element
     StatisticsDifference   only their statistics are known
     Heat                   where in the tensor the error is, as a coarse picture
+    Picture                the values of one tensor, for people to look at
 
 Formulas and edge cases are in docs/metrics.md.
 """
@@ -17,7 +18,10 @@ HISTOGRAM_EDGES = tuple(range(-12, 3))
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The element with the largest absolute error. `index` is in the left tensor's shape."""
+    """The element with the largest absolute error. `index` is in the left tensor's shape.
+
+    Integers are given exactly, of complex numbers the modulus.
+    """
 
     index: tuple[int, ...]
     left: float
@@ -26,7 +30,10 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The largest absolute error in each cell of a grid laid over the tensor (leading axes folded into rows)."""
+    """The largest absolute error in each cell of a grid laid over the tensor (leading axes folded into rows).
+
+    A cell is NaN where an element is not finite on one side and another on the other.
+    """
 
     rows: int
     columns: int
@@ -37,8 +44,9 @@ class Heat:
 class Measurement:
     """What one pass over two arrays gives. Errors are right minus left, the left side being what is divided by.
 
-    Elements that are not finite on either side take no part in the error numbers; they are counted. A number is None where it
-    has no meaning: no finite pair of elements, a zero vector's cosine.
+    Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
+    what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
+    no finite pair of elements, a zero vector's cosine.
     """
 
     count: int
@@ -64,7 +72,8 @@ class Measurement:
     rtol: float
     atol: float
     max_ulp: float | None
-    """Largest error in units in the last place of the coarser of the two dtypes; None for integers and complex numbers."""
+    """Largest error in units in the last place of the larger of the two values, in the coarser of the two dtypes; None for
+    integers and complex numbers."""
     nan_left: int
     nan_right: int
     nan_both: int
@@ -74,6 +83,7 @@ class Measurement:
     """The same infinity on both sides, in the same place."""
     sign_flips: int
     worst: Worst | None
+    """None where no finite pair differs."""
     histogram: tuple[int, ...]
     """Relative errors (absolute ones where left is 0) by HISTOGRAM_EDGES."""
     max_left: float | None
@@ -99,3 +109,18 @@ class StatisticsDifference:
     nan: int
     inf: int
     zero: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One tensor's values: the first few, how many lie where, and what lies in which part of the tensor.
+
+    `counts` has one number for each gap between `edges`, over the finite elements; none are there if no element is finite. Of
+    complex numbers the modulus is taken. In `heat` a cell is the value of the largest magnitude; NaN where one is not finite.
+    """
+
+    count: int
+    first: tuple[float, ...]
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]
+    heat: Heat | None

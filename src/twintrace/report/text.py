@@ -46,12 +46,12 @@ def _agreement(result: Comparison) -> Iterator[str]:
         )
     elif result.agree:
         same, rounding = result.count(Outcome.SAME), result.count(Outcome.ROUNDING)
-        how = (
-            f"{same} bit by bit or in every number kept, {rounding} within {_allowed(result)}"
-            if rounding
-            else _exactness(result)
-        )
-        yield f"{names} agree: all {compared} pairs are the same, {how}."
+        if not rounding:
+            how = f"all {compared} pairs are the same, {_exactness(result)}"
+        else:
+            equal = f"{same} of {compared} pairs are equal, the others" if same else f"all {compared} pairs"
+            how = f"{equal} within {_allowed(result)}"
+        yield f"{names} agree: {how}."
         yield from _balance(result)
     elif compared:
         yield f"{names} agree where both have a record ({compared} pairs), but not everywhere:"
@@ -108,20 +108,25 @@ def _both(result: Comparison) -> str:
     return " and ".join(str(PurePath(*side[-length:])) for side in parts)
 
 
-def _places(found: CallResult) -> str:
+def places_of(found: CallResult) -> tuple[str, str]:
+    """What the two sides call it."""
     if not found.match.left:
         pair = found.tensors[0].pair
-        name = pair.left_slot if pair.left_slot == pair.right_slot else f"{pair.left_slot} | {pair.right_slot}"
-        return f"the gradient of {name}"
-    left, right = _region(found.match.left), _region(found.match.right)
+        return f"the gradient of {pair.left_slot}", f"the gradient of {pair.right_slot}"
+    return _region(found.match.left), _region(found.match.right)
+
+
+def _places(found: CallResult) -> str:
+    left, right = places_of(found)
     return left if left == right else f"{left} | {right}"
 
 
 def _region(calls: Sequence[Call]) -> str:
-    return _place(calls[0]) if len(calls) == 1 else f"{_place(calls[0])} … {_place(calls[-1])}"
+    return single_place(calls[0]) if len(calls) == 1 else f"{single_place(calls[0])} … {single_place(calls[-1])}"
 
 
-def _place(call: Call) -> str:
+def single_place(call: Call) -> str:
+    """A call as people would name it."""
     site = call.site
     count = f" (call {site.call + 1} of the step)" if site.call else ""
     if site.kind is Kind.MODULE:
@@ -205,7 +210,7 @@ def _alone(result: Comparison) -> Iterator[str]:
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
             calls = "call" if len(alone) == 1 else "calls"
-            yield f"  only {side}: {len(alone)} {calls}, first {_place(alone[0].call)}: {alone[0].because}"
+            yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
 def _balance(result: Comparison) -> Iterator[str]:

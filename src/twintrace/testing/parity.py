@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ OPTIONAL: Mapping[str, str] = {
     "patches.py": "torch has no hook for every way in; the miniature has",
     "collectives.py": "the miniature runs in one process",
     "compiled.py": "the miniature compiles nothing",
+    "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",
     "modules.py:is_opaque": "the miniature compiles nothing",
     "modules.py:end_without_result": "the miniature recomputes a block to its end",
     "calls.py:CallMode": "torch wants a class of its own for its mode",
@@ -31,6 +32,27 @@ OPTIONAL: Mapping[str, str] = {
     "ops.py:OpMode": "torch wants a class of its own for its mode",
     "weights.py:unpickle": "only torch's files hold code",
     "gradients.py:in_backward": "a function in the miniature; torch lends its own",
+    "gradients.py:is_quiet": "MindSpore has no mode to switch off: the recorder's own calls are told by a flag",
+    "gradients.py:unseen": "torch lends its own; the miniature's hooks call nothing",
+    "gradients.py:is_recomputing": "MindSpore's backward passes also run the user's own bprop, which is no forward",
+    "gradients.py:next_sequence_number": "torch lends its own; MindSpore does not tell it",
+    "modules.py:named_parameters": "MindSpore's own would list the optimizer's as well",
+    "modules.py:named_buffers": "MindSpore's own would list the optimizer's as well",
+    "modules.py:present_phase": "three phases in MindSpore's backward; torch asks its engine",
+    "names.py:functions": "MindSpore has no mode that sees its functions: they are listed and replaced",
+    "names.py:methods": "as for functions: MindSpore has no mode",
+    "names.py:primitives": "as for functions: MindSpore has no mode",
+    "names.py:describe_primitive": "only MindSpore has primitives",
+    "ops.py:is_offered": "MindSpore's dispatch mode came with 2.9",
+    "patches.py:put_aside": "MindSpore's compiler reads the functions that are replaced",
+    "tensors.py:launch_synchronously": "torch runs a CPU operator when it is called",
+    "tensors.py:in_place": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "tensors.py:stored": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "gradients.py:TensorHooks": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
+    "gradients.py:on_gradient": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
+    "gradients.py:without_gradient": "torch keeps a gradient of every write in place that it allows",
+    "tensors.py:wrote": "torch and the miniature count versions",
+    "updates.py:is_optimizer": "MindSpore's optimizers are Cells like others",
 }
 
 FloorPlan = Mapping[str, set[str]]
@@ -67,12 +89,21 @@ def floor_plans() -> dict[str, FloorPlan]:
 
 
 def floor_plan(folder: Path) -> FloorPlan:
-    """The files of a folder, and the public classes and functions in each."""
-    kinds = (ast.ClassDef, ast.FunctionDef)
-    return {
-        file.name: {node.name for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, kinds)}
-        for file in sorted(folder.glob("*.py"))
-    }
+    """The files of a folder, and the public classes and functions in each; also those that
+    it lists in `__all__` and borrows from another workshop."""
+    return {file.name: set(_names(ast.parse(file.read_text("utf-8")))) for file in sorted(folder.glob("*.py"))}
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    listed: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            listed = set(ast.literal_eval(node.value))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom) and node.level == 2 and "." in (node.module or ""):
+            yield from (alias.name for alias in node.names if alias.name in listed and not alias.name.isupper())
 
 
 def floor_plan_faults(plans: Mapping[str, FloorPlan], optional: Mapping[str, str] = OPTIONAL) -> list[str]:

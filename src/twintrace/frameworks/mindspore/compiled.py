@@ -1,58 +1,135 @@
-"""Compiled graphs: step aside while one is compiled, say what cannot be seen while one runs, or run its parts one by one.
+"""Compiled graphs: step aside while one is compiled, say what cannot be seen while one runs, or use one of the two ways out.
 
     @ms.jit, GRAPH_MODE                gives the same result; the calls inside are one program, and one sentence says so
     tt.record(…, eager=True)           the same functions run in PyNative while recording, and all of them is seen
+    tt.record(…, kernels=True)         MindSpore's own dump is on, and what it writes of a graph's kernels is taken into the trace
 
 MindSpore's compiler reads the source of every function that it comes across: replaced functions are put back while it does.
 MindSpore's own graphs (its optimizers' steps) are implementation, and nothing is said of them.
+
+Surprising: the dump's settings are read once, with the first graph of a process, and then hold until it ends. So the recorder
+must be made before, and the files of what is not recorded are thrown away.
 """
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 
+from ...model.errors import SessionError
 from ..protocol import Sink
 from .gradients import running
 from .patches import patch, put_aside
 from .tensors import wrote
 
 _SWITCH = "MS_JIT"
+_CONFIG = "MINDSPORE_DUMP_CONFIG"
 _UNSEEN = (
     "a graph that MindSpore has compiled (@jit, GRAPH_MODE) was run: it is recorded from outside, the Cells and calls inside it "
     "cannot be seen. Record with eager=True to run it in PyNative while recording, or with kernels=True to have MindSpore "
     "dump the graph's kernels into the trace."
 )
 
+_TOO_LATE = (
+    "MindSpore reads the settings of its dump with the first graph that a process compiles. Make the recorder with kernels=True "
+    "before the first @jit function, or network in GRAPH_MODE, runs."
+)
+_NOTHING_DUMPED = f"a compiled graph has run, and MindSpore has dumped none of its kernels. {_TOO_LATE}"
+
+
+class _Dump:
+    """MindSpore's own dump of kernels, on from the first question until the process ends."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    def folder(self) -> Path:
+        """Where it writes to."""
+        if self._folder is None:
+            if os.environ.get(_CONFIG):
+                raise SessionError(
+                    f"kernels=True, but {_CONFIG} is set already, to {os.environ[_CONFIG]}: expected it unset. Unset it, or leave "
+                    f"kernels=True out and open the directory that it names with twintrace.open."
+                )
+            if running.ms_compile_cache:
+                raise SessionError(f"kernels=True, but a graph has been compiled already. {_TOO_LATE}")
+            self._folder = self._switch_on()
+        return self._folder
+
+    def _switch_on(self) -> Path:
+        place = Path(tempfile.mkdtemp(prefix="twintrace-kernels-"))
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        folder, settings = place / "files", place / "settings.json"
+        folder.mkdir()
+        common = {
+            "op_debug_mode": 0, "dump_mode": 0, "path": str(folder), "net_name": "Net", "iteration": "all",
+            "saved_data": "tensor", "input_output": 0, "kernels": [], "support_device": list(range(8)),
+        }  # fmt: skip
+        switched_on = {"enable": True, "trans_flag": True}
+        settings.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": switched_on}))
+        os.environ[_CONFIG] = str(settings)
+        os.environ.setdefault("MS_DIAGNOSTIC_DATA_PATH", str(place))
+        return folder
+
+
+_DUMP = _Dump()
+
+
+def _clear(folder: Path) -> None:
+    """Files only: MindSpore does not make a folder a second time."""
+    for file in folder.rglob("*.npy"):
+        file.unlink(missing_ok=True)
+
 
 class CompiledRegions:
     """Watches the doors of MindSpore's compiler and of what it has compiled."""
 
-    def __init__(self, sink: Sink, *, eager: bool) -> None:
+    def __init__(self, sink: Sink, *, eager: bool, kernels: bool = False) -> None:
         self._sink, self._eager, self._told = sink, eager, False
+        self._dump = _DUMP.folder() if kernels else None
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         for executor in (running._JitExecutor, running._CellGraphExecutor):
             yield patch(executor, "compile", _aside)
             yield patch(executor, "__call__", self._run_layer)
+        if self._dump is not None:
+            _clear(self._dump)  # what was run before is not part of this record
         if self._eager:
             yield from _run_eagerly()
 
     def _run_layer(self, original: Any) -> Any:
         def __call__(executor: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                return original(executor, *args, **kwargs)
+                with put_aside():  # a graph that runs may still have its gradient's graph compiled
+                    return original(executor, *args, **kwargs)
             finally:
                 wrote()
-                if not self._told and not _is_their_own(executor, args):
-                    self._told = True
-                    self._sink.note("compiled", _UNSEEN)
+                self._graph_has_run(theirs=_is_their_own(executor, args))
 
         return __call__
+
+    def _graph_has_run(self, *, theirs: bool) -> None:
+        if self._dump is not None:
+            running._pynative_executor.sync()
+            found = any(self._dump.rglob("*.npy"))
+            if found:
+                self._sink.take_kernels(self._dump)
+                _clear(self._dump)
+            elif not theirs and not self._told:
+                self._told = True
+                self._sink.note("kernels", _NOTHING_DUMPED)
+        elif not theirs and not self._told:
+            self._told = True
+            self._sink.note("compiled", _UNSEEN)
 
 
 def _aside(original: Any) -> Any:

@@ -16,7 +16,7 @@ from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
 from ..protocol import ModuleView, Open, Sink
-from .gradients import Gradients, edges_of, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
+from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
 from .patches import patch
 from .tensors import wrote
 from .updates import is_optimizer
@@ -58,8 +58,8 @@ def named_parameters(model: nn.Cell) -> Iterator[tuple[str, Any]]:
     """Every parameter once, by the path of the Cell that has it; not an optimizer's own."""
     seen: set[int] = set()
     for path, cell in named_modules(model):
-        for name, parameter in cell._params.items():
-            if parameter is not None and id(parameter) not in seen:
+        for name, parameter in _own_parameters(cell).items():
+            if id(parameter) not in seen:
                 seen.add(id(parameter))
                 yield (f"{path}.{name}" if path else name), parameter
 
@@ -76,7 +76,7 @@ def view_of(path: str, cell: nn.Cell) -> ModuleView:
     return ModuleView(
         path,
         type(cell).__name__,
-        own_parameters=lambda: {name: p for name, p in cell._params.items() if p is not None},
+        own_parameters=lambda: _own_parameters(cell),
         own_buffers=lambda: _own_buffers(cell),
         configuration=lambda: configuration(cell),
         state=lambda: [value for value in vars(cell).values() if type(value) in _SCALARS],
@@ -94,6 +94,15 @@ def configuration(cell: nn.Cell) -> Mapping[str, Any]:
         and not isinstance(value, Tensor | nn.Cell | Primitive)
     }
     return {**found, "training": cell.training}
+
+
+def _own_parameters(cell: nn.Cell) -> dict[str, Any]:
+    """The parameters that are this Cell's and no other's: a Cell for training lists its network's as well, by their full names."""
+    found = {name: parameter for name, parameter in cell._params.items() if parameter is not None}
+    if any("." in name for name in found):
+        below = {id(p) for _, child in named_modules(cell) if child is not cell for p in child._params.values()}
+        found = {name: parameter for name, parameter in found.items() if id(parameter) not in below}
+    return found
 
 
 def _own_buffers(cell: nn.Cell) -> dict[str, Any]:
@@ -146,7 +155,8 @@ class Modules:
             return original(cell, *args, **kwargs)
         with unseen():
             call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=present_phase(), module=view)
-            inputs = edges_of(call) if call is not None and call.wants_gradients else []
+            inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
+            args, kwargs = self._gradients.tap(call, args, kwargs)
         if call is None:
             return original(cell, *args, **kwargs)
         start = next_sequence_number(inputs)
@@ -156,7 +166,7 @@ class Modules:
             end_without_result(self._sink, call, error)
             raise
         with unseen():
-            if _keeps_state(cell):
+            if self._keeps_state(cell):
                 wrote()
             self._sink.leave(call, output)
             if call.wants_gradients:
@@ -168,9 +178,8 @@ class Modules:
         self._learn()
         return self._known.setdefault(id(cell), (cell, None))
 
-
-def _keeps_state(cell: nn.Cell) -> bool:
-    """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
-    return bool(_own_buffers(cell)) or any(
-        isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
-    )
+    def _keeps_state(self, cell: nn.Cell) -> bool:
+        """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""
+        return bool(_own_buffers(cell)) or any(
+            isinstance(parameter, Parameter) and not parameter.requires_grad for parameter in cell._params.values()
+        )

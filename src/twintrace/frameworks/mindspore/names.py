@@ -1,7 +1,7 @@
 """What there is to call in MindSpore, what it is called in a trace, and what it writes to.
 
-ops.relu, nn.functional.relu    mindspore.ops.relu              functions: a function with several names has the first of them
-mint.nn.functional.linear       mindspore.mint.nn.functional.linear
+ops.tanh(x), mint.tanh(x)       mindspore.mint.tanh             functions; one with several names has mint's, which is PyTorch's
+ops.softmax(x)                  mindspore.ops.softmax
 x + y                           mindspore.Tensor.add            operators have their method's name
 x[0] = 1                        mindspore.Tensor.__setitem__    writes to argument 0
 ops.MatMul()(x, y)              mindspore.ops.MatMul            primitives have their class's
@@ -10,6 +10,7 @@ x.shape, ops.grad(f)            nothing: a question about the tensor; what calls
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ from mindspore.mint import linalg, special
 from mindspore.mint.nn import functional
 
 _HOMES = (
-    (ops, "mindspore.ops"),
     (mint, "mindspore.mint"),
     (functional, "mindspore.mint.nn.functional"),
     (linalg, "mindspore.mint.linalg"),
     (special, "mindspore.mint.special"),
+    (ops, "mindspore.ops"),
 )
 # Where MindSpore's public functions are written; what else is in its namespaces serves other ends.
 _SOURCES = (
@@ -94,8 +95,13 @@ class Api:
         return written
 
 
-def functions() -> Iterator[tuple[FunctionType, Api]]:
+@functools.cache
+def functions() -> tuple[tuple[FunctionType, Api], ...]:
     """Every public function once, by the first of its names."""
+    return tuple(_functions())
+
+
+def _functions() -> Iterator[tuple[FunctionType, Api]]:
     known: set[int] = set()
     for home, prefix in _HOMES:
         for name in sorted(vars(home)):
@@ -108,8 +114,13 @@ def functions() -> Iterator[tuple[FunctionType, Api]]:
                 yield function, api
 
 
-def methods() -> Iterator[tuple[str, Any, Api]]:
-    """Every method and operator of a tensor: (attribute, what is there now, its description)."""
+@functools.cache
+def methods() -> tuple[tuple[str, Any, Api], ...]:
+    """Every method and operator of a tensor: (attribute, what is there without us, its description)."""
+    return tuple(_methods())
+
+
+def _methods() -> Iterator[tuple[str, Any, Api]]:
     for name in dir(Tensor):
         attribute = inspect.getattr_static(Tensor, name)
         if name in _COMPUTING_ATTRIBUTES:

@@ -43,13 +43,14 @@ def patch(owner: Any, name: str, layer: Layer) -> Callable[[], None]:
 
 @contextmanager
 def put_aside() -> Iterator[None]:
-    """Everything is as it was without us; afterwards the layers are back. For a compiler, which reads what it finds."""
+    """Every function has its own code again; afterwards the layers are back. For a compiler, which reads the functions it finds."""
     global _aside
     with _LOCK:
         _aside += 1
         if _aside == 1:
             for patched in _LAYERS.values():
-                patched.restore()
+                if isinstance(patched, _Body):
+                    patched.restore()
     try:
         yield
     finally:
@@ -57,7 +58,8 @@ def put_aside() -> Iterator[None]:
             _aside -= 1
             if _aside == 0:
                 for patched in _LAYERS.values():
-                    patched.put()
+                    if isinstance(patched, _Body):
+                        patched.put()
 
 
 def _rebuild(key: tuple[int, str]) -> None:
@@ -66,7 +68,7 @@ def _rebuild(key: tuple[int, str]) -> None:
     if not patched.layers:
         del _LAYERS[key]
         patched.restore()
-    elif not _aside:
+    elif not (_aside and isinstance(patched, _Body)):
         patched.put()
 
 

@@ -14,20 +14,28 @@ Memory is read where it lies. `asnumpy` is not called: it rearranges views.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import weakref
 from ctypes import string_at
-from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import COOTensor, CSRTensor, Parameter, Tensor
-from mindspore._c_expression import RuntimeConf
+from mindspore._c_expression import disable_multi_thread
+
+try:
+    from mindspore.graph import api as running
+except ImportError:  # before 2.10
+    from mindspore.common import api as running
 
 from ...model.tensors import DTYPES
 from ..protocol import Look, Unreadable
+
+__all__ = [
+    "NAMES", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously", "look", "peek", "release", "released",
+    "running", "same_value", "storage", "stored", "stretch", "wrote",
+]  # fmt: skip
 
 NAMES: dict[Any, str] = {
     ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
@@ -50,6 +58,7 @@ _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _HOST = "CPU"
+_HAS_ADDRESSES = hasattr(Tensor, "_grad_node")  # before 2.8 a tensor that no operator has touched has none
 
 
 class _Writes:
@@ -71,8 +80,13 @@ class _Serials:
         if known is not None and known[0]() is tensor:
             return known[1]
         number = next(self._next)
-        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
+        self.give(tensor, number)
         return number
+
+    def give(self, tensor: Any, number: int) -> None:
+        """Let a tensor have the number of another."""
+        place = id(tensor)
+        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
 
     def _drop(self, place: int, gone: weakref.ref[Any]) -> None:
         known = self._numbers.get(place)
@@ -83,31 +97,24 @@ class _Serials:
 _SERIALS = _Serials()
 
 
-def launch_synchronously() -> bool:
-    """Let operators run when they are called, if none has run yet: afterwards MindSpore does not listen. Did it?
+def launch_synchronously() -> None:
+    """Let operators run when they are called. Otherwise they are queued, and whoever asks for a value waits for a queue.
 
-    Otherwise they are queued, and whoever asks for a value waits for the queue. It changes no bit, and cannot be undone.
+    `launch_blocking` works only before the first operator; this works at any time, on all versions from 2.7, and errors are raised
+    where they are made. It changes no bit, and cannot be undone.
     """
-    settings = RuntimeConf.get_instance()
-    if settings.is_launch_blocking():
-        return True
-    if _an_operator_has_run():
-        return False
-    ms.runtime.launch_blocking()
-    return True
-
-
-def _an_operator_has_run() -> bool:
-    """The first operator starts the queue's thread. Where threads cannot be listed, nothing is known to have run."""
-    threads = Path("/proc/self/task").glob("*/comm")
-    with contextlib.suppress(OSError):
-        return any(name.read_text().strip() == "frontend_queue" for name in threads)
-    return False
+    running._pynative_executor.sync()
+    disable_multi_thread()
 
 
 def wrote() -> None:
     """Something was written to: no tensor is known to be what it was."""
     _Writes.count += 1
+
+
+def same_value(alias: Any, tensor: Any) -> None:
+    """Let an alias be recognised as the tensor that it stands for."""
+    _SERIALS.give(alias, _SERIALS.of(tensor))
 
 
 def is_tensor(value: object) -> bool:
@@ -171,34 +178,35 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
     try:
         if tensor.has_init:
             raise Unreadable("not initialised yet: its initialiser has not run")
-        if tensor.is_meta:
+        if getattr(tensor, "is_meta", False):
             raise Unreadable("a meta tensor has no values")
-        if tensor.device != _HOST:
-            return _stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
-        return _in_place(tensor)
+        if tensor.device != _HOST or not _HAS_ADDRESSES:
+            return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
+        return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
 
 
 def peek(tensor: Any) -> bytes | None:
     """A few bytes straight from memory: enough to notice a write that nobody has announced. None off the host."""
-    if tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
+    if not _HAS_ADDRESSES or tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
         return None
     start, size = tensor.data_ptr(), tensor.nbytes
     return string_at(start, size if size < 64 else 64) if start else b""
 
 
-def _in_place(tensor: Any) -> np.ndarray[Any, Any]:
+def in_place(tensor: Any) -> np.ndarray[Any, Any]:
+    """The tensor's own memory as an array, through attributes that MSAdapter leaves alone."""
     code = _CODES.get(tensor.dtype)
     if code is None:
         raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
-    shape = tensor.shape
-    start = tensor.data_ptr()  # waits until the value is there
+    shape = tensor._shape
+    start = tensor._data_ptr()  # waits until the value is there
     if 0 in shape or not start:
         return np.empty(shape, code)
     if tensor.is_contiguous():
         return np.asarray(_Memory(tensor, start, shape, code, None))
-    size = tensor.itemsize
+    size = tensor._itemsize
     return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in tensor.stride())))
 
 
@@ -218,7 +226,7 @@ class _Memory:
         }
 
 
-def _stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
+def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
     """What numpy has in a type of its own making (bf16) as an integer of its width."""
     code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
     return array if array.dtype == code else array.view(code)

@@ -93,7 +93,9 @@ class ReferenceFramework:
     def token(self, value: Any) -> tuple[str, str] | None:
         return ("generator", "reference.Generator") if isinstance(value, miniature.Generator) else None
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> ReferenceWatch:
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> ReferenceWatch:
         return ReferenceWatch(models, level, sink)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -129,7 +129,9 @@ class TorchFramework:
                 return name, str(value).removeprefix("torch.")
         return None
 
-    def watch(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False) -> TorchWatch:
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> TorchWatch:
         return TorchWatch(models, level, sink)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -3,8 +3,7 @@
 import numpy as np
 
 MAP = """
-.          = .
-layers     = -
+. | layers = .
 layers.0   = -
 layers.1   = hidden
 layers.2   = -

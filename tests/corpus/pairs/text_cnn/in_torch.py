@@ -13,7 +13,7 @@ class TextCNN(nn.Module):
 
     def forward(self, text):
         x = self.words(text).permute(0, 2, 1)
-        found = [F.relu(conv(x)).amax(dim=2) for conv in self.convs]
+        found = [F.relu(conv(x)).max(dim=2).values for conv in self.convs]
         return self.fc(self.drop(torch.cat(found, 1)))
 
 

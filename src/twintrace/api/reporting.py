@@ -1,0 +1,82 @@
+"""Results on paper: the press, fetched when it is asked for, because recording must not need its libraries."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..model.results import Comparison, Listing
+
+if TYPE_CHECKING:
+    from ..report.server import Server
+
+
+def print_tree(listing: Listing, console: Any) -> None:
+    """A trace as a tree, one branch for each step and rank."""
+    from ..report import tree
+
+    tree.print_tree(listing, console)
+
+
+def print_table(listing: Listing, console: Any) -> None:
+    """A trace as a flat table."""
+    from ..report import tree
+
+    tree.print_table(listing, console)
+
+
+def listing_json(listing: Listing) -> str:
+    """A trace's listing for machines."""
+    from ..report import tree
+
+    return tree.as_json(listing)
+
+
+def print_pairs(comparison: Comparison, console: Any) -> None:
+    """All pairs of a comparison as a table, and what is alone."""
+    from ..report import pairs
+
+    pairs.print_pairs(comparison, console)
+
+
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """One row for each pair of tensors, as CSV."""
+    from ..report import delimited
+
+    delimited.write_csv(comparison, path)
+
+
+def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """The same as a spreadsheet, coloured by verdict."""
+    from ..report import workbook
+
+    workbook.write_xlsx(comparison, path)
+
+
+def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    from ..report import document
+
+    document.write_json(comparison, path)
+
+
+def read_report(path: str | os.PathLike[str]) -> Comparison:
+    """A comparison that was written with `write_json`."""
+    from ..report import document
+
+    return document.read_json(path)
+
+
+def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
+    from ..report.comparison_sheet import comparison_sheet
+    from ..report.page import write_page
+
+    write_page(comparison_sheet(comparison), path)
+
+
+def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
+    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
+    from . import viewing
+
+    return viewing.view(path, port=port)

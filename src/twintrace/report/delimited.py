@@ -1,0 +1,31 @@
+"""All pairs of tensors as CSV: for pandas, for grep, for whoever has no spreadsheet.
+
+One header line, comma, UTF-8, CRLF as RFC 4180 has it. No value is an empty cell; numbers that are not finite are `nan`, `inf`
+and `-inf`. A spreadsheet that opens a CSV takes a text that begins with `=`, `+`, `-` or `@` for a formula and runs it, so such a
+text gets an apostrophe in front. Numbers are numbers: -1.5 stays -1.5.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+
+from ..model.results import Comparison
+from .files import written
+from .tables import SHEET, Cell, rows
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Write the table of `tables.rows` to `path`, whole or not at all."""
+    with written(path) as file:
+        writer = csv.writer(file)
+        writer.writerow(column.name for column in SHEET)
+        writer.writerows([_harmless(value) for value in row] for row in rows(comparison))
+
+
+def _harmless(value: Cell) -> Cell:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return "'" + value
+    return value

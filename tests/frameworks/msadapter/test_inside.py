@@ -1,0 +1,147 @@
+"""MSAdapter is a package called `torch`, so its tests run in a process and an environment of their own: those in `inside`.
+
+    MindSpore 2.10   mindnlp's mindtorch under a stand-in `torch`, over the environment that runs these tests
+    MindSpore 2.7    mindtorch as it is, as its users import it; slow, because a MindSpore of its own is installed
+
+Environments are made on first use and kept (scripts/layers.py). One that cannot be made is a failure here, never a skipped test.
+"""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from scripts.layers import layer
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+MINDTORCH = [
+    "mindnlp==0.5.1",
+    "ml_dtypes==0.5.4",
+]  # mindnlp asks for transformers, torch and much else, and imports none of it here
+
+# What an adapter cannot offer, and what a test may therefore be skipped for; any other reason is a fault.
+EXCUSES = (
+    "msadapter has no f8",
+    "msadapter has no f4",
+    "msadapter has no c32",
+    "msadapter shares no memory",
+    "has no checkpoint",
+)
+EXCUSES_OF_27 = (*EXCUSES, "msadapter does not offer op", "msadapter has no bf16", "PyTorch lies underneath")
+# MindSpore 2.7 tells no call's own share in the gradient of a tensor that several calls take. These ask for one.
+LIMITS_OF_27 = {
+    "TestMsadapter::test_a_module_that_uses_its_input_twice_shows_the_sum",
+    "TestMsadapter::test_both_places_of_one_tensor_have_a_gradient",
+    "TestMsadapter::test_each_call_shows_its_own_part_of_a_shared_gradient",
+    "TestMsadapter::test_gradients_go_through_writes_in_place",
+    "TestMsadapter::test_large_gradients_are_what_they_were_when_they_came",
+}
+
+pytestmark = pytest.mark.needs_mindspore
+
+
+Found = dict[str, tuple[str, str]]
+
+
+def run_inside(python: Path, files: list[str], variables: dict[str, str], folder: Path, *options: str) -> Found:
+    """Run test files with that interpreter: each test's name, with `passed`, `skipped` or `failed` and why."""
+    report = folder / "report.xml"
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    env |= {"TWINTRACE_INSIDE": "1", "GLOG_v": "4", **variables}
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--tb=short",
+        f"--junitxml={report}",
+    ]
+    done = subprocess.run(
+        [*command, *options, f"--rootdir={ROOT}", *(str(HERE / "inside" / name) for name in files)],
+        env=env, cwd=folder, capture_output=True, text=True, timeout=1200,
+    )  # fmt: skip
+    assert report.exists(), (
+        f"pytest did not run inside ({done.returncode}):\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    )
+    found = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        outcome = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
+        state = "passed" if outcome is None else "skipped" if outcome.tag == "skipped" else "failed"
+        why = "" if outcome is None else f"{outcome.get('message')}\n{outcome.text or ''}"
+        found[f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"] = (state, why)
+    return found
+
+
+def check(found: Found, excuses: tuple[str, ...], at_least: int, limits: Collection[str] = ()) -> None:
+    """Every test has passed, or was skipped for a reason that is listed, or fails as it must."""
+    bad = [f"{name}: {why}" for name, (state, why) in found.items() if state == "failed" and name not in limits]
+    bad += [
+        f"{name}: expected to fail, but it was {found.get(name, ('left out',))[0]}"
+        for name in limits
+        if found.get(name, ("",))[0] != "failed"
+    ]
+    bad += [
+        f"{name}: skipped without an excuse: {why.splitlines()[0]}"
+        for name, (state, why) in found.items()
+        if state == "skipped" and not any(excuse in why for excuse in excuses)
+    ]
+    assert not bad, f"{len(bad)} of {len(found)} tests inside:\n\n" + "\n\n".join(bad)
+    passed = sum(state == "passed" for state, _ in found.values())
+    assert passed >= at_least, f"only {passed} tests ran inside"
+
+
+@pytest.fixture
+def path() -> str:
+    return os.pathsep.join([str(HERE / "standin"), str(ROOT / "src")])
+
+
+@pytest.mark.parametrize(
+    ("files", "at_least"), [(["test_contract.py"], 100), (["test_recording.py"], 10)], ids=["contract", "recording"]
+)
+def test_on_mindspore_2_10(files, at_least, path, tmp_path):
+    python = layer("msadapter", MINDTORCH)
+    check(run_inside(python, files, {"PYTHONPATH": path}, tmp_path), EXCUSES, at_least)
+
+
+@pytest.mark.slow
+def test_as_it_is_on_mindspore_2_7(tmp_path):
+    python = layer("msadapter-2.7", ["mindspore==2.7.0", *MINDTORCH])
+    variables = {"PYTHONPATH": str(ROOT / "src"), "TWINTRACE_IMPORT_FIRST": "mindtorch"}
+    quiet = "-Wignore:twintrace:RuntimeWarning"  # what is said of the limits
+    found = run_inside(python, ["test_contract.py", "test_recording.py"], variables, tmp_path, quiet)
+    check(found, EXCUSES_OF_27, 100, LIMITS_OF_27)
+
+
+# --- the checks can fail ----------------------------------------------------------------------------------------------
+
+
+def test_a_failure_inside_is_a_failure_here(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert 1 == 2\n"
+        "def test_left_out(): pytest.skip('no reason')\n"
+        "def test_excused(): pytest.skip('msadapter has no f8e5m2')\n"
+    )
+    found = run_inside(Path(sys.executable), [str(tmp_path / "test_it.py")], {}, tmp_path)
+    assert {name.partition("::")[2]: state for name, (state, _) in found.items()} == {
+        "test_good": "passed", "test_bad": "failed", "test_left_out": "skipped", "test_excused": "skipped",
+    }  # fmt: skip
+    with pytest.raises(
+        AssertionError, match=r"(?s)2 of 4 tests inside.*test_bad.*1 == 2.*test_left_out: skipped without an excuse"
+    ):
+        check(found, EXCUSES, 1)
+    with pytest.raises(AssertionError, match="only 1 tests ran inside"):
+        check({name: it for name, it in found.items() if "good" in name}, EXCUSES, 2)
+    good = next(name for name in found if "good" in name)
+    with pytest.raises(AssertionError, match="test_good: expected to fail, but it was passed"):
+        check({good: found[good]}, EXCUSES, 1, {good})

@@ -1,0 +1,207 @@
+"""Introduced here, or inherited? A chain of calls, each side computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.judge.evidence import evidence
+from twintrace.judge import Bench, Case, first_backward, first_forward, policy_named
+from twintrace.model.pairs import Match, Part
+from twintrace.model.records import Call, Gradient, Role
+from twintrace.model.sites import Kind, Phase, Site
+from twintrace.model.verdicts import Outcome
+
+X = np.random.default_rng(3).normal(size=(8, 16)).astype(np.float32)
+NOISE = np.float32(1) + np.float32(1e-7) * np.random.default_rng(4).normal(size=X.shape).astype(np.float32)
+
+
+class Chain:
+    """Calls one after the other: the output of each is the input of the next, on both sides."""
+
+    def __init__(self, left=X, right=X):
+        self.values = [(left, right)]
+        self.cases = []
+        self.order = 0
+
+    def call(self, name, left, right, *, extra=(), parent=None, phase=Phase.FORWARD, gradients=()):
+        """`left` and `right` are what the call puts out; `extra` are further inputs, as pairs."""
+        came = len(self.values) - 1
+        self.values.append((left, right))
+        number = len(self.cases)
+        found = [
+            evidence(*self.values[came], part=Part.INPUT, numbers=(came, came)),
+            evidence(left, right, part=Part.OUTPUT, numbers=(came + 1, came + 1)),
+        ]
+        for position, (one, two) in enumerate(extra):
+            found.append(evidence(one, two, part=Part.PARAMETER, numbers=(100 + number, 100 + number)))
+            assert position == 0
+        orders = []
+        for part, one, two, identity, order in gradients:
+            found.append(evidence(one, two, part=part, numbers=(identity, identity)))
+            orders.append(Gradient(Role.OUTPUT, "", identity, number, order=order))
+        self.order += 1
+        site = Site(Kind.API, name, number, phase)
+        call = Call(number, site, parent, (), {}, None, gradients=tuple(orders), order=self.order)
+        self.cases.append(Case(Match((call,), (call,), "by hand"), found))
+        return self
+
+    def judge(self, **options):
+        return Bench(policy_named("auto"), **options).judge(0, 0, self.cases)
+
+
+def outcomes(results):
+    return [result.forward.outcome for result in results]
+
+
+def test_what_is_equal_stays_equal():
+    results = Chain().call("torch.relu", X, X).call("torch.Tensor.mul", 2 * X, 2 * X).judge()
+    assert outcomes(results) == [Outcome.SAME, Outcome.SAME]
+    assert first_forward(results) is None
+
+
+def test_the_call_that_adds_the_error_has_introduced_it_and_what_follows_has_inherited_it():
+    wrong = X * np.float32(1.0001)
+    results = (
+        Chain()
+        .call("torch.Tensor.mul", X, X * NOISE)
+        .call("torch.Tensor.clone", X, wrong)
+        .call("torch.Tensor.neg", -X, -wrong)
+        .judge()
+    )
+    assert outcomes(results) == [Outcome.ROUNDING, Outcome.DIFFERENT, Outcome.DIFFERENT]
+    assert [result.introduced_forward for result in results] == [False, True, False]
+    found = first_forward(results)
+    assert found.result is results[1]
+    assert (found.inherited, found.after) == (False, 1)
+    assert found.tensors[0].pair.part is Part.OUTPUT
+
+
+def test_an_error_that_grows_as_rounding_does_is_no_divergence():
+    chain, left, right = Chain(), X, X
+    for number in range(30):
+        right = right * (np.float32(1) + np.float32(6e-8) * np.random.default_rng(number).normal(size=X.shape)).astype(
+            np.float32
+        )
+        chain.call("torch.Tensor.mul", left, right)
+    assert {*outcomes(chain.judge())} == {Outcome.ROUNDING}
+
+
+def test_what_differs_from_the_start_is_inherited():
+    results = Chain(X, X * np.float32(1.001)).call("torch.Tensor.neg", -X, -X * np.float32(1.001)).judge()
+    found = first_forward(results)
+    assert found.inherited
+    assert found.tensors[0].pair.part is Part.INPUT
+    assert "outside what was recorded" in found.because
+
+
+def test_other_weights_are_told_as_that():
+    weights = (np.ones((4, 4), np.float32), np.full((4, 4), 2, np.float32))
+    results = Chain().call("torch.nn.functional.linear", X, 2 * X, extra=[weights]).judge()
+    found = first_forward(results)
+    assert found.inherited
+    assert found.tensors[0].pair.part is Part.PARAMETER
+    assert "different weights" in found.because
+
+
+def test_a_module_around_what_differs_has_not_introduced_it():
+    chain = Chain().call("torch.Tensor.mul", X, 2 * X, parent=7)
+    inner = chain.cases[0]
+    module = Call(7, Site(Kind.MODULE, "block", 0, type="Block"), None, (), {}, None, order=9)
+    around = [item for item in inner.evidence if item.pair.part in (Part.INPUT, Part.OUTPUT)]
+    results = Bench(policy_named("auto")).judge(0, 0, [inner, Case(Match((module,), (module,), "by hand"), around, 1)])
+    assert [result.introduced_forward for result in results] == [True, False]
+
+
+def test_the_update_comes_after_the_forward_pass():
+    chain = Chain().call("torch.optim.SGD.step", X, 2 * X, phase=Phase.UPDATE)
+    chain.values.append((X, X))
+    chain.call("torch.Tensor.neg", -X, 3 * X)
+    found = first_forward(chain.judge())
+    assert found.result.match.left[0].site.name == "torch.Tensor.neg"
+
+
+def test_gradients_are_judged_in_the_order_of_the_backward_pass():
+    """The last call's gradients come first; the first call doubles its own."""
+    g = X + 1
+    chain = Chain()
+    chain.call("a", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, g, 31, 13), (Part.INPUT_GRADIENT, g, 2 * g, 32, 14)])
+    chain.call("b", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g, 31, 12)])
+    results = chain.judge()
+    assert [result.introduced_backward for result in results] == [True, False]
+    found = first_backward(results)
+    assert found.result.match.left[0].site.name == "a"
+    assert not found.inherited
+    assert first_forward(results) is None
+
+
+def test_a_gradient_that_follows_from_other_values_is_not_introduced_by_the_backward_pass():
+    g = X + 1
+    chain = Chain().call(
+        "torch.Tensor.mul",
+        X,
+        2 * X,
+        gradients=[(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, 2 * g, 31, 12)],
+    )
+    results = chain.judge()
+    assert results[0].introduced_forward
+    assert not results[0].introduced_backward
+    assert "values of the forward pass differ" in first_backward(results).because
+
+
+def test_noise_that_a_repeated_run_shows_is_allowed():
+    chain = Chain().call("torch.Tensor.mul", X, X * np.float32(1.0001))
+    assert outcomes(chain.judge()) == [Outcome.DIFFERENT]
+    (result,) = chain.judge(noise={1: 1e-4})
+    assert result.forward.outcome is Outcome.ROUNDING
+    assert "a repeated run is 1.0e-04 apart" in result.forward.because
+
+
+def test_a_gradient_that_is_nothing_beside_the_others_is_noise():
+    """Of a bias before a batch norm: zero but for rounding, on both sides."""
+    draw = np.random.default_rng(5)
+    large = draw.normal(size=(64,)).astype(np.float32)
+    left, right = (1e-9 * draw.normal(size=(2, 8))).astype(np.float32)
+    pair = [
+        evidence(large, large * np.float32(1 + 1e-7), part=Part.PARAMETER_GRADIENT, numbers=(1, 1)),
+        evidence(left, right, part=Part.PARAMETER_GRADIENT, numbers=(2, 2)),
+    ]
+    results = Bench(policy_named("auto")).judge_gradients(0, 0, pair)
+    assert [result.backward.outcome for result in results] == [Outcome.ROUNDING, Outcome.ROUNDING]
+    alone = Bench(policy_named("auto")).judge_gradients(0, 0, pair[1:])
+    assert alone[0].backward.outcome is Outcome.DIFFERENT
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-20, 1e20])
+def test_the_size_of_the_values_does_not_matter(factor):
+    scale = np.float32(factor)
+    results = Chain(X * scale, X * scale).call("torch.Tensor.mul", X * scale, X * scale * NOISE).judge()
+    assert outcomes(results) == [Outcome.ROUNDING]
+
+
+def test_a_difference_without_effect_is_absorbed():
+    """Masked scores: -10000 or -9998 before a softmax give the same zeros."""
+    results = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE).judge()
+    assert [result.absorbed for result in results] == [True, True]
+    assert first_forward(results) is None
+
+
+def test_but_not_if_something_else_is_made_of_it():
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
+    chain.values.append(chain.values[1])
+    chain.cases.append(Chain(*chain.values[1]).call("torch.neg", -X, -X * np.float32(1.001)).cases[0])
+    other = chain.cases[-1]
+    inputs = [replace(item, pair=replace(item.pair, left=1, right=1)) for item in other.evidence[:1]]
+    outputs = [replace(item, pair=replace(item.pair, left=50, right=50)) for item in other.evidence[1:]]
+    call = replace(other.match.left[0], id=9, order=9)
+    chain.cases[-1] = Case(Match((call,), (call,), "by hand"), [*inputs, *outputs])
+    results = chain.judge()
+    assert [result.absorbed for result in results] == [False, True, False]
+    assert first_forward(results).result is results[0]
+
+
+def test_what_nobody_takes_is_not_absorbed():
+    (result,) = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).judge()
+    assert not result.absorbed

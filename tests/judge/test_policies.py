@@ -1,0 +1,190 @@
+"""What each policy says of two values, and what needs no policy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.judge.evidence import evidence
+from twintrace.judge.policies import POLICIES, Evidence, certain, policy_named, relative_error
+from twintrace.judge.rounding import Allowance
+from twintrace.model.errors import UsageError
+from twintrace.model.pairs import Layout, Part, TensorPair
+from twintrace.model.tensors import Spec, Tensor
+from twintrace.model.verdicts import Outcome, Verdict
+
+VALUES = np.random.default_rng(7).normal(size=(16, 8)).astype(np.float32)
+WIDE = Allowance(1e-3, "f32")
+NARROW = Allowance(1e-9, "f32")
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_equal_bits_are_the_same_whatever_else_is_known(values):
+    assert certain(evidence(VALUES, VALUES.copy(), values=values)) == Verdict(Outcome.SAME, "equal bits", 0.0)
+
+
+def test_equal_values_of_other_types_are_the_same():
+    found = certain(evidence(np.arange(5, dtype=np.float32), np.arange(5, dtype=np.float64)))
+    assert (found.outcome, found.because) == (Outcome.SAME, "equal values (f32 | f64)")
+
+
+def test_signed_zeros_are_equal_values():
+    assert certain(evidence(np.float32([0.0, 1]), np.float32([-0.0, 1]))).outcome is Outcome.SAME
+    unread = certain(evidence(np.float32([0.0, 1]), np.float32([-0.0, 1]), values=False))
+    assert unread.outcome is Outcome.ROUNDING
+    assert "signed zeros" in unread.because
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "word"),
+    [
+        ([1, np.nan], [1, 2], "NaN in 1 elements on the left, 0 on the right"),
+        ([1, np.nan], [np.nan, 1], "0 in the same places"),
+        ([1, np.inf], [1, 2], "infinite in 1 elements on the left"),
+        ([1, np.inf], [1, -np.inf], "infinite"),
+    ],
+)
+def test_what_is_not_finite_on_one_side_only_is_different(left, right, word):
+    found = certain(evidence(np.float32(left), np.float32(right)))
+    assert found.outcome is Outcome.DIFFERENT
+    assert word in found.because
+
+
+def test_so_it_is_by_statistics():
+    found = certain(evidence(np.float32([1, np.nan]), np.float32([1, 2]), values=False))
+    assert found.outcome is Outcome.DIFFERENT
+    assert "NaN 1 | 0" in found.because
+
+
+def test_the_same_values_in_other_places_are_different():
+    found = certain(evidence(VALUES, VALUES[::-1].copy(), values=False))
+    assert found.outcome is Outcome.DIFFERENT
+    assert "other places" in found.because
+
+
+def test_but_not_where_the_layout_says_so():
+    found = certain(evidence(VALUES, VALUES.T.copy(), values=False, layout=Layout((1, 0))))
+    assert found.outcome is Outcome.SAME
+    assert certain(evidence(VALUES, VALUES.T.copy(), layout=Layout((1, 0)))).outcome is Outcome.SAME
+
+
+@pytest.mark.parametrize(
+    ("right", "layout", "fit"),
+    [((8, 16), Layout((1, 0)), True), ((8, 16), Layout(), False), ((128,), Layout(None, True), True),
+     ((8, 16), Layout((0, 0)), False), ((127,), Layout(None, True), False)],
+)  # fmt: skip
+def test_shapes_that_do_not_fit_are_different(right, layout, fit):
+    pair = TensorPair(Part.OUTPUT, "0", "0", 1, 2, layout)
+    found = certain(Evidence(pair, Tensor(1, Spec("f32", (16, 8))), Tensor(2, Spec("f32", right))))
+    assert found.outcome is (Outcome.UNKNOWN if fit else Outcome.DIFFERENT)
+    assert fit or "shapes do not fit" in found.because
+
+
+def test_a_value_that_is_missing_is_unknown_with_its_reason():
+    pair = TensorPair(Part.OUTPUT, "0", "0", 1, 2)
+    left, right = Tensor(1, Spec("f32", (2,)), missing="the disk was full"), Tensor(2, Spec("f32", (2,)))
+    assert certain(Evidence(pair, left, right)) == Verdict(Outcome.UNKNOWN, "left: the disk was full")
+    damaged = Evidence(pair, left, right, failure="payload.bin: damaged")
+    assert certain(damaged) == Verdict(Outcome.UNKNOWN, "payload.bin: damaged")
+
+
+def test_nothing_is_certain_of_values_that_are_close():
+    assert certain(evidence(VALUES, VALUES * np.float32(1.0001))) is None
+    assert certain(evidence(VALUES, VALUES * np.float32(1.0001), values=False)) is None
+
+
+def test_the_relative_error_is_in_the_mean_square():
+    assert relative_error(evidence(VALUES, VALUES * np.float32(1.25))) == pytest.approx(0.2, rel=1e-5)
+    assert relative_error(evidence(VALUES, VALUES * np.float32(1.25), values=False)) == pytest.approx(0.2, rel=1e-5)
+    assert relative_error(evidence(np.zeros(3, np.float32), np.zeros(3, np.float32))) == 0.0
+
+
+class TestAuto:
+    policy = policy_named("auto")
+
+    def test_within_what_rounding_explains(self):
+        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), WIDE, False)
+        assert found.outcome is Outcome.ROUNDING
+        assert 0 < found.score < 0.5
+        assert "rounding explains 1.0e-03" in found.because
+
+    def test_beyond_it(self):
+        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), NARROW, False)
+        assert found.outcome is Outcome.DIFFERENT
+        assert found.score > 0.99
+        assert "1e+05 times what rounding explains" in found.because
+
+    def test_a_few_elements_on_the_other_side_of_a_tie(self):
+        left = np.ones(4096, np.float32)
+        right = left.copy()
+        right[17] = 0.0
+        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.ROUNDING
+        assert self.policy.verdict(evidence(left, right), WIDE, False).outcome is Outcome.DIFFERENT
+        right[:400] = 0.0
+        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.DIFFERENT
+
+    def test_integers_do_not_round(self):
+        left, right = np.arange(4096), np.arange(4096)
+        right[5] = 6
+        assert self.policy.verdict(evidence(left, right), WIDE, False).outcome is Outcome.DIFFERENT
+        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.ROUNDING
+        assert self.policy.verdict(evidence(left, right, values=False), WIDE, True).outcome is Outcome.DIFFERENT
+
+    def test_nothing_finite_is_unknown(self):
+        left = np.full(3, np.nan, np.float32)
+        right = left.copy()
+        right.view(np.uint32)[0] ^= 1  # another NaN
+        assert certain(evidence(left, right)).outcome is Outcome.SAME
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "good"),
+    [("torch_testing", 1 + 1e-7, True), ("torch_testing", 1.001, False), ("troubleshooter", 1 + 5e-5, True),
+     ("troubleshooter", 1.01, False), ("msprobe", 1.1, True), ("msprobe", -1.0, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("values", [True, False])
+def test_policies_with_tolerances(name, factor, good, values):
+    policy = policy_named(name)
+    right = (VALUES.astype(np.float64) * factor).astype(np.float32)
+    plain = evidence(VALUES, right)
+    rtol, atol = policy.tolerance(plain.left, plain.right, ())
+    found = policy.verdict(evidence(VALUES, right, values=values, rtol=rtol, atol=atol), WIDE, False)
+    assert found.outcome.good is good, found
+    assert found.because
+
+
+def test_msprobe_lets_no_element_be_off_by_more_than_one():
+    right = VALUES.copy()
+    right[0, 0] += 1.5
+    assert policy_named("msprobe").verdict(evidence(VALUES, right), WIDE, False).outcome is Outcome.DIFFERENT
+
+
+def test_torch_testing_has_a_tolerance_for_each_type():
+    policy = policy_named("torch_testing")
+    assert policy.tolerance(Tensor(0, Spec("bf16", ())), Tensor(0, Spec("f32", ())), ()) == (1.6e-2, 1e-5)
+    assert policy.tolerance(Tensor(0, Spec("i64", ())), Tensor(0, Spec("i64", ())), ()) == (0.0, 0.0)
+
+
+def test_tolerances_by_hand():
+    policy = policy_named(rtol=0.2)
+    assert policy.tolerance(Tensor(0, Spec("f32", ())), Tensor(0, Spec("f32", ())), ()) == (0.2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "strict"}, "policy: expected one of auto, msprobe, troubleshooter, torch_testing, got 'strict'"),
+        ({"name": "msprobe", "rtol": 1e-3}, "brings its own tolerances"),
+        ({"rtol": -1.0}, "rtol: expected a number that is not negative"),
+        ({"atol": math.nan}, "atol: expected a number that is not negative"),
+    ],
+)
+def test_policies_that_cannot_be(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        policy_named(**arguments)
+
+
+def test_every_policy_has_its_name():
+    assert [make().name for make in POLICIES.values()] == list(POLICIES)

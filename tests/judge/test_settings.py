@@ -1,0 +1,68 @@
+"""What was set differently, whatever the two sides call it."""
+
+from __future__ import annotations
+
+import pytest
+
+from twintrace.judge.settings import SYNONYMS, different_settings
+from twintrace.model.records import Call, Config
+from twintrace.model.sites import Kind, Site
+from twintrace.model.values import Nest, TensorRef, Token
+
+
+def module(kind, **values):
+    return (Call(0, Site(Kind.MODULE, "norm", 0, type=kind), None, (), {}, None, config=Config("norm", kind, values)),)
+
+
+def call(name, *args, **kwargs):
+    return (Call(0, Site(Kind.API, name, 0), None, args, kwargs, None),)
+
+
+def test_two_names_of_one_setting_are_compared():
+    found = different_settings(
+        module("LayerNorm", eps=1e-5, elementwise_affine=True), module("LayerNorm", epsilon=1e-7)
+    )
+    assert found == {"eps": ("1e-05", "1e-07")}
+
+
+def test_the_same_number_in_another_type_is_no_difference():
+    left, right = module("Pool", kernel_size=3, padding=0), module("AvgPool", kernel_size=3.0, padding=0)
+    assert different_settings(left, right) == {}
+
+
+def test_one_number_may_stand_for_all_axes():
+    pair = Nest("tuple", (("0", 2), ("1", 3)))
+    found = different_settings(module("Conv2d", stride=2), module("Convolution", stride=pair))
+    assert found == {"stride.1": ("2", "3")}
+
+
+def test_within_one_framework_what_only_one_side_has_is_told():
+    assert different_settings(call("torch.sum", TensorRef(1), dim=1), call("torch.sum", TensorRef(1))) == {
+        "dim": ("1", "–")
+    }
+
+
+def test_between_two_it_is_not():
+    assert different_settings(call("torch.sum", TensorRef(1), dim=1), call("mindspore.ops.sum", TensorRef(1))) == {}
+
+
+def test_positions_count_where_the_function_is_the_same():
+    left, right = call("torch.clamp", TensorRef(0), 0.0), call("torch.clamp", TensorRef(0), -1.0)
+    assert different_settings(left, right) == {"argument 1": ("0.0", "-1.0")}
+
+
+@pytest.mark.parametrize(("one", "two"), [(True, 1), (Token("dtype", "float32"), Token("dtype", "float16"))])
+def test_values_that_are_not_the_same(one, two):
+    assert different_settings(module("A", x=one), module("A", x=two))
+
+
+def test_nan_is_nan():
+    assert different_settings(module("A", x=float("nan")), module("A", x=float("nan"))) == {}
+
+
+def test_of_regions_nothing_is_said():
+    assert different_settings(module("A", x=1) * 2, module("A", x=2)) == {}
+
+
+def test_no_synonym_has_a_synonym():
+    assert not set(SYNONYMS) & set(SYNONYMS.values())

@@ -1,0 +1,290 @@
+"""The page in a browser: what a reader sees, clicks and types."""
+
+import re
+
+import comparisons
+import pytest
+from playwright.sync_api import expect
+
+from twintrace.model.verdicts import Outcome
+
+
+@pytest.fixture
+def found():
+    """25 blocks of a network: 125 rows, of two steps' worth of names, that part in the middle."""
+    return comparisons.comparison(500)
+
+
+def shown(page) -> int:
+    """How many rows the filters leave."""
+    return int(page.locator("#shown").inner_text().split()[0].replace(",", ""))
+
+
+def rows(page) -> list[str]:
+    """The rows on the screen, each as its text, in the order in which they lie there."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll('.grid:not([hidden]) .slick-row')]
+            .map(row => [row.getBoundingClientRect().top, row.innerText.replace(/\\s+/g, ' ')])
+            .sort((a, b) => a[0] - b[0]).map(([_, text]) => text)"""
+    )
+
+
+def click_cell(page, row: int, count: int, band: str) -> None:
+    strip = page.locator("#overview")
+    width = min(18, strip.bounding_box()["width"] / count)
+    strip.click(position={"x": (row + 0.5) * width, "y": 20 if band == "forward" else 42})
+
+
+def test_the_verdict_needs_no_script(visits, found):
+    page = visits.open(visits.write(found), scripts=False)
+    text = page.locator("#headline").inner_text()
+    assert "The runs part at encoder.12.norm (LayerNorm), step 0, forward" in text
+    assert text.count("model.py:60 in forward") == 4, "left and right, forward and backward"
+    assert "x = self.step40(x)" in text
+    assert "eps: 1e-05 | 1e-06" in text
+    assert "largest absolute error 0.0021" in text
+    assert "60 pairs before it agree" in text
+
+
+@pytest.mark.parametrize(
+    ("comparison", "title"),
+    [
+        (comparisons.agreeing(), "The runs agree"),
+        (comparisons.nothing(), "Nothing could be compared"),
+    ],
+    ids=["agree", "nothing"],
+)
+def test_other_verdicts(report, comparison, title):
+    page = report(comparison)
+    assert page.locator("h1").inner_text() == title
+    assert shown(page) == len(comparison.results)
+
+
+def test_search_leaves_the_rows_with_all_words(report, found):
+    page = report(found)
+    assert shown(page) == len(found.results)
+    page.locator("#search").fill("FLASH")
+    assert shown(page) == 25
+    assert all("flash_attention" in row for row in rows(page))
+    page.locator("#search").fill("layernorm encoder.1")
+    expected = [f"encoder.{number}.norm" for number in range(25) if str(number).startswith("1")]
+    assert shown(page) == len(expected)
+    page.locator("#search").fill("no such name")
+    assert page.locator("#empty").is_visible()
+    page.locator("#reset").click()
+    assert shown(page) == len(found.results)
+
+
+@pytest.mark.parametrize("outcome", ["same", "rounding", "unknown", "different"])
+def test_a_verdict_leaves_its_rows(report, found, outcome):
+    page = report(found)
+    page.locator("#outcomes button", has_text=outcome).click()
+    assert shown(page) == found.count(Outcome(outcome)) > 0
+
+
+def test_kind_phase_step_and_origin(report):
+    found = comparisons.comparison(260 * comparisons.PER_BLOCK)
+    page = report(found)
+    expected = {
+        "kind": ("module", sum(1 for r in found.results if r.match.left and r.match.left[0].site.kind == "module")),
+        "phase": ("backward", sum(1 for r in found.results if not r.match.left)),
+        "step": ("step 1", sum(1 for r in found.results if r.step == 1)),
+    }
+    for name, (label, number) in expected.items():
+        page.locator(f"#choose-{name}").select_option(label=label)
+        assert shown(page) == number, name
+        page.locator(f"#choose-{name}").select_option(value="")
+    page.get_by_role("button", name="arises here").click()
+    assert shown(page) == 1
+
+
+def test_a_module_leaves_what_is_in_it(report, found):
+    page = report(found)
+    left, right = page.locator("#modules section").all()
+    left.locator(".node", has_text="encoder").first.press("ArrowRight")
+    left.get_by_role("treeitem").filter(has_text="encoder").locator(
+        ".node", has_text=re.compile(r"^▸?3\d*$")
+    ).first.click()
+    assert shown(page) == 4, "norm, linear, attention, a parameter; and not those of encoder.30"
+    page.locator(".toggle.module").click()
+    assert shown(page) == len(found.results)
+    right.locator(".node", has_text="cells").click()
+    assert shown(page) == 100, "all but the odd ones, which are in no module called so"
+
+
+def test_modules_have_the_score_of_the_worst_within(report, found):
+    page = report(found)
+    title = page.locator("#modules section").first.locator(".node", has_text="encoder").first.get_attribute("title")
+    different = [
+        r
+        for r in found.results
+        if r.verdict.outcome is Outcome.DIFFERENT and not any("cmd" in c.site.name for c in r.match.left)
+    ]
+    assert title == f"encoder: 100 rows, {len(different)} of them different"
+
+
+def test_a_click_on_the_ribbon_opens_that_pair(report, found):
+    page = report(found)
+    cells = ((7, "torch.matmul + torch.softmax", "forward"), (65, "encoder.13.norm", "backward"))
+    for row, name, band in cells:
+        click_cell(page, row, len(found.results), band)
+        page.wait_for_url(f"**#row={row}")
+        assert page.locator("#details h2").first.inner_text().startswith(name)
+    assert "row 65" in page.locator("#details").inner_text()
+
+
+def test_the_lens_opens_single_rows_of_a_long_run(report):
+    found = comparisons.comparison(4000)
+    page = report(found)
+    page.locator("#lens").click(position={"x": 9 * 3.5, "y": 20})
+    page.wait_for_url("**#row=3")
+    strip = page.locator("#overview")
+    strip.click(position={"x": strip.bounding_box()["width"] * 0.5005, "y": 20})
+    page.wait_for_url("**#row=500")  # of those under the pixel the one where the difference arises
+
+
+def test_a_pair_shows_both_sides(report, found):
+    page = report(found, hash="#row=60")
+    details = page.locator("#details")
+    assert details.locator("h2").all_inner_texts() == ["encoder.12.norm LayerNorm", "enc.cells.12.ln LayerNorm"]
+    sources = details.locator(".two > div").all_inner_texts()
+    assert [text.split("\n")[0] for text in sources] == ["left", "right"]
+    assert all("model.py:60 in forward" in text and "train.py:31 in main" in text for text in sources)
+    assert details.locator("tr.differs").all_inner_texts() == ["eps\t1e-05\t1e-06"]
+    tensors = details.locator("details.tensor")
+    assert tensors.count() == 6
+    assert tensors.nth(1).locator(".slot").inner_text() == "parameter weight | gamma"
+    opened = details.locator("details.tensor[open]")
+    assert opened.count() == 1
+    assert "Worst element [3, 15]: left 0.5, right 0.5021" in opened.inner_text()
+    assert opened.locator(".bin").count() == 17
+    expect(opened.locator(".heat canvas")).to_be_visible()
+    assert opened.locator(".heat canvas").get_attribute("aria-label").endswith("largest 0.0021")
+    assert "largest absolute error\t0.0021" in opened.inner_text()
+
+
+def test_a_region_shows_all_its_calls_and_its_strays(report, found):
+    page = report(found, hash="#row=2")
+    details = page.locator("#details")
+    assert "two calls on the left give what one call on the right gives (confidence 0.9)" in details.inner_text()
+    names = details.locator(".two summary").all_inner_texts()
+    assert names == ["forward/api:torch.matmul#2", "forward/api:torch.softmax#0"]
+    assert "only right: output 1: the other side gives one output only" in details.inner_text()
+
+
+def test_statistics_stand_in_where_nothing_was_measured(report, found):
+    page = report(found, hash="#row=68")
+    tensor = page.locator("details.tensor", has_text="after 2")
+    tensor.locator("summary").click()
+    tensor.locator("table.numbers").wait_for()
+    assert "NaN\t0\t2\t2" in tensor.locator("table.numbers").inner_text()
+
+
+def test_those_without_a_partner_are_listed_with_their_reason(report, found):
+    page = report(found)
+    page.get_by_role("tab", name="Only right").click()
+    assert shown(page) == len(found.only_right)
+    assert any("a cast, on one side only" in row and " no " in row for row in rows(page))
+    page.locator("#search").fill("clamp")
+    page.locator(".grid:not([hidden]) .slick-row").first.click()
+    page.wait_for_selector("#details .part")
+    assert (
+        "Only on the right: no call of the other side takes or gives such shapes"
+        in page.locator("#details").inner_text()
+    )
+    assert "model.py" in page.locator("#details .stack").inner_text()
+
+
+def test_a_column_sorts(report, found):
+    page = report(found)
+    header = page.locator(".slick-header-column", has_text="max abs")
+    header.click()
+    header.click()
+    assert "2.1e-3" in rows(page)[0] or "0.0021" in rows(page)[0]
+    page.locator(".slick-header-column", has_text="#").first.click()
+    assert rows(page)[0].startswith("0 ")
+
+
+def test_the_keyboard_is_enough(report, found):
+    page = report(found)
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.keyboard.type("linear")
+    assert shown(page) == 25
+    page.keyboard.press("Escape")
+    assert shown(page) == len(found.results)
+    page.locator("#tabs button").first.focus()
+    page.keyboard.press("n")
+    page.wait_for_url("**#row=60")
+    page.keyboard.press("j")
+    page.wait_for_url("**#row=61")
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    page.wait_for_url("**#row=59")
+    page.keyboard.press("Escape")
+    assert page.locator("#details").is_hidden()
+    page.locator("#overview").focus()
+    page.keyboard.press("End")
+    page.wait_for_url(f"**#row={len(found.results) - 1}")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(f"**#row={len(found.results) - 2}")
+
+
+def test_enter_opens_the_row_with_the_cursor_and_arrows_lead_on(report, found):
+    page = report(found)
+    page.evaluate("document.querySelector('.grid .slick-cell').click()")
+    page.wait_for_url("**#row=0")
+    page.keyboard.press("Escape")
+    page.locator(".slick-cell.active").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#row=1")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_url("**#row=2")
+
+
+def test_dark_and_light_by_the_system_and_by_the_switch(report, found):
+    background = "getComputedStyle(document.body).backgroundColor"
+    light, dark = report(found), report(found, scheme="dark")
+    colours = light.evaluate(background), dark.evaluate(background)
+    assert colours[0] != colours[1]
+    light.locator("#theme").click()
+    assert light.evaluate(background) == colours[1]
+    light.locator("#theme").click()
+    assert light.evaluate(background) == colours[0]
+    dark.emulate_media(color_scheme="light")
+    expect(dark.locator("body")).to_have_css("background-color", colours[0])
+
+
+def test_dark_is_there_before_any_script(visits, found):
+    path = visits.write(found)
+    colours = [
+        visits.open(path, scheme=scheme, scripts=False).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    assert colours[0] != colours[1]
+
+
+@pytest.mark.parametrize("width", [380, 700, 1000, 1900])
+def test_nothing_sticks_out(report, found, width):
+    page = report(found, width=width, hash="#row=60")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("#details").bounding_box()["width"] > min(width * 0.9, 400)
+
+
+def test_a_browser_that_cannot_unpack_is_told_so(visits, found):
+    page = visits.open(visits.write(found), init="delete window.DecompressionStream")
+    assert "cannot unpack" in page.locator("#problem").inner_text()
+    assert "The runs part at" in page.locator("#headline").inner_text()
+
+
+def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
+    found = comparisons.comparison(20_000)
+    path = visits.write(found, limit=500_000)
+    assert 400_000 < path.stat().st_size <= 500_000
+    page = visits.open(path, hash="#row=0")
+    assert "are not in this file" in page.locator("#foot").inner_text()
+    assert "The tensors of this row are not in this file" in page.locator("#details").inner_text()
+    assert "model.py:20 in forward" in page.locator("#details").inner_text()
+    page.locator("a.open").first.click()
+    page.wait_for_selector("#details .heat canvas")  # what tells most is there

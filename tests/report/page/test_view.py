@@ -1,0 +1,132 @@
+"""`twintrace view`: the same page from a server, for reports and for traces, in a browser."""
+
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from tests.test_api import run
+from twintrace import api
+from twintrace.model.errors import ReportError, TraceNotFoundError, UsageError
+
+
+@contextmanager
+def viewing(path):
+    with api.view(path) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            server.stop()
+            thread.join()
+
+
+@pytest.fixture
+def opened(browser):
+    """`opened(url)`: a page in a browser that complains of nothing and asks for nothing but its server."""
+    complaints, requests, contexts = [], [], []
+
+    def go(url, hash=""):
+        context = browser.new_context(viewport={"width": 1400, "height": 900})
+        context.set_default_timeout(30_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(url + hash)
+        page.wait_for_selector("html[data-ready], #problem:not([hidden])", state="attached")
+        go.origin = url
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(go.origin)] == []
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    root = tmp_path_factory.mktemp("view")
+    return run(root / "left", keep="tensor", steps=2), run(root / "right", keep="tensor", steps=2, eps=1e-2)
+
+
+def test_a_trace_and_its_tensors(traces, opened):
+    with viewing(traces[0]) as url:
+        page = opened(url)
+        assert str(traces[0]) in page.locator("h1").inner_text()
+        listing = api.listing(traces[0])
+        gradients = sum(len(list(journal.parameter_gradients())) for journal in api.open(traces[0]).journals())
+        assert page.locator("#shown").inner_text() == f"{listing.calls + gradients} rows"
+        page.locator("#search").fill("first")
+        page.locator(".slick-row").first.click()
+        details = page.locator("#details")
+        details.locator(".part").first.wait_for()
+        assert "test_api.py" in details.locator(".stack").inner_text()
+        output = details.locator("details.tensor", has_text="output").first
+        output.get_by_role("button", name="Values").click()
+        output.locator(".values .heat canvas").wait_for()
+        assert "first 8 values: -1.1136744, -1.03593135" in output.locator(".values").inner_text()
+
+
+def test_a_report_keeps_everything_and_finds_its_traces(traces, opened, tmp_path):
+    found = api.compare(*traces)
+    api.write_json(found, tmp_path / "report.json")
+    with viewing(tmp_path / "report.json") as url:
+        page = opened(url)
+        page.locator("a.open").first.click()
+        details = page.locator("#details")
+        details.locator("tr.differs", has_text="eps").wait_for()
+        tensor = details.locator("details.tensor[open]").first
+        for side in ("left", "right"):
+            tensor.get_by_role("button", name=f"Values, {side}").click()
+        tensor.locator(".values .heat canvas").nth(1).wait_for()
+
+
+def test_a_report_without_its_traces_says_so(tmp_path, opened):
+    for name, eps in (("left", 1e-5), ("right", 1e-2)):
+        run(tmp_path / name, eps=eps)
+    api.write_json(api.compare(tmp_path / "left", tmp_path / "right"), tmp_path / "report.json")
+    for name in ("left", "right"):
+        (tmp_path / name).rename(tmp_path / f"moved {name}")
+    with viewing(tmp_path / "report.json") as url:
+        page = opened(url)
+        page.locator("a.open").first.click()
+        page.locator("details.tensor[open] .numbers").wait_for()
+        assert page.get_by_role("button", name="Values").count() == 0
+
+
+def test_a_page_is_served_as_it_is(traces, opened, tmp_path):
+    api.write_html(api.compare(*traces), tmp_path / "report.html")
+    with viewing(tmp_path / "report.html") as url:
+        assert "The runs part at" in opened(url).locator("h1").inner_text()
+
+
+def test_what_is_no_report_and_no_trace_is_refused(tmp_path):
+    (tmp_path / "other.html").write_text("<!doctype html><script>alert(1)</script>")
+    (tmp_path / "other.json").write_text("{}")
+    for name, error in (("other.html", UsageError), ("other.json", ReportError), ("none", TraceNotFoundError)):
+        with pytest.raises(error, match=name):
+            api.view(tmp_path / name)
+
+
+def test_the_command_prints_the_address_and_ends_with_ctrl_c(traces, checkout_env):
+    command = [sys.executable, "-c", "from twintrace.cli import main; main()", "view", traces[0], "--no-browser"]
+    process = subprocess.Popen(
+        [*map(str, command)], env=checkout_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()

@@ -1,0 +1,62 @@
+"""CSV, read back with the csv module."""
+
+import csv
+import math
+
+import comparisons
+import pytest
+
+from twintrace.report.delimited import FORMULA, write_csv
+from twintrace.report.tables import SHEET
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_and_columns_come_back(tmp_path):
+    write_csv(comparisons.comparison(60), tmp_path / "report.csv")
+    found = read(tmp_path / "report.csv")
+    assert len(found) == 60
+    assert [*found[0]] == [column.name for column in SHEET]
+    assert {row["outcome"] for row in found} == {"same", "rounding", "different", "unknown"}
+    row = next(row for row in found if row["introduced"] == "True" and row["outcome"] == "different")
+    assert float(row["max_abs"]) == 2.1e-3
+    assert float(row["diff_norm"]) == -1e-6, "a negative number is no formula"
+    assert row["because"] == comparisons.DIFFERENT.because
+
+
+def test_numbers_that_are_not_finite_are_words(tmp_path):
+    write_csv(comparisons.comparison(60), tmp_path / "report.csv")
+    row = next(row for row in read(tmp_path / "report.csv") if row["right_norm"] == "inf")
+    assert math.isnan(float(row["diff_mean"]))
+    assert row["diff_max"] == ""
+
+
+def test_no_text_begins_like_a_formula(tmp_path):
+    write_csv(comparisons.comparison(60), tmp_path / "report.csv")
+    texts = [value for row in read(tmp_path / "report.csv") for value in row.values()]
+    dangerous = [value for value in texts if value.startswith(FORMULA) and not is_number(value)]
+    assert dangerous == []
+    assert "'=1+1" in texts
+    assert "'+1" in texts
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_check_of_numbers_rejects():
+    assert is_number("-1e-6")
+    assert not is_number("-1+1")
+
+
+@pytest.mark.parametrize("make", [comparisons.nothing, comparisons.agreeing])
+def test_empty_and_agreeing_comparisons(tmp_path, make):
+    write_csv(make(), tmp_path / "report.csv")
+    assert len(read(tmp_path / "report.csv")) == sum(len(result.tensors) for result in make().results)

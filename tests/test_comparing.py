@@ -1,0 +1,131 @@
+"""`compare` over recorded runs: policies, noise, selection, damage; what is said when something does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import twintrace as tt
+from tests.test_api import Net, fixed, run
+from twintrace import api
+from twintrace.frameworks.reference.miniature import Linear, Module, Tensor
+from twintrace.model.verdicts import Outcome
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two runs with another epsilon, every value kept."""
+    root = tmp_path_factory.mktemp("pair")
+    return run(root / "left", keep="tensor"), run(root / "right", keep="tensor", eps=1e-2)
+
+
+@pytest.fixture(scope="module")
+def rounding(tmp_path_factory):
+    """Two runs that differ by an epsilon that hardly matters: the last bits of what the norm puts out."""
+    root = tmp_path_factory.mktemp("rounding")
+    return run(root / "left", keep="tensor"), run(root / "right", keep="tensor", eps=1.1e-5)
+
+
+def test_what_rounding_explains_is_agreement_and_bits_are_not_claimed(rounding):
+    found = api.compare(*rounding)
+    assert found.agree
+    assert found.count(Outcome.ROUNDING) > 0
+    assert "bit by bit." not in api.verdict(found)
+
+
+@pytest.mark.parametrize("policy", ["auto", "torch_testing", "troubleshooter"])
+def test_every_policy_sees_a_wrong_epsilon(pair, policy):
+    found = api.compare(*pair, policy=policy)
+    assert not found.agree
+    assert found.policy == policy
+    assert found.divergence.result.match.left[0].site.path == "norm"
+
+
+def test_tolerances_by_hand_may_be_wide(pair, tmp_path):
+    assert api.compare(*pair, rtol=10.0, atol=10.0).agree
+    (tmp_path / "t.toml").write_text('rtol = 10.0\natol = 10.0\n[name."*layer_norm*"]\nrtol = 0\natol = 0\n')
+    found = api.compare(*pair, tolerances=tmp_path / "t.toml")
+    assert found.policy == "tolerances"
+    parted = [result for result in found.results if result.verdict.outcome is Outcome.DIFFERENT]
+    assert {call.site.path for result in parted for call in result.match.left} >= {"norm"}
+    assert not [call for result in parted for call in result.match.left if call.site.name == "first"]
+
+
+def test_the_noise_of_a_repeated_run_is_not_held_against_the_other(pair):
+    left, right = pair
+    assert not api.compare(left, right, noise=left).agree
+    assert api.compare(left, right, noise=right).count(Outcome.DIFFERENT) == 0
+
+
+def test_a_repeated_run_without_the_step_is_refused(pair, tmp_path):
+    net = fixed(Net())
+    with tt.record(tmp_path / "other", net, framework="reference") as rec:
+        rec.step(5)
+        net(Tensor(np.ones((2, 3), np.float32)))
+    (tmp_path / "other" / "step0" / "rank0" / "journal.jsonl").unlink(missing_ok=True)
+    with pytest.raises(tt.UsageError, match=r"noise: .* has no step 0 of rank 0"):
+        api.compare(*pair, noise=tmp_path / "other")
+
+
+def test_steps_can_be_chosen(tmp_path):
+    left, right = run(tmp_path / "a", steps=3), run(tmp_path / "b", steps=3)
+    found = api.compare(left, right, steps=[1])
+    assert {result.step for result in found.results} == {1}
+    assert found.agree
+    with pytest.raises(tt.TraceError, match="among those that were asked for"):
+        api.compare(left, right, steps=[9])
+
+
+def test_a_damaged_tensor_costs_its_row_and_not_the_comparison(tmp_path):
+    left, right = run(tmp_path / "a", keep="tensor"), run(tmp_path / "b", keep="tensor", eps=1e-2)
+    payload = right / "step0" / "rank0" / "payload.bin"
+    data = bytearray(payload.read_bytes())
+    data[:] = bytes(byte ^ 0xFF for byte in data)
+    payload.write_bytes(data)
+    found = api.compare(left, right)
+    assert found.count(Outcome.UNKNOWN) > 0
+    assert found.count(Outcome.SAME, Outcome.ROUNDING) > 0
+    assert any("could not be compared" in remark for remark in found.remarks)
+
+
+def test_different_models_are_told_apart(tmp_path, pair):
+    class Other(Module):
+        def __init__(self):
+            self.layer = Linear(5, 5)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    net = Other()
+    net.layer.weight.array[...] = np.random.default_rng(1).normal(size=net.layer.weight.shape)
+    with tt.record(tmp_path / "other", net, framework="reference"):
+        net(Tensor(np.random.default_rng(2).normal(size=(7, 5)).astype(np.float32)))
+    found = api.compare(pair[0], tmp_path / "other")
+    assert not found.agree
+    text = api.verdict(found)
+    assert len(text.splitlines()) <= 15
+    assert found.only_left
+    assert not found.count(Outcome.SAME, Outcome.ROUNDING)
+
+
+def test_progress_is_told(pair):
+    told = []
+    api.compare(*pair, progress=lambda what, done, total: told.append((what, done, total)))
+    assert told[0][0].startswith("step 0, rank 0")
+    assert told[-1][1] == told[-1][2] > 0
+
+
+def test_one_worker_finds_the_same(pair):
+    assert api.compare(*pair, workers=1) == api.compare(*pair)
+
+
+def test_a_run_with_itself_agrees_whatever_is_kept(pair):
+    for trace in pair:
+        found = api.compare(trace, trace)
+        assert found.agree
+        assert found.count(Outcome.SAME) == len(found.results)
+
+
+def test_pairs_that_differ_have_a_picture(pair):
+    found = api.compare(*pair)
+    assert found.divergence.tensors[0].measurement.heat is not None
