@@ -254,9 +254,9 @@ class DumpJournal:
         npy = self._npy_of(text) if numbered else None
         self._ptdbg = self._ptdbg or numbered
         tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
-        self._lines[number] = line = _Line(offset, len(raw), text, npy)
-        self._names[number] = name
+        line = _Line(offset, len(raw), text, npy)
         self._tensors[number] = replace(tensor, **self._known(fields, line, spec))
+        self._lines[number], self._names[number] = line, name
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
         """What is known of the values."""

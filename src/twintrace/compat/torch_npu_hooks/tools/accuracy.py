@@ -24,6 +24,7 @@ from ....model.records import Call
 from ....model.results import CallResult, Comparison, TensorResult
 from ....model.sites import Phase
 from ....model.tensors import Tensor
+from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from .. import recording
 from ..names import operation_name, parse
@@ -204,8 +205,6 @@ def _skipped_call(
 
 
 def _forward(call: Call) -> Iterator[int]:
-    from ....model.values import TensorRef, leaves, tensor_slots
-
     yield from (tensor for _, tensor in tensor_slots(call.args, call.kwargs))
     yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
 
