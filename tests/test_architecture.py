@@ -45,6 +45,7 @@ HOMES = {
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
+    "yaml": ("align/",),
     "numba": ("store/", "measure/"),
     "xlsxwriter": ("report/",),
     "tomli": ("judge/",),

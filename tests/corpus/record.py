@@ -8,13 +8,15 @@ Each framework has a process of its own, which records all pairs that are asked 
 
 from __future__ import annotations
 
+import fcntl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpus.faults import Fault
 from corpus.notation import pair_names, truth_of
 from corpus.oracle import Oracle
-from corpus.ports import run_once
+from corpus.ports import run_once, run_side
 from corpus.score import Score, score
 from twintrace.align import align
 from twintrace.model.pairs import Alignment, Side
@@ -30,6 +32,20 @@ def recordings(
     """(left trace, right trace) by name. `fresh`: norms have the ones and zeros of their constructors."""
     run_once(names, folder, "--trace", level, *(["--fresh"] if fresh else []))
     return {name: (folder / name / "torch", folder / name / "mindspore") for name in names}
+
+
+def faulty_recordings(faults: Sequence[Fault], folder: Path) -> dict[str, tuple[Path, Path]]:
+    """(left trace, right trace with the fault) by the fault's name. The correct right sides are recorded as well."""
+    recordings(sorted({fault.pair for fault in faults}), folder)
+    found = {fault.name: (folder / fault.pair / "torch", folder / fault.pair / fault.name) for fault in faults}
+    with (folder / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        needed = [name for name in found if not (folder / f"done-{name}").exists()]
+        if needed:
+            run_side("mindspore", folder, needed, "--trace", LEVEL, "--faulty")
+            for name in needed:
+                (folder / f"done-{name}").touch()
+    return found
 
 
 def journals(traces: tuple[Path, Path]) -> tuple[Journal, Journal]:

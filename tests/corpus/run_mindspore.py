@@ -3,6 +3,9 @@
     python -m corpus.run_mindspore FOLDER mlp resnet           reads FOLDER/mlp/weights.npz, writes FOLDER/mlp/mindspore.npz, …
     python -m corpus.run_mindspore FOLDER mlp --trace mix      the same with a trace: FOLDER/mlp/mindspore/
 
+    python -m corpus.run_mindspore FOLDER pad_mode --trace mix --faulty      the names are of faults (faults.py); this one is in
+                                                                             resnet: a trace FOLDER/resnet/pad_mode/
+
 run_torch.py comes first. The names in mindspore.npz are those of torch.npz; beside them `shape:…` tells the parameters and buffers.
 """
 
@@ -16,6 +19,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 
+from corpus.faults import fault_of
 from corpus.notation import ROOT, Truth, side, truth_of
 
 # The synchronous launch: less than a tenth of the time for small operators that are read one by one.
@@ -47,13 +51,16 @@ def parameters_of(net: nn.Cell) -> dict[str, ms.Parameter]:
     return dict(net.parameters_and_names())
 
 
-def train(name: str, net: nn.Cell, batch: dict[str, ms.Tensor]) -> tuple[ms.Tensor, dict, dict[str, ms.Tensor]]:
-    """Forward, loss and gradients, these by parameter. A pair may bring its own `train`."""
+def train(
+    name: str, net: nn.Cell, batch: dict[str, ms.Tensor], loss: Callable | None = None
+) -> tuple[ms.Tensor, dict, dict[str, ms.Tensor]]:
+    """Forward, loss and gradients, these by parameter. A pair may bring its own `train`; a fault brings another loss."""
     written = side(name, "mindspore")
     if hasattr(written, "train"):
         return written.train(net, batch)
+    computed = loss or written.loss
     trained = {key: value for key, value in parameters_of(net).items() if value.requires_grad}
-    step = ms.value_and_grad(lambda: written.loss(net, batch), None, list(trained.values()), has_aux=True)
+    step = ms.value_and_grad(lambda: computed(net, batch), None, list(trained.values()), has_aux=True)
     (loss, outputs), gradients = step()
     return loss, outputs, dict(zip(trained, gradients, strict=True))
 
@@ -89,13 +96,19 @@ def tensors(value: object) -> list[ms.Tensor]:
     return [item for inner in value for item in tensors(inner)] if isinstance(value, tuple | list) else []
 
 
-def record(name: str, folder: Path, level: str) -> None:
+def record(name: str, folder: Path, level: str, fault: str | None = None) -> None:
     """Run the step under the recorder; every value is kept."""
     import twintrace as tt
 
     net, batch = prepare(truth_of(name), dict(np.load(folder / "weights.npz")))
-    with tt.record(folder / "mindspore", net, level=level, keep="tensor", strict=True, overwrite=True) as recorder:
-        train(name, net, batch)
+    loss = None
+    if fault is not None:
+        from corpus.planted import plant
+
+        loss = plant(fault, name, net)
+    where = folder / (fault or "mindspore")
+    with tt.record(where, net, level=level, keep="tensor", strict=True, overwrite=True) as recorder:
+        train(name, net, batch, loss)
         recorder.step()
 
 
@@ -105,8 +118,13 @@ def main() -> None:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--trace", metavar="LEVEL")
     parser.add_argument("--fresh", action="store_true", help="says nothing here: the weights come from the left side")
+    parser.add_argument("--faulty", action="store_true", help="the names are of faults")
     asked = parser.parse_args()
     for name in asked.names:
+        if asked.faulty:
+            pair = fault_of(name).pair
+            record(pair, asked.folder / pair, asked.trace, name)
+            continue
         folder = asked.folder / name
         record(name, folder, asked.trace) if asked.trace else observe(name, folder)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ..model.pairs import Part
 from ..model.sites import Kind
-from .equivalents import OPERATIONS
+from .equivalents import CONTAINERS, OPERATIONS
 from .strands import Slot, Strand
 from .tensors import Mapper
 from .units import inputs, operation, outputs
@@ -75,17 +75,34 @@ class Containers:
         common = len(ours & theirs)
         if ours and theirs and not common:
             return None
-        score = 3.0 * self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
-        score += 4.0 * common / max(1, len(ours | theirs))
-        score += 3.0 * self._common(_arguments(strands[0], left), _arguments(strands[1], right))
         same = operation(one) == operation(two)
+        own = not (self._holds_modules(0, left) or self._holds_modules(1, right))
+        if not same and own and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
+            return None
+        arguments = _arguments(strands[0], left), _arguments(strands[1], right)
+        if self._elsewhere(*arguments):
+            return None
+        given = self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
+        taken = self._common(*arguments)
+        if not given and not taken:
+            return None
+        score = 3.0 * (given + taken)
+        score += 4.0 * common / max(1, len(ours | theirs))
         score += 1.5 if same else 0.0
-        if not same and not ours and not theirs and {operation(one), operation(two)} <= OPERATIONS.keys():
-            score -= 3.0
         score += 0.75 if one.site.name.rpartition(".")[2] == two.site.name.rpartition(".")[2] else 0.0
         partner_of_parent = self._web.partner(0, strands[0].parent[left])
         score += 0.5 if partner_of_parent is not None and partner_of_parent == strands[1].parent[right] else 0.0
         return score
+
+    def _holds_modules(self, which: int, index: int) -> bool:
+        strand = self._web.strands[which]
+        return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
+
+    def _elsewhere(self, left: Sequence[Slot], right: Sequence[Slot]) -> bool:
+        """Do they take nothing in common, although each side has what the other takes?"""
+        classes = self._web.classes
+        ours, theirs = ({classes.of(w, slot.tensor) for slot in side} - {-1} for w, side in ((0, left), (1, right)))
+        return bool(ours and theirs) and not ours & theirs and any(map(classes.shared, ours | theirs))
 
     def _common(self, left: Sequence[Slot], right: Sequence[Slot]) -> float:
         """Which share of these tensors belongs together?"""

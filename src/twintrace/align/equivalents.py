@@ -205,6 +205,10 @@ SHAPING = frozenset(("reshape", "transpose", "identity", "cast", "transfer"))
 SOMETIMES_SHAPING = frozenset(
     ("dropout", "expand", "pad", "getitem", "concat", "split", "pixelshuffle", "pixelunshuffle", "flip", "roll")
 )
+# Layers that frameworks themselves build of other modules, and that are one operation all the same.
+COMPOSITE = frozenset(
+    ("lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell", "linear", "conv", "convtranspose", "multiheadattention")
+)
 # They only hold others.
 CONTAINERS = frozenset(("sequential", "modulelist", "moduledict", "celldict"))
 

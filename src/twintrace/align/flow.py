@@ -9,9 +9,13 @@ Casts, reshapes and the like that only one side has are looked through.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 
+from ..model.pairs import Part, TensorPair
+from ..model.records import Call
+from .mappings import Mapping
 from .strands import Strand
 from .tensors import Mapped, Mapper
 from .units import main_parameter, operation, outputs
@@ -23,7 +27,8 @@ _NEAR = 64  # users of one tensor that are looked at
 class Flowing:
     """Follows the data from pair to pair. `mapped` has the tensors of every bond that was visited."""
 
-    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
+    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]], mapping: Mapping) -> None:
+        self.mapping = mapping
         self._web, self._mapper, self.units = web, mapper, units
         self.shared_weights = False
         self.mapped: dict[int, Mapped] = {}
@@ -59,9 +64,28 @@ class Flowing:
 
     def _map(self, bond: Bond) -> Mapped:
         strands = self._web.strands
-        slots = [strand.edge(bond.side(which)) for which, strand in enumerate(strands)]
-        what = operation(strands[0].calls[bond.left[0]])
-        return self._mapper.map(slots[0], slots[1], what, named=bond.named)
+        slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
+        call = strands[0].calls[bond.left[0]]
+        forced = self.mapping.tensors.get(str(call.site)) or self.mapping.tensors.get(call.site.name)
+        mapped = self._mapper.map(slots[0], slots[1], operation(call), named=bond.named, forced=forced)
+        return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
+
+    def _met_inside(self, which: int, bond: Bond) -> Callable[[int], bool]:
+        """Which results of this side does the other side's region have too? Where both are several calls deep, they may meet."""
+        if len(bond.left) == len(bond.right) == 1 or bond.named:
+            return lambda tensor: False
+        classes, strand = self._web.classes, self._web.strands[1 - which]
+        there = {
+            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in outputs(strand, index)
+        } - {-1}
+        return lambda tensor: classes.of(which, tensor) in there
+
+    def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:
+        """The pairs with the layouts that the mapping asks for."""
+        for pair in mapped.pairs:
+            owner = f"{call.site.name}." if call.site.name else ""
+            layout = self.mapping.layouts.get(owner + pair.left_slot) if pair.part is Part.PARAMETER else None
+            yield pair if layout is None else replace(pair, layout=layout, because="the mapping says so")
 
     def _forward(self, left: int, right: int) -> None:
         """Whatever takes these two tensors and is alone of its kind."""

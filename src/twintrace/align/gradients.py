@@ -15,9 +15,11 @@ from ..model.pairs import Layout, Match, Part, Stray, TensorPair
 from ..model.records import Gradient
 from ..model.sites import Kind
 from .layouts import fits, layout_between
-from .strands import Strand
-from .tensors import Mapper
+from .strands import IN, OUT, Strand
+from .tensors import Mapped, Mapper
+from .units import inputs
 from .values import alike, numel
+from .webs import Bond, Web
 
 
 class Gradients(NamedTuple):
@@ -26,6 +28,51 @@ class Gradients(NamedTuple):
     pairs: tuple[TensorPair, ...]
     only_left: tuple[Stray, ...]
     only_right: tuple[Stray, ...]
+
+
+def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
+    """The tensors of a bond without gradients that differ because the tensor goes to other calls on the two sides.
+
+    What a concatenation is given back depends on who takes its result; an argument that a region takes in three places
+    has three gradients there and one beside it.
+    """
+    doubtful = [
+        pair
+        for pair in mapped.pairs
+        if pair.part.backward and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
+    ]
+    if not doubtful or bond.named:
+        return mapped
+    given = {pair.left_slot: pair for pair in mapped.pairs if pair.part in OUT}
+    taken = {pair.left_slot: pair for pair in mapped.pairs if pair.part in IN}
+    same_takers = {slot: web.takers(0, pair.left) == web.takers(1, pair.right) for slot, pair in given.items()}
+    dropped = set()
+    for pair in doubtful:
+        if pair.part is Part.OUTPUT_GRADIENT:
+            good = same_takers.get(pair.left_slot, True)
+        else:
+            argument = taken.get(pair.left_slot)
+            good = all(same_takers.values()) and (
+                argument is None or _uses(web, 0, bond, argument.left) == _uses(web, 1, bond, argument.right) == 1
+            )
+        if not good:
+            dropped.add(pair)
+    return Mapped(
+        tuple(pair for pair in mapped.pairs if pair not in dropped),
+        (*mapped.only_left, *(Stray(p.part, p.left_slot, p.left, _OTHER_TAKERS) for p in mapped.pairs if p in dropped)),
+        (
+            *mapped.only_right,
+            *(Stray(p.part, p.right_slot, p.right, _OTHER_TAKERS) for p in mapped.pairs if p in dropped),
+        ),
+    )
+
+
+_OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradient comes from them"
+
+
+def _uses(web: Web, which: int, bond: Bond, tensor: int) -> int:
+    strand = web.strands[which]
+    return sum(slot.tensor == tensor for index in bond.side(which) for slot in inputs(strand, index))
 
 
 class _Turn(NamedTuple):

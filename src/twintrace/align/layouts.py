@@ -25,18 +25,50 @@ _USUAL: dict[int, tuple[tuple[int, ...], ...]] = {
     4: ((0, 3, 1, 2), (0, 2, 3, 1), (0, 2, 1, 3), (0, 1, 3, 2), (3, 2, 0, 1), (2, 3, 1, 0), (1, 0, 2, 3)),
     5: ((0, 4, 1, 2, 3), (0, 2, 3, 4, 1), (4, 3, 0, 1, 2), (2, 3, 4, 1, 0)),
 }
+# Around matrix products it is the last two axes that are exchanged, and heads with positions; nobody has channels there.
+_PRODUCTS = frozenset(("matmul", "attention", "multiheadattention", "softmax", "einsum", "linear"))
+_USUAL_OF_PRODUCTS: dict[int, tuple[tuple[int, ...], ...]] = _USUAL | {4: ((0, 1, 3, 2), (0, 2, 1, 3), *_USUAL[4])}
 _MOST_AXES = 6  # all orders of more axes are too many to try, and nobody has seen one
 
 
-def layout_between(left: Tensor, right: Tensor) -> Layout | None:
-    """How to lay the right tensor on the left one; None where it does not go."""
+def layout_between(left: Tensor, right: Tensor, operation: str = "") -> Layout | None:
+    """How to lay the right tensor on the left one; None where it does not go, or where nothing tells how."""
     one, two = left.spec.shape, right.spec.shape
     if one == two:
         return Layout(_reordered(left, right))
     if numel(left) != numel(right):
         return None
-    axes = next(_orders(one, two), None)
+    if left.fingerprint is not None and left.fingerprint == right.fingerprint:
+        return Layout(None, True)
+    # Axes of one element may stand anywhere: they are looked at last.
+    long = [axis for axis, size in enumerate(two) if size != 1]
+    short = [axis for axis, size in enumerate(two) if size == 1]
+    ours, theirs = tuple(size for size in one if size != 1), tuple(two[axis] for axis in long)
+    if ours == theirs:
+        return Layout(None, True)
+    usual = _USUAL_OF_PRODUCTS if operation in _PRODUCTS else _USUAL
+    axes = next(_orders(ours, theirs, usual), None)
+    if axes is not None:
+        order = (*(long[axis] for axis in axes), *short)
+        return Layout(order, tuple(two[axis] for axis in order) != one) if short else _whole(one, two, usual)
+    return Layout(None, True) if _is_folded(ours, theirs) or _is_folded(theirs, ours) else None
+
+
+def _whole(one: tuple[int, ...], two: tuple[int, ...], usual: dict[int, tuple[tuple[int, ...], ...]]) -> Layout:
+    axes = next(_orders(one, two, usual), None)
     return Layout(None, True) if axes is None else Layout(axes)
+
+
+def _is_folded(one: tuple[int, ...], two: tuple[int, ...]) -> bool:
+    """Is the second shape the first with neighbouring axes folded into one? `[8, 5, 10]` and `[40, 10]`, not `[50, 8]`."""
+    sizes = list(two)
+    for size in one:
+        if not sizes or sizes[0] % size:
+            return False
+        sizes[0] //= size
+        if sizes[0] == 1:
+            sizes.pop(0)
+    return not sizes
 
 
 def fits(left: Tensor, right: Tensor, layout: Layout) -> bool:
@@ -74,10 +106,12 @@ def _within_a_bit(one: float | None, two: float | None) -> bool:
     return one is not None and two is not None and abs(one - two) <= 1e-12 * abs(one)
 
 
-def _orders(one: tuple[int, ...], two: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _orders(
+    one: tuple[int, ...], two: tuple[int, ...], usual: dict[int, tuple[tuple[int, ...], ...]]
+) -> Iterator[tuple[int, ...]]:
     if len(one) != len(two) or len(one) > _MOST_AXES or sorted(one) != sorted(two):
         return
-    for axes in (*_USUAL.get(len(one), ()), *permutations(range(len(one)))):
+    for axes in (*usual.get(len(one), ()), *permutations(range(len(one)))):
         if tuple(two[axis] for axis in axes) == one:
             yield axes
 

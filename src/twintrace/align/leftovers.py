@@ -20,7 +20,11 @@ def alone(web: Web, which: int) -> tuple[Alone, ...]:
     found = []
     kinds = {call.site.kind for call in web.strands[1 - which].calls}
     for index, call in enumerate(strand.calls):
-        if web.is_free(which, index):
+        if index in web.left_out[which]:
+            found.append(Alone(call, "the mapping says to ignore it", True))
+        elif index in web.wrappers[which]:
+            found.append(Alone(call, "it only wraps calls that are compared themselves", True))
+        elif web.is_free(which, index):
             because, skipped = _reason(web, which, index, kinds)
             found.append(Alone(call, because, skipped))
     return tuple(found)

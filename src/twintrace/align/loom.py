@@ -16,38 +16,42 @@ from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind
+from .asked import ASKED, follow_mapping
 from .containers import Containers
 from .flow import Flowing
-from .gradients import pair_gradients
+from .gradients import pair_gradients, without_incomparable
 from .inferred import Inference
 from .layouts import mirrored as mirrored_layout
 from .leftovers import alone
+from .mappings import Mapping
 from .named import by_name, same_program
 from .regions import Regions
 from .strands import Strand
 from .tensors import Mapper
-from .units import units
+from .units import is_container, units
 from .webs import Web
 
 
-def align(left: Side, right: Side, *, mapping: None = None) -> Alignment:
+def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignment:
     """What belongs together in two journals, and what is left over, each with its reason."""
     with _collecting_later():
         strands = Strand(left), Strand(right)
-        if _rank(strands[1]) < _rank(strands[0]):
-            return _mirrored(_align(right, left, strands[1], strands[0]))
-        return _align(left, right, *strands)
+        if mapping is None and _rank(strands[1]) < _rank(strands[0]):
+            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()))
+        return _align(left, right, *strands, mapping or Mapping())
 
 
-def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
-    web, mapper = Web(one, two), Mapper(one, two)
-    named = same_program(one, two)
-    if named:
+def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
+    web = Web(one, two)
+    mapper = Mapper(one, two, web.reshaped)
+    follow_mapping(web, mapping)
+    if same_program(one, two):
         for i, j, sure in by_name(one, two):
-            same = one.calls[i].site == two.calls[j].site
-            because = "same address" if same else "same name in the same place"
-            web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
-    flowing = Flowing(web, mapper, (set(units(one, one.roots)), set(units(two, two.roots))))
+            if web.is_free(0, i) and web.is_free(1, j):
+                same = one.calls[i].site == two.calls[j].site
+                because = "same address" if same else "same name in the same place"
+                web.pair(i, j, because, 1.0 if sure else 0.9, named=True)
+    flowing = Flowing(web, mapper, (set(units(one, one.roots)), set(units(two, two.roots))), mapping)
     flowing.follow()
     if _some_free(web, 0) and _some_free(web, 1):
         _infer(web, mapper, flowing)
@@ -57,7 +61,7 @@ def _align(left: Side, right: Side, one: Strand, two: Strand) -> Alignment:
             tuple(two.calls[j] for j in bond.right),
             bond.because,
             bond.confidence,
-            *flowing.mapped[id(bond)],
+            *without_incomparable(web, bond, flowing.mapped[id(bond)]),
         )
         for bond in web.bonds
     ]
@@ -70,9 +74,12 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     inference = Inference(web)
     flowing.shared_weights = inference.shared_weights
     one, two = web.strands
+    for bond in [bond for bond in web.bonds if bond.because == ASKED]:
+        if len(bond.left) == len(bond.right) == 1:
+            inference.lay_out(units(one, one.children[bond.left[0]]), units(two, two.children[bond.right[0]]))
     # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
     # opened before regions are looked for, a framework's own layer after.
-    for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
+    for opened, regions in ((_nothing, False), (_holds_modules, False), (_holds_calls, True)):
         ours, theirs = _opened_units(web, 0, opened), _opened_units(web, 1, opened)
         flowing.units = set(ours), set(theirs)
         inference.lay_out(ours, theirs)
@@ -110,11 +117,14 @@ def _holds_calls(strand: Strand, index: int) -> bool:
 
 
 def _inner(web: Web, which: int) -> set[int]:
-    """Free calls inside units that have a partner of their own."""
+    """Free calls inside operations that have a partner of their own."""
     strand = web.strands[which]
+    inside: list[bool] = []
     found = set()
     for index, up in enumerate(strand.parent):
-        if up >= 0 and web.is_free(which, index) and not strand.children[index] and web.partner(which, up) is not None:
+        whole = up >= 0 and web.partner(which, up) is not None and not is_container(strand, up)
+        inside.append(whole or (up >= 0 and inside[up]))
+        if inside[index] and web.is_free(which, index) and not strand.children[index]:
             found.add(index)
     return found
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..model.sites import Kind
 from .tensors import Mapper
-from .units import inputs, is_parameter, outputs
+from .units import inputs, is_parameter, operation, outputs
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -59,6 +60,8 @@ class Regions:
         left, right = self._grown(left, right)
         if not (self._can_be_bound(0, left) and self._can_be_bound(1, right) and self._takes_the_same(left, right)):
             return
+        if len(left) == len(right) == 1 and self._are_other_layers(left[0], right[0]):
+            return
         if not equal and max(len(left), len(right)) > _LARGE:
             return
         because = (
@@ -67,6 +70,13 @@ class Regions:
             else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
         self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
+
+    def _are_other_layers(self, left: int, right: int) -> bool:
+        """Two modules of different kinds: what they do alike is inside them, and will be found there."""
+        calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
+        inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
+        modules = all(call.site.kind is Kind.MODULE for call in calls)
+        return bool(inside) and modules and operation(calls[0]) != operation(calls[1])
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}

@@ -9,7 +9,7 @@ strand.tensor(7)          what is known of tensor 7
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Part, Side
@@ -35,7 +35,7 @@ class Strand:
 
     def __init__(self, side: Side) -> None:
         self.framework = side.framework
-        self.calls: list[Call] = list(side.calls)
+        self.calls: list[Call] = _in_order(side.calls)
         self._read = side.tensor
         self._tensors: dict[int, Tensor] = {}
         self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
@@ -66,10 +66,10 @@ class Strand:
             found = self._slots[index] = tuple(_slots(self.calls[index]))
         return found
 
-    def edge(self, members: Sequence[int]) -> tuple[Slot, ...]:
+    def edge(self, members: Sequence[int], also: Callable[[int], bool] = lambda tensor: False) -> tuple[Slot, ...]:
         """The tensors at the edge of a region of calls: what comes into it, what leaves it, and their gradients.
 
-        Of several calls each slot carries the name of its call: `matmul#3:0`.
+        Of several calls each slot carries the name of its call: `matmul#3:0`. `also` may ask for results that stay inside.
         """
         if len(members) == 1:
             return self.slots(members[0])
@@ -87,7 +87,9 @@ class Strand:
             prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
             kept = set()
             for slot in self.slots(index):
-                inner = slot.tensor in (made if slot.part in IN else used)
+                inner = slot.tensor in (made if slot.part in IN else used) and not (
+                    slot.part in OUT and also(slot.tensor)
+                )
                 key = slot.part in IN, slot.tensor
                 if not slot.part.backward and not inner and key not in found:
                     found[key] = slot._replace(slot=prefix + slot.slot)
@@ -98,6 +100,17 @@ class Strand:
                 if slot.part.backward and (slot.part is Part.INPUT_GRADIENT, slot.slot) in kept
             ]
         return (*found.values(), *gradients)
+
+
+def _in_order(calls: Sequence[Call]) -> list[Call]:
+    """Calls in the order in which they began. A journal has them in the order in which they ended: a child before its parent."""
+    seen: set[int] = set()
+    parents = {call.id for call in calls}
+    for call in calls:
+        if call.parent is not None and call.parent in parents and call.parent not in seen:
+            return sorted(calls, key=lambda call: call.id)
+        seen.add(call.id)
+    return list(calls)
 
 
 def _slots(call: Call) -> Iterator[Slot]:

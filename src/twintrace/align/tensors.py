@@ -12,7 +12,7 @@ together, names that mean the same, shapes, position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -48,8 +48,8 @@ class _Chosen(NamedTuple):
 class Mapper:
     """Maps the tensors of matched calls; remembers which tensors belong together."""
 
-    def __init__(self, left: Strand, right: Strand) -> None:
-        self._left, self._right = left, right
+    def __init__(self, left: Strand, right: Strand, reshaped: Callable[[int, int], Iterable[tuple[int, ...]]]) -> None:
+        self._left, self._right, self._reshaped = left, right, reshaped
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -77,7 +77,7 @@ class Mapper:
             chosen += _gradients(left, right, chosen)
         pairs: list[TensorPair] = []
         for item in chosen:
-            pair = self._pair(item, named, None if item.follows is None else pairs[item.follows].layout)
+            pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
             pairs.append(pair)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
@@ -88,14 +88,14 @@ class Mapper:
             tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
         )
 
-    def _pair(self, chosen: _Chosen, named: bool, followed: Layout | None) -> TensorPair:
+    def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
         left, right, because, _ = chosen
         part = right.part if right.part in _HELD else left.part
         pair = TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, because=because, count=left.turn)
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         if named:  # one program: another shape is a difference
             return pair
-        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two)
+        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two, operation)
         if layout is None or layout == pair.layout:
             return pair
         return replace(pair, layout=layout, because=because or str(layout))
@@ -161,6 +161,10 @@ class Mapper:
             return 20.0, ""
         if _unknown(one) or _unknown(two):
             return (score if meant else 0.0), because
+        if not named and one.spec.shape != two.spec.shape and numel(one) == numel(two):
+            layout = layout_between(one, two, operation)
+            if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
+                return 0.0, ""  # the same elements perhaps, and nothing tells in which order
         likeness = alike(one, two)
         known = self.partner(0, left.tensor) == right.tensor
         score += _shapes(one, two)
@@ -174,7 +178,23 @@ class Mapper:
             score -= 0.5
             if not meant or _kind(one) != _kind(two):  # a mask of true and false is not one of 0 and -1e9
                 return 0.0, ""
+            if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
+                return 0.0, ""  # other values, and at least one of them belongs to another
         return score, because
+
+    def _turned(self, left: int, right: int) -> bool:
+        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""
+        shapes = _long(self._left.tensor(left).spec.shape), _long(self._right.tensor(right).spec.shape)
+        near = [_long(s) for s in self._reshaped(0, left)], [_long(s) for s in self._reshaped(1, right)]
+        for which in (0, 1):
+            other = shapes[1 - which]
+            if any(sorted(shape) == sorted(other) for shape in near[which]):
+                return other not in near[which]
+        return False
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:

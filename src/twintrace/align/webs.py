@@ -10,12 +10,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+from ..model.pairs import Part
+from ..model.sites import Kind
 from .classes import Classes
 from .strands import Strand
-from .units import hands_on, inputs, is_parameter, operation, outputs
+from .units import hands_on, inputs, is_container, is_parameter, operation, outputs
+
+_WRAPPED = 4
+"""A module with more functions inside than this is more than a wrapper."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Web:
     def __init__(self, left: Strand, right: Strand) -> None:
         self.strands = left, right
         self.bonds: list[Bond] = []
+        self.left_out: tuple[set[int], set[int]] = set(), set()
+        self.wrappers: tuple[set[int], set[int]] = set(), set()
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
@@ -59,20 +66,52 @@ class Web:
         self.bind(Bond((left,), (right,), because, confidence, named))
 
     def bind(self, bond: Bond) -> None:
-        """These calls belong together; none of them may belong to others already."""
+        """These calls belong together; none of them may belong to others already.
+
+        Beside functions, a module that only wraps a function or a few gives its place to them.
+        """
+        kinds = [{self.strands[which].calls[index].site.kind for index in bond.side(which)} for which in (0, 1)]
+        if not bond.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
+            bond = replace(bond, left=self._unwrapped(0, bond.left), right=self._unwrapped(1, bond.right))
         self.bonds.append(bond)
         for which in (0, 1):
             for index in bond.side(which):
                 assert index not in self._bond[which]
                 self._bond[which][index] = bond
 
+    def _unwrapped(self, which: int, members: tuple[int, ...]) -> tuple[int, ...]:
+        found: list[int] = []
+        for index in members:
+            inner = self._inside(which, index)
+            if inner:
+                self.wrappers[which].add(index)
+            found.extend(inner or [index])
+        return tuple(sorted(found))
+
+    def _inside(self, which: int, index: int) -> list[int]:
+        """The function that a module hands its arguments and takes its result from; or all its functions, if they are few."""
+        strand = self.strands[which]
+        inside = strand.children[index]
+        free = all(self.is_free(which, child) and not strand.children[child] for child in inside)
+        functions = all(strand.calls[child].site.kind is not Kind.MODULE for child in inside)
+        if not inside or not free or not functions:
+            return []
+        gives = {slot.tensor for slot in outputs(strand, index)}
+        takes = {slot.tensor for slot in inputs(strand, index) if slot.part is Part.INPUT}
+        for child in reversed(inside):
+            ours = {slot.tensor for slot in inputs(strand, child)}
+            if takes <= ours and gives == {slot.tensor for slot in outputs(strand, child)}:
+                return [child]
+        working = [child for child in inside if outputs(strand, child)]
+        return working if len(working) <= _WRAPPED else []
+
     def bond(self, which: int, index: int) -> Bond | None:
         """What a call belongs to."""
         return self._bond[which].get(index)
 
     def is_free(self, which: int, index: int) -> bool:
-        """Has it no partner yet?"""
-        return index not in self._bond[which]
+        """Has it no partner yet, and may it have one?"""
+        return not (index in self._bond[which] or index in self.left_out[which] or index in self.wrappers[which])
 
     def partner(self, which: int, index: int) -> int | None:
         """The call that belongs to it, where it is one."""
@@ -144,10 +183,47 @@ class Web:
             gives.append({self.classes.of(which, slot.tensor) for slot in outputs(strand, index)} - {-1})
         only = takes[0] - takes[1], takes[1] - takes[0]
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
-            return bool(only[0] or only[1])
+            return bool(only[0] or only[1]) or self.hands_on(0, left)
         if holds or not only[0] or not only[1]:
             return False
         return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
+
+    def takers(self, which: int, tensor: int) -> set[Bond | int]:
+        """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
+        strand, users = self.strands[which], self.flow(which).users
+        found: set[Bond | int] = set()
+        waiting, seen = [tensor], {tensor}
+        while waiting:
+            for index in users.get(waiting.pop(), ()):
+                if strand.children[index]:
+                    continue  # what is inside it takes the tensor
+                bond = self._around(which, index)
+                if bond is None and self.hands_on(which, index):
+                    fresh = {slot.tensor for slot in outputs(strand, index)} - seen
+                    seen |= fresh
+                    waiting.extend(fresh)
+                else:
+                    found.add(index if bond is None else bond)
+        return found
+
+    def _around(self, which: int, index: int) -> Bond | None:
+        """What a call belongs to, or the operation around it."""
+        up = index
+        while up >= 0:
+            bond = self._bond[which].get(up)
+            if bond is not None:
+                return bond if up == index or not is_container(self.strands[which], up) else None
+            up = self.strands[which].parent[up]
+        return None
+
+    def reshaped(self, which: int, tensor: int) -> Iterator[tuple[int, ...]]:
+        """The shapes that a tensor has before and after reshapes next to it."""
+        strand, flow = self.strands[which], self.flow(which)
+        for index in (*flow.makers.get(tensor, ()), *flow.users.get(tensor, ())[:8]):
+            if operation(strand.calls[index]) == "reshape":
+                for slot in (*inputs(strand, index), *outputs(strand, index)):
+                    if slot.tensor != tensor:
+                        yield strand.tensor(slot.tensor).spec.shape
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""

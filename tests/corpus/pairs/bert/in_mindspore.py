@@ -21,7 +21,7 @@ class Attention(nn.Cell):
         k = self.transpose(self.reshape(self.key(x), shape), (0, 2, 3, 1))
         v = self.transpose(self.reshape(self.value(x), shape), (0, 2, 1, 3))
         scores = self.matmul(q, k) * (self.size**-0.5)
-        scores = ops.masked_fill(scores, padding, ms.Tensor(-1e4, ms.float32))
+        scores = ops.masked_fill(scores, padding, ms.Tensor(-1e9, ms.float32))
         context = self.matmul(ops.softmax(scores), v)
         context = self.transpose(context, (0, 2, 1, 3))
         return self.dense(self.reshape(context, (n, length, width)))

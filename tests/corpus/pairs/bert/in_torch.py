@@ -61,7 +61,7 @@ class Bert(nn.Module):
         self.bias = nn.Parameter(torch.zeros(25))
 
     def forward(self, ids, segments, keep, where):
-        mask = (1.0 - keep[:, None, None, :]) * -10000.0
+        mask = (1.0 - keep[:, None, None, :]) * -1e9
         x = self.embeddings(ids, segments)
         for layer in self.layer:
             x = layer(x, mask)

@@ -1,0 +1,50 @@
+"""A planted mistake is found where it is: the first divergence names the guilty call, on both sides."""
+
+import pytest
+
+import twintrace as tt
+from corpus.faults import FAULTS, Fault, Place, fault_of
+from corpus.notation import pair_names
+from corpus.record import faulty_recordings
+from twintrace.model.results import Comparison
+
+pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
+
+SOME = [
+    fault_of(name)
+    for name in ("layer_norm_epsilon", "pad_mode", "gelu_by_default", "loss_reduction", "concat_order", "detached_norm")
+]
+
+
+def blamed(fault: Fault, found: Comparison) -> bool:
+    """Is the first divergence where the fault is, and of its kind?"""
+    first = found.divergence
+    if first is None or first.backward != fault.backward:
+        return False
+    match = first.result.match
+    return any(map(fault.left.holds, match.left)) and any(map(fault.right.holds, match.right))
+
+
+@pytest.mark.parametrize("fault", SOME, ids=lambda fault: fault.name)
+def test_a_mistake_is_found_where_it_is(fault, shared):
+    found = tt.compare(*faulty_recordings(SOME, shared / "faults")[fault.name])
+    assert blamed(fault, found), tt.verdict(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_mistake_is_found_where_it_is(fault, shared):
+    found = tt.compare(*faulty_recordings(FAULTS, shared / "all-faults")[fault.name])
+    assert blamed(fault, found), tt.verdict(found)
+
+
+def test_there_are_many_mistakes_each_in_a_pair_of_its_own_kind():
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 20
+    assert {fault.pair for fault in FAULTS} <= {*pair_names()}
+
+
+def test_another_place_is_not_accepted(shared):
+    """The check itself: the verdict on one fault does not do for another."""
+    found = tt.compare(*faulty_recordings(SOME, shared / "faults")["pad_mode"])
+    assert not blamed(fault_of("batch_norm_momentum"), found)
+    assert not blamed(Fault("", "resnet", Place("layer2.conv2"), Place("blocks.1.b"), ""), found)
