@@ -45,7 +45,7 @@ def recognises(path: Path) -> bool:
     """A file called .pkl or whose first line is one of these; a directory of ranks, or of one rank, with such a file in it."""
     if path.is_dir():
         return bool(_ranks(path))
-    return path.is_file() and (path.suffix == ".pkl" or is_line_dump(path))
+    return path.is_file() and (path.suffix == ".pkl" or (path.stat().st_size > 0 and is_line_dump(path)))
 
 
 def is_line_dump(path: Path) -> bool:
