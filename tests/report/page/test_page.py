@@ -298,12 +298,14 @@ def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
 def test_without_a_browser_the_tests_fail_and_say_why(monkeypatch):
     monkeypatch.setattr(conftest, "CHROMIUM", conftest.CHROMIUM.with_name("no-such-browser"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(pytest.fail.Exception, match="Install it: apt-get .* install -y chromium"):
+    with pytest.raises(pytest.fail.Exception, match=r"Install it: apt-get .* install -y chromium"):
         conftest.find_chromium()
 
 
 def test_a_page_that_complains_or_asks_fails_its_test(browser, tmp_path):
-    (tmp_path / "bad.html").write_text("<html data-ready><script>console.log(1)</script><img src='http://127.0.0.1:9/'>")
+    (tmp_path / "bad.html").write_text(
+        "<html data-ready><script>console.log(1)</script><img src='http://127.0.0.1:9/'>"
+    )
     visits = conftest.Visits(browser, tmp_path)
     visits.open(tmp_path / "bad.html")
     visits.close()
