@@ -65,7 +65,7 @@ def test_the_same_bits_in_another_shape_are_a_reshape():
 
 
 def test_what_nothing_tells_is_not_guessed():
-    """[3, 16, 3, 3] in [27, 16]: images and places are one axis there, channels another. No order of axes makes one of the other."""
+    """[3, 16, 3, 3] in [27, 16]: images and places are one axis there, and channels another. No order of axes does that."""
     left = noise(3, 16, 3, 3)
     right = np.ascontiguousarray(left.transpose(0, 2, 3, 1)).reshape(27, 16)
 
