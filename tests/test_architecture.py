@@ -1,6 +1,6 @@
 """The doors of the house: imports go down only, lazy ones included.
 
-    cli     → api, model                                    align, measure, judge, report,
+    cli     → api, compat, model                            align, measure, judge, report,
     compat  → api, store, model                             store, frameworks, engine → model
     testing → api, store, frameworks, model                 model → nothing
     api     → everything below                              weights, diagnose → frameworks, measure, store, model
@@ -27,7 +27,7 @@ BELOW_API = {"collect", "weights", "diagnose", "model"} | STAGES
 DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "__init__": {"api"} | BELOW_API,
     "__main__": {"cli"},
-    "cli": {"api", "model"},
+    "cli": {"api", "compat", "model"},
     "compat": {"api", "store", "model"},
     "testing": {"api", "store", "frameworks", "model"},
     "api": BELOW_API,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,29 @@ def test_the_size_of_the_values_does_not_matter(factor):
     scale = np.float32(factor)
     results = Chain(X * scale, X * scale).call("torch.Tensor.mul", X * scale, X * scale * NOISE).judge()
     assert outcomes(results) == [Outcome.ROUNDING]
+
+
+def test_a_difference_without_effect_is_absorbed():
+    """Masked scores: -10000 or -9998 before a softmax give the same zeros."""
+    results = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE).judge()
+    assert [result.absorbed for result in results] == [True, True]
+    assert first_forward(results) is None
+
+
+def test_but_not_if_something_else_is_made_of_it():
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
+    chain.values.append(chain.values[1])
+    chain.cases.append(Chain(*chain.values[1]).call("torch.neg", -X, -X * np.float32(1.001)).cases[0])
+    other = chain.cases[-1]
+    inputs = [replace(item, pair=replace(item.pair, left=1, right=1)) for item in other.evidence[:1]]
+    outputs = [replace(item, pair=replace(item.pair, left=50, right=50)) for item in other.evidence[1:]]
+    call = replace(other.match.left[0], id=9, order=9)
+    chain.cases[-1] = Case(Match((call,), (call,), "by hand"), [*inputs, *outputs])
+    results = chain.judge()
+    assert [result.absorbed for result in results] == [False, True, False]
+    assert first_forward(results).result is results[0]
+
+
+def test_what_nobody_takes_is_not_absorbed():
+    (result,) = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).judge()
+    assert not result.absorbed

@@ -65,15 +65,17 @@ def fake(monkeypatch):
         layout="fake",
     )
     monkeypatch.setitem(sys.modules, "fake_layout", module)
+    before = registry.layouts()
     registry.register("fake", "fake_layout")
     yield module
     registry.unregister("fake")
-    assert "fake" not in registry.layouts()
+    assert registry.layouts() == before
 
 
 def test_a_registered_layout_is_opened_like_our_own(fake, tmp_path):
     (tmp_path / "dump.fake").write_text("")
-    assert registry.layouts() == ("twintrace", "mindspore-kernels", "fake")
+    assert registry.layouts()[0] == "twintrace"
+    assert registry.layouts()[-1] == "fake"
     trace = registry.open_trace(tmp_path, tolerant=True)
     assert (trace.layout, trace.framework, trace.manifest["tolerant"]) == ("fake", "fake", True)
     assert len(trace) == 4
@@ -106,7 +108,7 @@ def test_a_name_is_taken_once(fake):
     registry.register("fake", "fake_layout")
     with pytest.raises(UsageError, match="already registered as fake_layout"):
         registry.register("fake", "another_layout")
-    with pytest.raises(UsageError, match="unknown layout 'fke': expected one of twintrace, mindspore-kernels, fake"):
+    with pytest.raises(UsageError, match=r"unknown layout 'fke': expected one of twintrace, .*fake"):
         registry.layout_of("fke")
 
 

@@ -9,6 +9,7 @@ write_html(comparison, p)  the same as one file to look at
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
+stand_in(alias)            a device that is not here             -> what undoes it
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 """
@@ -42,7 +43,8 @@ from ..report.weights import certificate_text, conversion_text, map_text, weight
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
-from .comparing import compare, pair_up
+from ..store.writer import Writer
+from .comparing import compare, pair_up, write_mapping
 from .reporting import (
     listing_json,
     print_pairs,
@@ -108,6 +110,7 @@ __all__ = [
     "seed_all",
     "selfcheck",
     "selfcheck_script",
+    "stand_in",
     "to_troubleshooter",
     "verdict",
     "view",
@@ -116,6 +119,7 @@ __all__ = [
     "write_csv",
     "write_html",
     "write_json",
+    "write_mapping",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -141,6 +145,7 @@ def record(
     strict: bool = False,
     overwrite: bool = False,
     eager: bool = False,
+    writer: Writer | None = None,
     kernels: bool = False,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
@@ -154,6 +159,7 @@ def record(
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
+    writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
     kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
@@ -196,7 +202,7 @@ def record(
     if override is not None:
         redirected: Recorder = override(workshop, models, options)
         return redirected
-    return Recorder(where, workshop, models, **options)
+    return Recorder(where, workshop, models, **options, writer=writer)
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
@@ -248,6 +254,15 @@ def listing(
         tuple(dict.fromkeys(notes)),
         tuple(damage),
     )
+
+
+def stand_in(alias: str, device: str | None = None, *, framework: str) -> Callable[[], None]:
+    """Let `device` (or the best one here) play a device called `alias` that is not here; calling the result ends that.
+
+    Said once in a warning, when it is first used. Something of that name that is here already stays as it is.
+    """
+    undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device)
+    return undo
 
 
 def doctor() -> list[Finding]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
-from ..model.errors import TraceError, TwintraceError, UsageError
+from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Side, TensorPair
 from ..model.records import Call
@@ -103,6 +103,27 @@ def pair_up(
         place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
+
+
+def write_mapping(
+    left: Source,
+    right: Source,
+    path: str | os.PathLike[str],
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> None:
+    """What was paired in the first step and rank that both have, as a YAML file to be edited and given back as `mapping`."""
+    from ..align.mappings import dumps, mapping_of
+
+    pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
+    try:
+        Path(path).write_text(dumps(mapping_of(pairs[min(pairs)])), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
+        ) from None
 
 
 def _opened(source: Source) -> Trace:
@@ -394,9 +415,12 @@ def _remarks(
     ]
     if unreadable:
         yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
+    harmless = sum(result.absorbed for part in parts for result in part.results)
+    if harmless:
+        yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
 
 
-__all__ = ["Progress", "compare", "pair_up"]
+__all__ = ["Progress", "compare", "pair_up", "write_mapping"]

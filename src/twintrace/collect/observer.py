@@ -27,7 +27,7 @@ from ..model.tensors import Statistics, Tensor
 from ..store.digest import digest
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
-from ..store.writer import Journal, TraceWriter
+from ..store.writer import Lines, Writer
 
 _PURGE_EVERY = 4096
 
@@ -56,11 +56,11 @@ class _Storage:
 class Observer:
     """Numbers the tensors of one journal after another."""
 
-    def __init__(self, framework: Framework, keep: Keep, writer: TraceWriter) -> None:
+    def __init__(self, framework: Framework, keep: Keep, writer: Writer) -> None:
         self._framework = framework
         self._keep = keep
         self._writer = writer
-        self._journal: Journal | None = None
+        self._journal: Lines | None = None
         self._storages: dict[Any, _Storage] = {}
         self._next = 0
         self._purge_at = _PURGE_EVERY
@@ -75,7 +75,7 @@ class Observer:
         """How many tensors this journal has."""
         return self._next
 
-    def begin(self, journal: Journal) -> None:
+    def begin(self, journal: Lines) -> None:
         """A new journal: numbers begin at 0, and nothing is known but what lasts."""
         self.end()
         self._journal = journal

@@ -30,7 +30,7 @@ from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
-from ..store.writer import Journal, TraceWriter
+from ..store.writer import Lines, TraceWriter, Writer
 from .flatten import Flattener, Unobserved
 from .kernels import Kernel, kernels_in
 from .observer import Observer
@@ -91,20 +91,23 @@ class Session:
         buffer: int,
         overwrite: bool = False,
         eager: bool = False,
+        writer: Writer | None = None,
         kernels: bool = False,
     ) -> None:
         self.path = path
         self._framework = framework
+        # First: what the framework cannot do is said before anything is on disk.
+        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
         self._level, self._keep = level, keep
         self._selection, self._sieve = selection, Sieve(selection)
         self._strict = strict
         self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
-        self._writer: TraceWriter | None = None
+        self._writer: Writer | None = None
         if self._wanted_rank:
             manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
-            self._writer = TraceWriter.create(
+            self._writer = writer or TraceWriter.create(
                 path,
                 manifest,
                 rank=self._rank,
@@ -117,10 +120,9 @@ class Session:
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
-        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
         self._thread = _Thread()
         self._lock = threading.RLock()
-        self._journal: Journal | None = None
+        self._journal: Lines | None = None
         self._number = 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = False
@@ -513,7 +515,7 @@ class Session:
         finally:
             here.busy = False
 
-    def _commit(self, journal: Journal) -> None:
+    def _commit(self, journal: Lines) -> None:
         try:
             journal.commit()
         except TraceWriteError as error:
@@ -561,7 +563,7 @@ class Session:
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _open_journal(self) -> Journal:
+    def _open_journal(self) -> Lines:
         """The present step's journal; made when the step's first record comes."""
         if self._journal is None:
             assert self._writer is not None

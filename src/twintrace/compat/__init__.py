@@ -1,7 +1,10 @@
 """THE EMBASSIES: other tools' names and formats over our own verbs, without logic of their own.
 
     troubleshooter/    `import twintrace.compat.troubleshooter as ts`
+    torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
+    disguises.py       which tools a script may be run as: `twintrace run-as TOOL SCRIPT`
 
-In: calls as the other tool documents them. Out: what it would print, return and write. Not here: what is done (`api` and below).
-Surprising: where the other tool's document and the tool differ, the document is kept to.
+In: calls as the other tool documents them, and files that it wrote. Out: what it would print, return and write. Not here: what is
+done (`api` and below). Surprising: where the other tool's document and the tool differ, the document is kept to; each folder's
+SURFACE.md lists what differs on purpose. An embassy may register a layout with the archive, by name: so its files open everywhere.
 """

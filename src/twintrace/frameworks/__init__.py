@@ -3,6 +3,8 @@
     protocol.py    all that is ever asked of a framework, and the sink that hears of its calls
     registry.py    whose object is this? (a table of dotted names)
     torch/         PyTorch
+    mindspore/     MindSpore
+    msadapter/     MSAdapter: PyTorch's names on MindSpore, most of it borrowed from there
     reference/     numpy: a tiny framework of our own, what every test above this level uses
 
 In each folder: `adapter.py` (the workshop: `FRAMEWORK`), `tensors.py` (looking at a tensor), `modules.py` (hooks on modules),

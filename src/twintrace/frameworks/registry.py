@@ -18,6 +18,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 from ..model.errors import MissingPackageError, UsageError
@@ -57,6 +58,12 @@ def by_name(name: str) -> Framework:
         raise MissingPackageError(_absence(name, entry))
     workshop: Framework = importlib.import_module(entry.module).FRAMEWORK
     return workshop
+
+
+def peculiar(name: str, part: str) -> ModuleType:
+    """A file that only this workshop has, such as torch's `devices`: for what no other framework could be asked."""
+    by_name(name)
+    return importlib.import_module(f"{_FRAMEWORKS[name].module}.{part}")
 
 
 def installed(name: str) -> bool:

@@ -49,6 +49,7 @@ class _Trial:
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
     """How far what came in is apart."""
+    absorbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,6 @@ class Bench:
         self._noise = noise or {}
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
-        self._tainted = False
 
     def judge(self, step: int, rank: int, cases: Sequence[Case]) -> list[CallResult]:
         """The results, in the order in which the left calls ended."""
@@ -85,8 +85,8 @@ class Bench:
         for trial in trials:
             self._judge_values(trial)
             trial.introduced[0] = _introduced(trial, trial.values, differing)
+        _find_absorbed(trials)
         differing.clear()
-        self._tainted = False
         for trial in sorted(trials, key=_last_gradient):
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
@@ -102,6 +102,7 @@ class Bench:
                 trial.introduced[0],
                 trial.introduced[1],
                 different_settings(trial.case.match.left, trial.case.match.right),
+                trial.absorbed,
             )
             for trial in trials
         ]
@@ -117,10 +118,10 @@ class Bench:
         key = (evidence.pair.left, evidence.pair.right)
         verdict = self._known[key][0] if key in self._known else certain(evidence)
         if verdict is None:
-            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True, self._tainted)
+            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True)
             allowed = self._allowed(evidence, making)
             own = max(size(evidence.left), size(evidence.right))
-            gain = max(1.0, 1e-3 * largest / own) if own else 1.0
+            gain = max(1.0, 0.1 * largest / own) if own else 1.0
             verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), True)
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
@@ -130,7 +131,7 @@ class Bench:
     def _judge_values(self, trial: _Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
         # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
-        between = _Making(Traits(), apart=self._forward, tainted=self._tainted)
+        between = _Making(Traits(), apart=self._forward)
         came = [
             self._remembered(item, between if item.pair.part is Part.INPUT else _FROM_OUTSIDE)
             for item in evidence
@@ -140,7 +141,6 @@ class Bench:
         sources = [item.left for item in came]
         making = _Making(trial.kind, sources, trial.apart, trial.calls, bool(trial.apart), _bad(came))
         trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
-        self._tainted = self._tainted or _bad(trial.values)
         self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
 
     # --- gradients ------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Bench:
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
         tie = bool(trial.apart or self._backward)
         # A gradient of an output is the sum of what its consumers sent back; they were judged before.
-        summing = _Making(Traits(cancels=True, decides=True), (), self._backward, 4, tie, self._tainted)
+        summing = _Making(Traits(decides=True), (), self._backward, 4, tie)
         results = [self._remembered(item, summing) for item in outputs]
         apart = max(
             map(self._error, (*trial.values, *results)), default=0.0
@@ -166,7 +166,6 @@ class Bench:
             _bad(results) or _bad(trial.values),
         )
         results += [self._remembered(item, making) for item in others]
-        self._tainted = self._tainted or _bad(results)
         good = [item for item in results if item.verdict.outcome.good]
         self._backward = max([self._backward, *map(self._error, good)])
         trial.gradients = results
@@ -235,6 +234,27 @@ def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[i
     came = [item for item in results if item.pair.part.incoming]
     went = [item for item in results if not item.pair.part.incoming]
     return settled and _bad(went) and not _bad(came)
+
+
+def _find_absorbed(trials: Sequence[_Trial]) -> None:
+    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax. From the end: effects add up that way."""
+    effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
+    for trial in reversed(trials):
+        went = [item for item in trial.values if not item.pair.part.incoming]
+        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+        effect = any(effective.get(item.pair.left, True) for item in bad)
+        # Other weights always matter: the next input may show it.
+        weights = [item for item in trial.values if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+        trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
+        for item in trial.values:
+            if item.pair.part is Part.INPUT:
+                known = not went or effect or not _certain(went, bad)
+                effective[item.pair.left] = effective.get(item.pair.left, False) or known
+
+
+def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
+    """Is every result known, good or bad?"""
+    return all(item.verdict.outcome.good or item in bad for item in went)
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:

@@ -46,12 +46,12 @@ def _agreement(result: Comparison) -> Iterator[str]:
         )
     elif result.agree:
         same, rounding = result.count(Outcome.SAME), result.count(Outcome.ROUNDING)
-        how = (
-            f"{same} bit by bit or in every number kept, {rounding} within {_allowed(result)}"
-            if rounding
-            else _exactness(result)
-        )
-        yield f"{names} agree: all {compared} pairs are the same, {how}."
+        if not rounding:
+            how = f"all {compared} pairs are the same, {_exactness(result)}"
+        else:
+            equal = f"{same} of {compared} pairs are equal, the others" if same else f"all {compared} pairs"
+            how = f"{equal} within {_allowed(result)}"
+        yield f"{names} agree: {how}."
         yield from _balance(result)
     elif compared:
         yield f"{names} agree where both have a record ({compared} pairs), but not everywhere:"

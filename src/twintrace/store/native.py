@@ -19,9 +19,9 @@ from .digest import fingerprint
 from .lines import Wire, seal, wire_float, wire_of
 from .reader import is_native, open_native
 from .trace import Journal, Trace
-from .writer import TraceWriter
+from .writer import TraceWriter, Writer
 
-__all__ = ["read", "recognises", "write"]
+__all__ = ["read", "recognises", "write", "write_journal"]
 
 recognises = is_native
 
@@ -41,12 +41,13 @@ def write(trace: Trace, path: Path) -> None:
         try:
             for step in trace.steps:
                 if (step, rank) in trace.places:
-                    _write_journal(writer, trace.journal(step, rank))
+                    write_journal(writer, trace.journal(step, rank))
         finally:
             writer.close()
 
 
-def _write_journal(writer: TraceWriter, source: Journal) -> None:
+def write_journal(writer: Writer, source: Journal) -> None:
+    """Say everything that a journal holds to a writer, as a recorder would have said it."""
     head = source.header
     journal = writer.begin_step(
         head.step,
@@ -93,7 +94,7 @@ def statistics_wire(tensor: Tensor) -> Wire:
     return [*numbers, s.nan, s.posinf, s.neginf, s.zero]
 
 
-def _tensor_line(writer: TraceWriter, source: Journal, tensor: Tensor) -> Wire:
+def _tensor_line(writer: Writer, source: Journal, tensor: Tensor) -> Wire:
     line: dict[str, Wire] = {
         "k": "tensor",
         "id": tensor.id,

@@ -28,6 +28,7 @@ class Layout(Protocol):
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "mindspore-kernels": "twintrace.store.kernels",
+    "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
 }
 
 

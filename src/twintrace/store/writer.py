@@ -19,7 +19,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,24 @@ from .stage import DEFAULT_BYTES, Stage
 
 # Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
 REMEMBERED = 1 << 19
+
+
+class Lines(Protocol):
+    """Where a recorder's sealed lines go. After `commit` they are to survive the process."""
+
+    def add(self, line: bytes) -> None: ...
+    def commit(self) -> None: ...
+
+
+class Writer(Protocol):
+    """All that a recorder asks of whoever writes for it: `TraceWriter`, or one that writes the lines as another tool's file."""
+
+    def has_step(self, step: int) -> bool: ...
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Lines: ...
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location: ...
+    def end_step(self) -> None: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class Journal:

@@ -132,13 +132,15 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its place when the block has ended without an error; otherwise nothing has changed."""
+    """A file that takes its place when the block has ended without an error; otherwise nothing has changed.
+
+    It is not forced onto the disk (for a gigabyte that takes longer than everything else): it survives the process, as any file
+    does, and a power failure as much as any other file does.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():

@@ -6,7 +6,7 @@ from noise import noisy, repeated
 
 TENSORS_PER_ROW = 4  # in the mean, see comparisons.PER_BLOCK
 
-# Types a word letter by letter, and gives the longest time from a key to the next frame.
+# Types a word letter by letter, and gives how long the page was busy with each key.
 TYPING = """async word => {
     const box = document.getElementById('search');
     const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
@@ -34,9 +34,9 @@ def test_many_rows(visits, rows, times):
     paints = {entry["name"]: entry["startTime"] for entry in page.evaluate("performance.getEntriesByType('paint')")}
     assert paints["first-contentful-paint"] < 1000
 
-    times = page.evaluate(TYPING, "encoder.1 norm")
-    assert sorted(times)[len(times) // 2] < 100, times
-    assert max(times) < 300, times  # one hiccup of a busy machine
+    # The quickest of several times: what the page needs, not what else this machine is busy with.
+    times = [min(several) for several in zip(*(page.evaluate(TYPING, "encoder.1 norm") for _ in range(4)), strict=True)]
+    assert max(times) < 100, times
     assert 0 < int(page.locator("#shown").inner_text().split()[0].replace(",", "")) < rows
 
     page.locator("#search").fill("")

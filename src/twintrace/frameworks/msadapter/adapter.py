@@ -10,7 +10,7 @@ op       paths only        only what writes          MindSpore's
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..mindspore.adapter import MindsporeFramework, MindsporeWatch
 from ..protocol import Sink
 from . import seeding, tensors
 from .calls import Calls
+from .gradients import HAS_NODES, TensorHooks, on_gradient
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .names import PACKAGE
 from .ops import Ops
@@ -33,6 +34,8 @@ class MsadapterWatch(MindsporeWatch):
 
     def __init__(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool) -> None:
         super().__init__({}, level, sink, eager=eager)
+        if not HAS_NODES:
+            self._gradients = TensorHooks(sink)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
@@ -67,6 +70,9 @@ class MsadapterFramework(MindsporeFramework):
     ) -> MsadapterWatch:
         tensors.launch_synchronously()
         return MsadapterWatch(models, level, sink, eager=eager)
+
+    def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        return super().on_gradient(tensor, callback) if HAS_NODES else on_gradient(tensor, callback)
 
     def environment(self) -> Mapping[str, Any]:
         return {"msadapter": PACKAGE, "torch": str(torch.__version__), **super().environment()}
