@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model.tensors import Spec
 
@@ -190,10 +189,6 @@ def _infer_mindspore(names: set[str], owns: Mapping[str, Spec]) -> tuple[str, La
         return "PReLU", MINDSPORE["PReLU"], 0.8, "a vector called w"
     weight = owns.get("weight")
     if weight is not None and len(weight.shape) == 4 and weight.shape[2] == 1:
-        return "", UNKNOWN, 0.5, "a weight [o, i, 1, k] is a Conv1d's or a Conv2d's"
+        sure = 0.4 if weight.shape[3] > 1 else 0.7  # kernels of one element are nearly always a Conv2d's
+        return "", UNKNOWN, sure, "a weight [o, i, 1, k] is a Conv1d's or a Conv2d's"
     return "", UNKNOWN, 0.9, "named as in torch"
-
-
-def settings_for(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the movers need of a layer's settings."""
-    return {name: settings[name] for name in ("weight_norm",) if name in settings}
