@@ -178,7 +178,7 @@ def lay_over(root: Path, thin: Path, cached: Path, extras: Sequence[str]) -> boo
         venv.EnvBuilder(symlinks=True).create(thin)
     (thin / STAMP).unlink(missing_ok=True)
     replace(site_packages(thin) / "_cached_dependencies.pth", f"{site_packages(cached)}\n")
-    for script in (cached / "bin").iterdir():
+    for script in filter(Path.is_file, (cached / "bin").iterdir()):  # MindSpore leaves a __pycache__ there
         lend(script, thin / "bin" / script.name, cached, thin)
     # --no-index: the backend is in the cached layer, so nothing can be missing and nothing needs to be asked for.
     pip = [str(thin / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]

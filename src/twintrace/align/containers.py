@@ -76,19 +76,27 @@ class Containers:
         if ours and theirs and not common:
             return None
         same = operation(one) == operation(two)
-        if not same and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
+        own = not (self._holds_modules(0, left) or self._holds_modules(1, right))
+        if not same and own and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
             return None
         arguments = _arguments(strands[0], left), _arguments(strands[1], right)
         if self._elsewhere(*arguments):
             return None
-        score = 3.0 * self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
+        given = self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
+        taken = self._common(*arguments)
+        if not given and not taken:
+            return None
+        score = 3.0 * (given + taken)
         score += 4.0 * common / max(1, len(ours | theirs))
-        score += 3.0 * self._common(*arguments)
         score += 1.5 if same else 0.0
         score += 0.75 if one.site.name.rpartition(".")[2] == two.site.name.rpartition(".")[2] else 0.0
         partner_of_parent = self._web.partner(0, strands[0].parent[left])
         score += 0.5 if partner_of_parent is not None and partner_of_parent == strands[1].parent[right] else 0.0
         return score
+
+    def _holds_modules(self, which: int, index: int) -> bool:
+        strand = self._web.strands[which]
+        return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
 
     def _elsewhere(self, left: Sequence[Slot], right: Sequence[Slot]) -> bool:
         """Do they take nothing in common, although each side has what the other takes?"""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..model.sites import Kind
+from .layouts import layout_between
 from .tensors import Mapper
 from .units import inputs, is_parameter, operation, outputs
 from .webs import Bond, Web
@@ -76,7 +77,18 @@ class Regions:
         calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
         inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
         modules = all(call.site.kind is Kind.MODULE for call in calls)
-        return bool(inside) and modules and operation(calls[0]) != operation(calls[1])
+        if operation(calls[0]) == operation(calls[1]):
+            return False
+        return (bool(inside) and modules) or not self._can_be_laid(left, right)
+
+    def _can_be_laid(self, left: int, right: int) -> bool:
+        """Is it known how what comes out of one lies on what comes out of the other?"""
+        strands = self._web.strands
+        given = outputs(strands[0], left)[:1], outputs(strands[1], right)[:1]
+        if not given[0] or not given[1]:
+            return True
+        first = strands[0].tensor(given[0][0].tensor), strands[1].tensor(given[1][0].tensor)
+        return layout_between(*first) is not None
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}

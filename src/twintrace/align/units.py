@@ -18,7 +18,7 @@ from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
 from .classes import Classes
-from .equivalents import CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
+from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
 from .features import Numbering
 from .sequences import Feature, Numbers
 from .strands import IN, OUT, Slot, Strand
@@ -35,7 +35,10 @@ def is_container(strand: Strand, index: int) -> bool:
     if call.site.kind is not Kind.MODULE:
         return False
     what = operation(call)
-    return what in CONTAINERS or (bool(strand.children[index]) and what not in OPERATIONS)
+    inside = strand.children[index]
+    if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
+        return what not in COMPOSITE  # a user's `Stack` or `Attention` is not the operation of that name
+    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
 
 
 def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
@@ -69,8 +72,8 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
     if slot.part is not Part.INPUT:
         return slot.part in IN
     tensor = strand.tensor(slot.tensor)
-    if tensor.producer is not None:
-        return False
+    if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
+        return False  # an argument of a module has no known producer where functions are not recorded
     return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
 from .classes import Classes
 from .strands import Strand
 from .units import hands_on, inputs, is_container, is_parameter, operation, outputs
+from .values import is_constant, numel
 
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
@@ -161,8 +163,14 @@ class Web:
             {self.classes.of(which, slot.tensor) for slot in outputs(self.strands[which], index)} - {-1}
             for which, index in ((0, left), (1, right))
         ]
-        differ = bool(found[0] and found[1]) and not found[0] & found[1]
-        return differ and any(map(self.classes.shared, found[0] | found[1]))
+        known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
+        return known and not found[0] & found[1] and any(map(self.classes.shared, found[0] | found[1]))
+
+    def _is_constant(self, which: int, index: int) -> bool:
+        """Is it known that all numbers that a call puts out are one and the same?"""
+        strand = self.strands[which]
+        given = [strand.tensor(slot.tensor) for slot in outputs(strand, index)]
+        return bool(given) and all(t.statistics is not None and is_constant(t.statistics, numel(t)) for t in given)
 
     def conflict(self, left: int, right: int) -> bool:
         """Do the values say that these two are not the same step, although their operations or results are alike?
@@ -183,10 +191,14 @@ class Web:
             gives.append({self.classes.of(which, slot.tensor) for slot in outputs(strand, index)} - {-1})
         only = takes[0] - takes[1], takes[1] - takes[0]
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
-            return bool(only[0] or only[1]) or self.hands_on(0, left)
+            return bool(only[0] or only[1]) or self.hands_on(0, left) or self._size(0, left) != self._size(1, right)
         if holds or not only[0] or not only[1]:
             return False
         return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
+
+    def _size(self, which: int, index: int) -> int:
+        strand = self.strands[which]
+        return sum(prod(strand.tensor(slot.tensor).spec.shape) for slot in outputs(strand, index)[:1])
 
     def takers(self, which: int, tensor: int) -> set[Bond | int]:
         """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
@@ -224,6 +236,28 @@ class Web:
                 for slot in (*inputs(strand, index), *outputs(strand, index)):
                     if slot.tensor != tensor:
                         yield strand.tensor(slot.tensor).spec.shape
+
+    def is_supported(self, left: int, right: int) -> bool:
+        """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
+        calls that belong together have made? So it is with all calls after two runs have parted.
+        """
+        given = [
+            {self.classes.of(w, slot.tensor) for slot in outputs(self.strands[w], i)} - {-1}
+            for w, i in ((0, left), (1, right))
+        ]
+        if not given[0] or not given[1] or given[0] & given[1]:
+            return True
+        takes: list[set[object]] = []
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            found: set[object] = set()
+            for slot in inputs(strand, index):
+                tensor = self.source(which, slot.tensor)
+                found.add(("values", self.classes.of(which, tensor)))
+                for maker in self.flow(which).makers.get(tensor, ()):
+                    found.add(("bond", self._bond[which].get(maker)))
+            takes.append(found - {("values", -1), ("bond", None)})
+        return bool(takes[0] & takes[1]) or not inputs(self.strands[0], left) or not inputs(self.strands[1], right)
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from ...model.records import Call, Frame, Gradient, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Tensor
-from ...model.values import Nest, TensorRef, Value
+from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from .names import LineName
 
 
@@ -108,10 +108,10 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
 def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
     """By position; what was no tensor is not in a dump, and None stands in its place."""
     nest = dict(_nested(slots).items)
-    numbers = [int(key) for key in nest if key.isdecimal() and int(key) < 1000]
-    count = max(numbers, default=-1) + 1
-    rest = [value for key, value in nest.items() if not (key.isdecimal() and int(key) < 1000)]
-    return (*(nest.get(str(position)) for position in range(count)), *rest)
+    numbers = {key: int(key) for key in nest if key.isdecimal() and len(key) < 4}
+    by_number: dict[int, Value] = {number: nest[key] for key, number in numbers.items()}
+    rest = [value for key, value in nest.items() if key not in numbers]
+    return (*(by_number.get(position) for position in range(max(by_number, default=-1) + 1)), *rest)
 
 
 def _result(slots: Mapping[str, int]) -> Value:
@@ -154,8 +154,6 @@ def _fits(chunk: Chunk, call: Call, tensors: Mapping[int, Tensor]) -> bool:
 
 
 def _slots_of(value: Value) -> dict[str, int]:
-    from ...model.values import leaves
-
     return {slot: leaf.id for slot, leaf in leaves(value) if isinstance(leaf, TensorRef)}
 
 
@@ -174,8 +172,6 @@ def _with_gradients(call: Call, chunk: Chunk, tensors: dict[int, Tensor]) -> Cal
 
 
 def _inputs(call: Call) -> Iterable[tuple[str, int]]:
-    from ...model.values import tensor_slots
-
     return tensor_slots(call.args, call.kwargs)
 
 

@@ -45,7 +45,7 @@ def recognises(path: Path) -> bool:
     """A file called .pkl or whose first line is one of these; a directory of ranks, or of one rank, with such a file in it."""
     if path.is_dir():
         return bool(_ranks(path))
-    return path.is_file() and (path.suffix == ".pkl" or is_line_dump(path))
+    return path.is_file() and (path.suffix == ".pkl" or (path.stat().st_size > 0 and is_line_dump(path)))
 
 
 def is_line_dump(path: Path) -> bool:
@@ -254,9 +254,9 @@ class DumpJournal:
         npy = self._npy_of(text) if numbered else None
         self._ptdbg = self._ptdbg or numbered
         tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
-        self._lines[number] = line = _Line(offset, len(raw), text, npy)
-        self._names[number] = name
+        line = _Line(offset, len(raw), text, npy)
         self._tensors[number] = replace(tensor, **self._known(fields, line, spec))
+        self._lines[number], self._names[number] = line, name
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
         """What is known of the values."""

@@ -31,12 +31,7 @@ class Rows {
 
   // Which words have `term` in them. Each text is looked at once, however many rows have it, and all of them in one go.
   wordsWith(term) {
-    if (!this.text) {
-      const lower = this.words.map((word) => word.toLowerCase().replaceAll("\n", " "));
-      this.text = lower.join("\n");
-      this.starts = new Uint32Array(lower.length + 1);
-      lower.forEach((word, at) => (this.starts[at + 1] = this.starts[at] + word.length + 1));
-    }
+    this.prepare();
     const hit = new Uint8Array(this.words.length);
     let word = 0;
     for (let at = this.text.indexOf(term); at >= 0; at = this.text.indexOf(term, this.starts[word])) {
@@ -45,6 +40,16 @@ class Rows {
       if (word === this.words.length) break;
     }
     return hit;
+  }
+
+  // What searching needs, made once.
+  prepare() {
+    if (this.text === null) {
+      const lower = this.words.map((word) => word.toLowerCase().replaceAll("\n", " "));
+      this.text = lower.join("\n");
+      this.starts = new Uint32Array(lower.length + 1);
+      lower.forEach((word, at) => (this.starts[at + 1] = this.starts[at] + word.length + 1));
+    }
   }
 
   filter(wanted) {
