@@ -86,7 +86,10 @@ def test_shards_are_one_checkpoint(tmp_path):
     with pytest.raises(CheckpointError, match=r"layer.elsewhere should be in a.safetensors, and is not"):
         open_checkpoint(index)
     index.write_text(json.dumps({"weight_map": {"x": "../a.safetensors"}}))
-    with pytest.raises(CheckpointError, match="a shard must be a file beside the index"):
+    with pytest.raises(CheckpointError, match="a shard must be a checkpoint beside the index"):
+        open_checkpoint(index)
+    index.write_text(json.dumps({"weight_map": {"x": index.name}}))  # itself
+    with pytest.raises(CheckpointError, match="a shard must be a checkpoint beside the index"):
         open_checkpoint(index)
 
 
@@ -387,6 +390,13 @@ def test_a_hostile_pickle_runs_nothing(tmp_path, protocol, wrapped):
 def test_a_pickle_that_lies_is_refused(tmp_path, program, message):
     with pytest.raises(CheckpointError, match=message):
         read_all(zipped(tmp_path / "net.pth", program, {"0": bytes(16)}))
+
+
+def test_a_pickle_that_grows_when_it_is_unpacked_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "net.pth", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**7))
+    with pytest.raises(CheckpointError, match=r"data.pkl is compressed, or of 10000000 bytes: refused"):
+        open_checkpoint(tmp_path / "net.pth")
 
 
 @pytest.mark.parametrize(

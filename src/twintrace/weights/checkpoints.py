@@ -72,8 +72,10 @@ def _sharded(path: Path) -> Checkpoint:
     try:
         where = json.loads(path.read_bytes())["weight_map"]
         shards = dict.fromkeys(where.values())
-        if not all(isinstance(shard, str) and Path(shard).name == shard for shard in shards):
-            raise ValueError("a shard must be a file beside the index")
+        if not all(
+            isinstance(shard, str) and Path(shard).name == shard and not shard.endswith(".json") for shard in shards
+        ):
+            raise ValueError("a shard must be a checkpoint beside the index")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: is no index of shards ({type(error).__name__}: {error}).") from None
     opened = {shard: open_checkpoint(path.parent / shard) for shard in shards}

@@ -55,9 +55,13 @@ _SAME = {
     "TransformerEncoderLayer": "encoder_layer", "TransformerDecoderLayer": "decoder_layer",
 }  # fmt: skip
 
-TORCH: dict[str, Layer] = {name: Layer(kind) for name, kind in _SAME.items()}
+_LIKE_TORCH = {name: Layer(kind) for name, kind in _SAME.items()}
+TORCH: dict[str, Layer] = {
+    **_LIKE_TORCH,
+    "Conv1D": Layer("linear", layout={"weight": ("permute 1 0",)}),  # of transformers: GPT-2's
+}
 MINDSPORE: dict[str, Layer] = {
-    **{f"mint.{name}": layer for name, layer in TORCH.items()},
+    **{f"mint.{name}": layer for name, layer in _LIKE_TORCH.items()},
     "Dense": Layer("linear"),
     "BiDense": Layer("bilinear"),
     "Conv1d": Layer("conv1d", layout=_WITH_AXIS),
@@ -93,7 +97,7 @@ RULES: dict[str, dict[str, Layer]] = {"torch": TORCH, "mindspore": MINDSPORE, "r
 }}  # fmt: skip
 # What a layer of this kind is in a framework, where there is a choice: the one with the class name of the other side.
 _TARGETS = {
-    "mindspore": {"Linear": "Dense", "Bilinear": "BiDense", "ConvTranspose1d": "Conv1dTranspose",
+    "mindspore": {"Linear": "Dense", "Conv1D": "Dense", "Bilinear": "BiDense", "ConvTranspose1d": "Conv1dTranspose",
                   "ConvTranspose2d": "Conv2dTranspose", "ConvTranspose3d": "Conv3dTranspose", "EmbeddingBag": "Embedding"},
 }  # fmt: skip
 UNKNOWN = Layer("")
