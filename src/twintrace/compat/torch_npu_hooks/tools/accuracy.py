@@ -78,7 +78,7 @@ def compare(
     """
     recording.flush()
     target = _target(output_path)
-    npu, bench = (api.open(path, tolerant=True) for path in (npu_pkl_path, bench_pkl_path))
+    npu, bench = _opened(npu_pkl_path), _opened(bench_pkl_path)
     found = api.compare(bench, npu)
     rows: list[_Row] = []
     skipped: list[_Skipped] = []
@@ -225,6 +225,15 @@ def _target(path: PathLike) -> Path:
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
     return target
+
+
+def _opened(path: PathLike) -> Trace:
+    trace = api.open(path, tolerant=True)
+    if trace.layout != "torch_npu":
+        raise UsageError(
+            f"{path} is a trace in the layout {trace.layout}, and its tensors have no names of this tool. Use tt.compare for it."
+        )
+    return trace
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
