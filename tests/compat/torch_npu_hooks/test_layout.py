@@ -243,6 +243,7 @@ def test_a_last_line_without_its_newline_is_whole_if_it_can_be_read(tmp_path):
         '["Torch_relu_forward_output", ["x"], "torch.float32", [1]]',
         '["Torch_relu_forward_output", [[1.0]], "torch.float32", [1]]',
         '["no name", [1.0], "torch.float32", [1]]',
+        '["Torch_relu\\ud800_forward_output", [1.0], "torch.float32", [1]]',
         '["Torch_relu_stack", []]',
         "[" * 100_000,
         '["Torch_relu_forward_output", ' + "[" * 100_000 + "]" * 100_000 + ', "torch.float32", [1]]',
