@@ -83,6 +83,7 @@ def test_values_lead_from_call_to_call(tmp_path):
     _, module, second = journal.calls()
     assert journal.tensor(second.args[0].id).producer == 0, "made by the function, not by the module around it"
     assert journal.tensor(module.output.id).producer == 0
+    assert module.parameters == {"1": 1}, "what the function inside it was called with, besides the module's own input"
     assert journal.tensor(0).producer is None
 
 

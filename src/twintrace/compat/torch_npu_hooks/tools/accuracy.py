@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .... import api
 from ....model.errors import TraceError, TraceWriteError, UsageError
-from ....model.pairs import Layout
+from ....model.pairs import Layout, Part
 from ....model.records import Call
 from ....model.results import CallResult, Comparison, TensorResult
 from ....model.sites import Phase
@@ -117,12 +117,14 @@ def _add(
 ) -> None:
     """The rows of one direction of one match, or why there are none."""
     match = result.match
-    pairs = [item for item in result.tensors if item.pair.part.backward is backward]
+    pairs = [
+        item for item in result.tensors if item.pair.part.backward is backward and item.pair.part is not Part.PARAMETER
+    ]
     strays = [
         (side, stray)
         for side, found in (("bench", match.only_left), ("npu", match.only_right))
         for stray in found
-        if stray.part.backward is backward
+        if stray.part.backward is backward and stray.part is not Part.PARAMETER
     ]
     if not pairs and not strays:
         return
