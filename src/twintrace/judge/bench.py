@@ -27,6 +27,7 @@ from .policies import Evidence, Policy, certain, relative_error
 from .rounding import Allowance, allowance, size
 from .settings import different_settings
 
+_PASSES = 4
 _PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
@@ -170,7 +171,7 @@ class Bench:
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
-            _bad(results) or _bad(trial.values),
+            _bad(results) or (_bad(trial.values) and not trial.absorbed[0]),
         )
         results += [self._remembered(item, making) for item in others]
         good = [item for item in results if item.verdict.outcome.good]
@@ -267,18 +268,23 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
     From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
     """
     effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
-    for trial in reversed(trials):
-        results = trial.gradients if backward else trial.values
-        went = [item for item in results if not item.pair.part.incoming]
-        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
-        effect = any(effective.get(item.pair.left, True) for item in bad)
-        # Other weights always matter: the next input may show it.
-        weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
-        known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
-        trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
-        for item in results:
-            if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
-                effective[item.pair.left] = effective.get(item.pair.left, False) or effect or not known
+    for _ in range(_PASSES):  # a region of calls may end after calls that take what it made first
+        before = dict(effective)
+        effective.clear()
+        for trial in reversed(trials):
+            results = trial.gradients if backward else trial.values
+            went = [item for item in results if not item.pair.part.incoming]
+            bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+            effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)
+            # Other weights always matter: the next input may show it.
+            weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+            known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
+            trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
+            for item in results:
+                if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
+                    effective[item.pair.left] = effective.get(item.pair.left, False) or effect or not known
+        if effective == before:
+            break
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
