@@ -59,15 +59,17 @@ def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequ
         "min", "max", "mean", "norm", "left", "left_call", "left_type", "left_path", "left_source", "position",
     )  # fmt: skip
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    first: tuple[bool, int, str] | None = None
+    broken: list[tuple[tuple[bool, int, int, int, int], str]] = []
     for at, row in enumerate(rows):
-        values = list(_values(row))
-        what = _not_finite(values)
-        # NaN before infinity: masks are full of infinities, and mean it.
-        if what and (first is None or (what.startswith("NaN") and not first[0])):
-            first = (what.startswith("NaN"), at, what)
+        values = list(_given(row))  # not what it takes: each tensor is read from the trace, and twice as many would be
+        for nan, seen, what in _not_finite(values):
+            # NaN before infinity: masks are full of infinities, and mean it. Values are numbered as they are seen, and of the
+            # calls that give the same value, the innermost made it: it comes last.
+            broken.append(((not nan, row.step, row.rank, seen, -at), what))
         for name, item in zip(names, (*_columns(row, values, words), 1 if at else 0), strict=True):
             columns[name].append(item)
+    first = min(broken, default=None)
+    start = -first[0][-1] if first else -1
     index = {
         "kind": "trace",
         "sides": [recording_facts(recording)],
@@ -79,16 +81,16 @@ def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequ
         "values": True,
         "rows": columns,
         "alone": [],
-        "partings": [[first[1], False, False]] if first else [],
+        "partings": [[start, False, False]] if first else [],
         "words": words.items,
     }
     parts = [f"{len(rows):,} rows", _many(recording.steps, "step"), _many(recording.ranks, "rank")]
     sentence = f"Recorded with {recording.framework or 'an unknown framework'}: {', '.join(parts)}."
     parting = None
     if first is not None:
-        row = rows[first[1]]
+        row = rows[start]
         name = single_place(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
-        parting = (shorten(name), row.call.stack if row.call else (), first[2], first[1])
+        parting = (shorten(name), row.call.stack if row.call else (), first[1], start)
     headline = headline_of_trace(shorten(recording.path), sentence, parting, remarks)
     return Sheet(
         recording.path,
@@ -113,12 +115,9 @@ def _rows(journal: Journal) -> Iterator[_Row]:
         yield _Row(journal.step, journal.rank, journal.side, None, gradient)
 
 
-def _values(row: _Row) -> Iterator[Value]:
-    """Every tensor of a row, in the order in which people think of them."""
-    look = row.side.tensor
-    if row.gradient is not None:
-        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
-    call = row.call
+def _taken(row: _Row) -> Iterator[Value]:
+    """What a call takes."""
+    call, look = row.call, row.side.tensor
     if call is None:
         return
     for slot, identity in tensor_slots(call.args, call.kwargs):
@@ -126,6 +125,15 @@ def _values(row: _Row) -> Iterator[Value]:
     for part, named in ((Part.PARAMETER, call.parameters), (Part.BUFFER, call.buffers)):
         for name, identity in named.items():
             yield part, name, 0, look(identity)
+
+
+def _given(row: _Row) -> Iterator[Value]:
+    """What a call gives, and its gradients."""
+    call, look = row.call, row.side.tensor
+    if row.gradient is not None:
+        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
+    if call is None:
+        return
     for slot, leaf in leaves(call.output):
         if isinstance(leaf, TensorRef):
             yield Part.OUTPUT, slot, 0, look(leaf.id)
@@ -146,16 +154,17 @@ def _outcome(values: Iterable[Tensor]) -> int:
     return FINITE if all(found) else UNKNOWN
 
 
-def _not_finite(values: Sequence[Value]) -> str:
-    """`NaN in the output 0, f32[8, 16]: 3 of them`, of the first tensor that a call gives and that has such elements."""
+def _not_finite(values: Sequence[Value]) -> Iterator[tuple[bool, int, str]]:
+    """Tensors with such elements that a call gives: is it NaN, the value's number, `NaN in the output, f32[8, 16]: 3 of them`."""
     for part, slot, _, item in values:
         known = item.statistics
         if known is None or part.incoming:
             continue
         for name, many in (("NaN", known.nan), ("Inf", known.posinf + known.neginf)):
             if many:
-                return shorten(f"{name} in the {part} {slot}".rstrip() + f", {item.spec}: {many:,} of them")
-    return ""
+                text = f"{name} in the {part} {slot}".rstrip() + f", {item.spec}: {many:,} of them"
+                yield name == "NaN", item.id, shorten(text)
+                break
 
 
 def _columns(row: _Row, values: Sequence[Value], words: Words) -> tuple[Any, ...]:
@@ -195,7 +204,7 @@ def _calls(rows: Sequence[_Row]) -> Mapping[str, Any]:
 
 def _tensors(row: _Row) -> dict[str, Any]:
     found = []
-    for part, slot, count, item in _values(row):
+    for part, slot, count, item in (*_taken(row), *_given(row)):
         outcome = _outcome([item])
         names = [part, shorten(slot), shorten(slot), "as it is", "", count]
         known = tensor(item, identify=item.payload is not None)

@@ -77,6 +77,16 @@ def test_a_trace_and_its_tensors(traces, opened):
         assert "first 8 values: -1.1136744, -1.03593135" in output.locator(".values").inner_text()
 
 
+def test_a_trace_says_where_its_first_nan_is(traces, tmp_path):
+    with viewing(run(tmp_path / "trace", scale=float("nan"))) as url, urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    assert "First value that is not finite: reference.linear in first" in text
+    assert "NaN in the output, f32[2, 4]: 8 of them" in text
+    assert 'href="#row=2"' in text
+    with viewing(traces[0]) as url, urlopen(url, timeout=30) as answer:
+        assert "not finite" not in answer.read().decode().partition("<script")[0]
+
+
 def test_a_report_keeps_everything_and_finds_its_traces(traces, opened, tmp_path):
     found = api.compare(*traces)
     api.write_json(found, tmp_path / "report.json")
