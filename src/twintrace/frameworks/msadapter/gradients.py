@@ -5,7 +5,9 @@ MSAdapter also runs on MindSpore 2.7, whose graph cannot be read. There a hook o
     h = mul(x, 2);  y = relu(h)          of h it is what mul gave and what relu took: told of both
     y = add(relu(h), mul(h, 3))          of h it is what relu and mul took together: told of neither, and a note says so
 
-Which of the two it is, is known because every use is seen: all that MSAdapter computes goes through its functions.
+Which of the two it is, is known because every use is seen: all that MSAdapter computes goes through its functions. MindSpore's
+workshop takes another way there, and calls with aliases; here an alias would have no device, and a write in place would go to it
+and not to the user's tensor.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import mindspore as ms
 
 from ...model.records import Role
 from ..mindspore.gradients import (
+    HAS_NODES,
     Gradients,
     edges_of,
     in_backward,
@@ -30,6 +33,7 @@ from ..protocol import Open, Sink
 from .tensors import is_tensor, storage
 
 __all__ = [
+    "HAS_NODES",
     "Gradients",
     "TensorHooks",
     "edges_of",
@@ -41,9 +45,6 @@ __all__ = [
 ]
 
 _BENEATH: Any = ms.Tensor.__mro__[1]
-HAS_NODES = hasattr(_BENEATH, "_grad_node")
-"""Can the graph be read? From MindSpore 2.8 on."""
-
 _SHARED = (
     "this MindSpore tells the gradient of a tensor as a whole and not a call's share in it: where several calls take the same "
     "tensor, their inputs have no gradient here. From MindSpore 2.8 on they do."
