@@ -25,6 +25,7 @@ from .values import alike, numel
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
+_ASKED = "the mapping says so"
 _BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
 
@@ -82,6 +83,8 @@ class Mapper:
             pairs.append(pair)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
+        if len(chosen) == len(left) == len(right):
+            return Mapped(tuple(pairs), (), ())
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
             tuple(pairs),
@@ -113,12 +116,18 @@ class Mapper:
         forced: Mapping[str, str],
     ) -> list[_Chosen]:
         """The best candidates first, each slot once."""
+        if not left or not right:
+            return []
         means = _meanings(left, operation, functions[0]), _meanings(right, operation, functions[1])
+        if len(left) == len(right) == 1:
+            score, because = self._score(left[0], right[0], means[0] == means[1], operation, named, True)
+            said = forced.get(left[0].slot) == right[0].slot
+            return [_Chosen(left[0], right[0], _ASKED if said else because)] if said or score > 0 else []
         ranked: list[tuple[float, int, int, int, str]] = []
         for i, j in self._candidates(left, right):
             score, because = self._score(left[i], right[j], means[0][i] == means[1][j], operation, named, i == j)
             if forced.get(left[i].slot) == right[j].slot:
-                score, because = 100.0, "the mapping says so"
+                score, because = 100.0, _ASKED
             if score > 0:
                 ranked.append((-score, i + j, i, j, because))
         ranked.sort()
@@ -236,6 +245,8 @@ def _unknown(tensor: Tensor) -> bool:
 
 
 def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
+    if len(slots) == 1 and slots[0].part in OUT:
+        return [slots[0].slot or "0"]
     places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
     return [
         (slot.slot or "0")  # a single result, and the first of several

@@ -10,14 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
 from .classes import Classes
-from .strands import Strand
+from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, operation
 from .values import is_constant, numel
 
@@ -59,6 +59,8 @@ class Web:
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
+        self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
+        self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
 
     # --- bonds --------------------------------------------------------------------------------------------------
@@ -157,14 +159,30 @@ class Web:
             known[index] = hands_on(self.strands[which], index, self.classes, which)
         return known[index]
 
+    def gives(self, which: int, index: int) -> frozenset[int]:
+        """The numbers of the values that a call puts out, as far as they tell anything."""
+        return self._numbers(which, index, self._gives[which], self.strands[which].outputs)
+
+    def takes(self, which: int, index: int) -> frozenset[int]:
+        """The numbers of the values that go into it."""
+        return self._numbers(which, index, self._takes[which], self.strands[which].inputs)
+
+    def _numbers(
+        self, which: int, index: int, known: dict[int, frozenset[int]], slots: Callable[[int], Iterable[Slot]]
+    ) -> frozenset[int]:
+        found = known.get(index)
+        if found is None:
+            of = self.classes.of
+            found = known[index] = frozenset([n for slot in slots(index) if (n := of(which, slot.tensor)) >= 0])
+        return found
+
     def elsewhere(self, left: int, right: int) -> bool:
         """Do these calls put out other values than each other, which the other side has in another place?"""
-        found = [
-            {self.classes.of(which, slot.tensor) for slot in self.strands[which].outputs(index)} - {-1}
-            for which, index in ((0, left), (1, right))
-        ]
+        found = self.gives(0, left), self.gives(1, right)
+        if found[0] & found[1]:
+            return False
         known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
-        return known and not found[0] & found[1] and any(map(self.classes.shared, found[0] | found[1]))
+        return known and any(map(self.classes.shared, found[0] | found[1]))
 
     def _is_constant(self, which: int, index: int) -> bool:
         """Is it known that all numbers that a call puts out are one and the same?"""
@@ -182,19 +200,18 @@ class Web:
         """
         if self.elsewhere(left, right):
             return True
-        takes, gives, holds = [], [], False
-        for which, index in ((0, left), (1, right)):
-            strand = self.strands[which]
-            slots = strand.inputs(index)
-            holds = holds or any(is_parameter(strand, index, slot) for slot in slots)
-            takes.append({self.classes.of(which, slot.tensor) for slot in slots} - {-1})
-            gives.append({self.classes.of(which, slot.tensor) for slot in strand.outputs(index)} - {-1})
+        takes = self.takes(0, left), self.takes(1, right)
         only = takes[0] - takes[1], takes[1] - takes[0]
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
             return bool(only[0] or only[1]) or self.hands_on(0, left) or self._size(0, left) != self._size(1, right)
-        if holds or not only[0] or not only[1]:
+        if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
             return False
-        return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
+        same = self.gives(0, left) & self.gives(1, right)
+        return bool(same) or any(map(self.classes.shared, only[0] | only[1]))
+
+    def _holds(self, which: int, index: int) -> bool:
+        strand = self.strands[which]
+        return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
 
     def _size(self, which: int, index: int) -> int:
         strand = self.strands[which]
@@ -241,10 +258,7 @@ class Web:
         """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
         calls that belong together have made? So it is with all calls after two runs have parted.
         """
-        given = [
-            {self.classes.of(w, slot.tensor) for slot in self.strands[w].outputs(i)} - {-1}
-            for w, i in ((0, left), (1, right))
-        ]
+        given = self.gives(0, left), self.gives(1, right)
         if not given[0] or not given[1] or given[0] & given[1]:
             return True
         takes: list[set[object]] = []
