@@ -271,8 +271,14 @@ def _find_absorbed(trials: Sequence[_Trial]) -> None:
         trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
         for item in trial.values:
             if item.pair.part is Part.INPUT:
-                known = not went or effect or not _certain(went, bad)
+                known = not went or effect or not _certain(went, bad) or not _fades(item, went)
                 effective[item.pair.left] = effective.get(item.pair.left, False) or known
+
+
+def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
+    """Is little left of a difference in what was made of it? A small one that is handed on undiminished has an effect."""
+    left = max((item.verdict.error or 0.0 for item in went), default=0.0)
+    return left <= 0.1 * (came.verdict.error or 0.0)
 
 
 def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
