@@ -188,6 +188,14 @@ def test_a_difference_without_effect_is_absorbed():
     assert first_forward(results) is None
 
 
+def test_a_small_difference_that_is_handed_on_has_an_effect():
+    """A wrong epsilon: beyond the rounding of a layer norm, within that of what follows, and just as large there."""
+    wrong = X * np.float32(1 + 1.5e-6)
+    results = Chain().call("torch.Tensor.clone", X, wrong).call("torch.nn.functional.gelu", X, wrong).judge()
+    assert results[1].tensors[-1].verdict.outcome is Outcome.ROUNDING
+    assert first_forward(results).result is results[0]
+
+
 def test_but_not_if_something_else_is_made_of_it():
     chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
     chain.values.append(chain.values[1])

@@ -49,6 +49,14 @@ def test_an_epsilon_that_is_wrong_is_seen_when_it_matters(wrong, seen):
     assert (relative_error(found) > allowed) is seen
 
 
+def test_a_mask_makes_no_softmax_uncertain():
+    scores = np.random.default_rng(2).normal(size=(8, 8)).astype(np.float32)
+    scores[:, 5:] = -1e9
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    result, kind = tensor(weights.astype(np.float32)), _traits("torch.Tensor.softmax")
+    assert allowance(result, result, [tensor(scores)], kind, incoming=1e-7).bound < 1e-2
+
+
 def test_cancellation_is_allowed_for():
     draw = np.random.default_rng(1)
     x = (1000 + draw.normal(size=(64, 64))).astype(np.float32)

@@ -87,10 +87,11 @@ def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits:
     gain = 1.0
     if traits.contracts and len(sizes) > 1:
         gain = max(gain, math.sqrt(length) * sizes[0] * sizes[1] / out)
-    if traits.cancels:
-        gain = max(gain, sizes[0] / out)
     if traits.exponential:
-        gain = max(gain, *(_largest(item) for item in sources))
+        # Beyond 100 an exponential is infinite, or nothing: a mask of -1e9 makes no result uncertain.
+        gain = max(gain, *(min(_largest(item), 100.0) for item in sources))
+    elif traits.cancels:
+        gain = max(gain, sizes[0] / out)
     return gain
 
 

@@ -68,9 +68,12 @@ class CallResult:
         return max(found, key=badness, default=Verdict(Outcome.UNKNOWN, "no tensor on both sides"))
 
 
+_BADNESS = {outcome: place for place, outcome in enumerate(Outcome)}
+
+
 def badness(verdict: Verdict) -> tuple[int, float]:
     """Sorts verdicts from the same to the most different."""
-    return list(Outcome).index(verdict.outcome), verdict.score
+    return _BADNESS[verdict.outcome], verdict.score
 
 
 @dataclass(frozen=True, slots=True)
