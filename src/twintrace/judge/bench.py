@@ -268,7 +268,6 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
     From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
     """
     effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
-<<<<<<< HEAD
     for _ in range(_PASSES):  # a region of calls may end after calls that take what it made first
         before = dict(effective)
         effective.clear()
@@ -280,36 +279,21 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
             # Other weights always matter: the next input may show it.
             weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
             known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
-            trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
+            came = [item for item in results if item.pair.part.incoming and item.verdict.outcome is Outcome.DIFFERENT]
+            fades = all(_fades(item, went) for item in came)
+            trial.absorbed[backward] = known and fades and not effect and _bad(results) and not _bad(weights)
             for item in results:
                 if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
-                    effective[item.pair.left] = effective.get(item.pair.left, False) or effect or not known
+                    lasting = effect or not known or not _fades(item, went)
+                    effective[item.pair.left] = effective.get(item.pair.left, False) or lasting
         if effective == before:
             break
-=======
-    for trial in reversed(trials):
-        went = [item for item in trial.values if not item.pair.part.incoming]
-        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
-        effect = any(effective.get(item.pair.left, True) for item in bad)
-        # Other weights always matter: the next input may show it.
-        weights = [item for item in trial.values if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
-        trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
-        for item in trial.values:
-            if item.pair.part is Part.INPUT:
-                known = not went or effect or not _certain(went, bad) or not _fades(item, went)
-                effective[item.pair.left] = effective.get(item.pair.left, False) or known
 
 
 def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
     """Is little left of a difference in what was made of it? A small one that is handed on undiminished has an effect."""
     left = max((item.verdict.error or 0.0 for item in went), default=0.0)
     return left <= 0.1 * (came.verdict.error or 0.0)
-
-
-def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
-    """Is every result known, good or bad?"""
-    return all(item.verdict.outcome.good or item in bad for item in went)
->>>>>>> corpus
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
