@@ -166,11 +166,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 def judge(rows: Iterable[Row]) -> list[Verdict]:
     """All targets against the rows of one run."""
     table = {row.key: row for row in rows if row.error is None}
-    verdicts = []
-    for data in ("large", "small"):
-        ours, theirs = table.get(("twintrace", data)), table.get(("msprobe", data))
-        share = ours.seconds / theirs.seconds if ours and theirs else None
-        verdicts.append(Verdict(f"{data} tensors: time / msprobe's", share, SHARE_OF_TIME))
+    ours, theirs = table.get(("twintrace", "large")), table.get(("msprobe", "large"))
+    share = ours.seconds / theirs.seconds if ours and theirs else None
+    verdicts = [Verdict("large tensors: time / msprobe's", share, SHARE_OF_TIME)]
     kernel = table.get(("kernel", "large"))
     verdicts.append(
         Verdict("kernel: seconds per GB on one core", kernel.cpu / kernel.gb if kernel else None, SECONDS_PER_GB)

@@ -30,7 +30,6 @@ def test_a_good_run_meets_every_target():
     ("key", "figures", "target"),
     [
         (("twintrace", "large"), {"seconds": 0.5}, "large tensors: time / msprobe's"),
-        (("msprobe", "small"), {"seconds": 0.9}, "small tensors: time / msprobe's"),
         (("kernel", "large"), {"cpu": 0.3}, "kernel: seconds per GB on one core"),
         (("twintrace", "larger"), {"peak_mb": 400}, "peak memory: four times the data / once"),
     ],
@@ -72,9 +71,9 @@ def test_ours_compare_every_tensor_of_the_data(tmp_path):
     data = Data("some", 5, 300)
     for name in {COMPARERS[tool].format for tool in ("kernel", "scales", "twintrace")}:
         FORMATS[name](tmp_path / name, data)
-    assert [
-        comparer().compare(tmp_path / comparer.format, tmp_path / "out") for comparer in (Kernel, Scales, Twintrace)
-    ] == [5] * 3
+    for comparer in (Kernel(), Scales(), Twintrace()):
+        comparer.prepare(tmp_path / comparer.format)
+        assert comparer.compare(tmp_path / comparer.format, tmp_path / "out") == 5
 
 
 @pytest.mark.needs_torch

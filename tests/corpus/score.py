@@ -74,6 +74,31 @@ def score(truth: Truth, alignment: Alignment, oracle: Oracle) -> Score:
     )
 
 
+def survivors(truth: Truth, alignment: Alignment, oracle: Oracle) -> tuple[list[str], list[str], list[str]]:
+    """(modules that are matched as declared, modules that are not matched, modules that are matched with others).
+
+    Values do not count: for traces that differ, where the structure has to carry the alignment.
+    """
+    kept, lost, wrong = [], [], []
+    found = {}
+    for match in alignment.matches:
+        modules = [[call for call in side if call.site.kind is Kind.MODULE] for side in (match.left, match.right)]
+        for call in modules[0]:
+            found[call.id] = {(other.site.name or ROOT, other.site.call) for other in modules[1]}
+    for call in oracle.left.calls:
+        path = call.site.name or ROOT
+        partners = truth.partners.get(path, ())
+        if call.site.kind is not Kind.MODULE or call.site.phase is not Phase.FORWARD or not partners:
+            continue
+        instead = [other.id for other in _instead(truth, call, oracle)]
+        there = set().union(*(found.get(number, set()) for number in (call.id, *instead)))
+        allowed = {(partner, call.site.call) for partner in partners} | {
+            (partner, call.site.call) for partner in _loosely(truth, path)
+        }
+        (kept if there & allowed else wrong if there else lost).append(path)
+    return kept, lost, wrong
+
+
 def _asked(truth: Truth, oracle: Oracle) -> Iterator[tuple[Call, tuple[Part, int], str]]:
     """(left call, (part, tensor), text) of all that is to be paired."""
     calls = {call.id: call for call in oracle.right.calls}

@@ -27,6 +27,14 @@ def test_what_corresponds_is_paired(name, shared):
     assert found.share >= ENOUGH, str(found)
 
 
+@pytest.mark.parametrize("name", SOME)
+def test_statistics_are_enough(name, shared):
+    """No fingerprint is needed: between two frameworks few bits are equal anyway."""
+    found = scored(name, recordings(SOME, shared / "mix")[name], fingerprints=False)
+    assert not found.wrong, str(found)
+    assert found.share >= ENOUGH, str(found)
+
+
 @pytest.mark.parametrize("name", FRESH)
 def test_weights_that_are_all_alike_mislead_nobody(name, shared):
     """Right after construction all norms have the same ones and zeros."""

@@ -13,7 +13,7 @@ from ..model.sites import Kind
 from .equivalents import CONTAINERS, OPERATIONS
 from .strands import Slot, Strand
 from .tensors import Mapper
-from .units import inputs, operation, outputs
+from .units import operation
 from .webs import Web
 
 _ENOUGH = 4.0
@@ -56,7 +56,7 @@ class Containers:
         if held:
             yield "first held", min(held)
             yield "last held", max(held)
-        for slot in outputs(self._web.strands[which], index)[:4]:
+        for slot in self._web.strands[which].outputs(index)[:4]:
             number = self._web.classes.of(which, slot.tensor)
             if number >= 0:
                 yield "values", number
@@ -76,19 +76,27 @@ class Containers:
         if ours and theirs and not common:
             return None
         same = operation(one) == operation(two)
-        if not same and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
+        own = not (self._holds_modules(0, left) or self._holds_modules(1, right))
+        if not same and own and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
             return None
         arguments = _arguments(strands[0], left), _arguments(strands[1], right)
         if self._elsewhere(*arguments):
             return None
-        score = 3.0 * self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
+        given = self._common(strands[0].outputs(left)[:4], strands[1].outputs(right)[:4])
+        taken = self._common(*arguments)
+        if not given and not taken:
+            return None
+        score = 3.0 * (given + taken)
         score += 4.0 * common / max(1, len(ours | theirs))
-        score += 3.0 * self._common(*arguments)
         score += 1.5 if same else 0.0
         score += 0.75 if one.site.name.rpartition(".")[2] == two.site.name.rpartition(".")[2] else 0.0
         partner_of_parent = self._web.partner(0, strands[0].parent[left])
         score += 0.5 if partner_of_parent is not None and partner_of_parent == strands[1].parent[right] else 0.0
         return score
+
+    def _holds_modules(self, which: int, index: int) -> bool:
+        strand = self._web.strands[which]
+        return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
 
     def _elsewhere(self, left: Sequence[Slot], right: Sequence[Slot]) -> bool:
         """Do they take nothing in common, although each side has what the other takes?"""
@@ -123,4 +131,4 @@ class Containers:
 
 
 def _arguments(strand: Strand, index: int) -> list[Slot]:
-    return [slot for slot in inputs(strand, index) if slot.part is Part.INPUT]
+    return [slot for slot in strand.inputs(index) if slot.part is Part.INPUT]

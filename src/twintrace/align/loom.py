@@ -28,7 +28,7 @@ from .named import by_name, same_program
 from .regions import Regions
 from .strands import Strand
 from .tensors import Mapper
-from .units import units
+from .units import is_container, units
 from .webs import Web
 
 
@@ -37,7 +37,7 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
     with _collecting_later():
         strands = Strand(left), Strand(right)
         if mapping is None and _rank(strands[1]) < _rank(strands[0]):
-            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()))
+            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()), *strands)
         return _align(left, right, *strands, mapping or Mapping())
 
 
@@ -79,7 +79,7 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
             inference.lay_out(units(one, one.children[bond.left[0]]), units(two, two.children[bond.right[0]]))
     # First the units as they are. Those without a partner may hold calls with one: an `Embedding` of the user's own is
     # opened before regions are looked for, a framework's own layer after.
-    for opened, regions in ((_nothing, False), (_holds_modules, True), (_holds_calls, True)):
+    for opened, regions in ((_nothing, False), (_holds_modules, False), (_holds_calls, True)):
         ours, theirs = _opened_units(web, 0, opened), _opened_units(web, 1, opened)
         flowing.units = set(ours), set(theirs)
         inference.lay_out(ours, theirs)
@@ -117,11 +117,14 @@ def _holds_calls(strand: Strand, index: int) -> bool:
 
 
 def _inner(web: Web, which: int) -> set[int]:
-    """Free calls inside units that have a partner of their own."""
+    """Free calls inside operations that have a partner of their own."""
     strand = web.strands[which]
+    inside: list[bool] = []
     found = set()
     for index, up in enumerate(strand.parent):
-        if up >= 0 and web.is_free(which, index) and not strand.children[index] and web.partner(which, up) is not None:
+        whole = up >= 0 and web.partner(which, up) is not None and not is_container(strand, up)
+        inside.append(whole or (up >= 0 and inside[up]))
+        if inside[index] and web.is_free(which, index) and not strand.children[index]:
             found.add(index)
     return found
 
@@ -141,15 +144,22 @@ def _rank(strand: Strand) -> tuple[int, str, bytes]:
     return len(strand), strand.framework, digest.digest()
 
 
-def _mirrored(alignment: Alignment) -> Alignment:
-    """The same, seen from the other side."""
+def _mirrored(alignment: Alignment, left: Strand, right: Strand) -> Alignment:
+    """The same, seen from the other side; the two strands as they are to be called."""
+
+    def turned(pair: TensorPair) -> TensorPair:
+        layout = mirrored_layout(pair.layout, right.tensor(pair.left), left.tensor(pair.right))
+        return TensorPair(
+            pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
+        )
+
     matches = [
         Match(
             match.right,
             match.left,
             match.because,
             match.confidence,
-            tuple(map(_turned, match.tensors)),
+            tuple(map(turned, match.tensors)),
             match.only_right,
             match.only_left,
         )
@@ -160,16 +170,9 @@ def _mirrored(alignment: Alignment) -> Alignment:
         tuple(matches),
         alignment.only_right,
         alignment.only_left,
-        tuple(map(_turned, alignment.parameter_gradients)),
+        tuple(map(turned, alignment.parameter_gradients)),
         alignment.stray_right,
         alignment.stray_left,
-    )
-
-
-def _turned(pair: TensorPair) -> TensorPair:
-    layout = pair.layout if pair.layout.axes is None else mirrored_layout(pair.layout)
-    return TensorPair(
-        pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
     )
 
 

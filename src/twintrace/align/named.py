@@ -6,7 +6,7 @@
 
 Calls are compared within the module call that they were made in, and only with calls of the same name there. As many on both
 sides: they go in order, unless their source lines say otherwise. More on one side: source lines, shapes and values say which
-are the extra ones.
+are the extra ones, and the parameters that values come from.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
+from .equivalents import meaning_of
 from .features import Numbering, shapes_of, values_of
 from .sequences import Feature, weave
 from .strands import Strand
+from .units import is_parameter, operation
+from .values import is_constant, numel
 
 _SAME_PROGRAM = 0.5
 
@@ -107,7 +111,7 @@ def _told_apart(left: Strand, right: Strand, ours: list[int], theirs: list[int])
             for strand, members in ((left, ours), (right, theirs))
         ]
         columns.append(Feature(sides[0], sides[1], weight, against))
-    tiers = ((0, 1, 2, 3), (1, 2, 3), (1, 2), (1, 3), (0, 1))
+    tiers = ((0, 1, 2, 3), (1, 2, 3), (1, 2), (1, 4), (1, 3), (0, 1))
     places = np.arange(len(ours)), np.arange(len(theirs))
     for link in weave(*places, columns, tiers, least=0.5):
         yield Named(ours[link.left], theirs[link.right], link.sure)
@@ -118,4 +122,41 @@ _TELLING: tuple[tuple[float, float, Callable[[Strand, int], Hashable]], ...] = (
     (3.0, 6.0, shapes_of),
     (6.0, 0.0, lambda strand, index: values_of(strand, index, "out")),
     (3.0, 0.0, lambda strand, index: values_of(strand, index, "in")),
+    (6.0, 0.0, lambda strand, index: _descent(strand, index)),
 )
+_HOPS = 8
+
+
+def _descent(strand: Strand, index: int) -> Hashable | None:
+    """The parameters that a call has, or the nearest one that its values come from, and how far away that is.
+
+    Where a record has neither paths nor source lines every linear has one name; its weights still tell which it is, and after an
+    extra call, when no other value is as it was, they are all that does.
+    """
+    for hops in range(_HOPS):
+        held = _held(strand, index)
+        if held:
+            return hops, held
+        makers = [strand.tensor(slot.tensor).producer for slot in (*strand.outputs(index), *strand.inputs(index))]
+        found = [strand.position[maker] for maker in makers if maker is not None and maker in strand.position]
+        before = [maker for maker in found if maker != index]
+        if not before:
+            return None
+        index = before[0]
+    return None
+
+
+def _held(strand: Strand, index: int) -> tuple[str, ...]:
+    """The bits of a call's parameters: those that its operation calls so, or else whatever no call made and wants a gradient."""
+    what = operation(strand.calls[index])
+    slots = [slot for slot in strand.inputs(index) if slot.part is not Part.BUFFER]
+    if strand.calls[index].site.kind is Kind.MODULE:
+        slots = [slot for slot in slots if slot.part is Part.PARAMETER]
+    slots = [slot for slot in slots if is_parameter(strand, index, slot, what)]
+    known = [slot for slot in slots if meaning_of(what, slot.part, slot.slot) in ("weight", "bias")]
+    tensors = [strand.tensor(slot.tensor) for slot in known or slots]
+    return tuple(
+        tensor.fingerprint
+        for tensor in tensors
+        if tensor.fingerprint and not (tensor.statistics and is_constant(tensor.statistics, numel(tensor)))
+    )

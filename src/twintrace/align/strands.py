@@ -9,7 +9,7 @@ strand.tensor(7)          what is known of tensor 7
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Part, Side
@@ -39,6 +39,8 @@ class Strand:
         self._read = side.tensor
         self._tensors: dict[int, Tensor] = {}
         self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._inputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._outputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
         self.position = {call.id: index for index, call in enumerate(self.calls)}
         self.parent: list[int] = []
         self.children: list[list[int]] = [[] for _ in self.calls]
@@ -66,10 +68,24 @@ class Strand:
             found = self._slots[index] = tuple(_slots(self.calls[index]))
         return found
 
-    def edge(self, members: Sequence[int]) -> tuple[Slot, ...]:
+    def inputs(self, index: int) -> tuple[Slot, ...]:
+        """What goes in: arguments, parameters, buffers."""
+        found = self._inputs[index]
+        if found is None:
+            found = self._inputs[index] = tuple([slot for slot in self.slots(index) if slot.part in IN])
+        return found
+
+    def outputs(self, index: int) -> tuple[Slot, ...]:
+        """What comes out."""
+        found = self._outputs[index]
+        if found is None:
+            found = self._outputs[index] = tuple([slot for slot in self.slots(index) if slot.part in OUT])
+        return found
+
+    def edge(self, members: Sequence[int], also: Callable[[int], bool] = lambda tensor: False) -> tuple[Slot, ...]:
         """The tensors at the edge of a region of calls: what comes into it, what leaves it, and their gradients.
 
-        Of several calls each slot carries the name of its call: `matmul#3:0`.
+        Of several calls each slot carries the name of its call: `matmul#3:0`. `also` may ask for results that stay inside.
         """
         if len(members) == 1:
             return self.slots(members[0])
@@ -87,7 +103,9 @@ class Strand:
             prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
             kept = set()
             for slot in self.slots(index):
-                inner = slot.tensor in (made if slot.part in IN else used)
+                inner = slot.tensor in (made if slot.part in IN else used) and not (
+                    slot.part in OUT and also(slot.tensor)
+                )
                 key = slot.part in IN, slot.tensor
                 if not slot.part.backward and not inner and key not in found:
                     found[key] = slot._replace(slot=prefix + slot.slot)

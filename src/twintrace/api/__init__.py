@@ -256,12 +256,12 @@ def listing(
     )
 
 
-def stand_in(alias: str, device: str | None = None, *, framework: str) -> Callable[[], None]:
+def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
     """Let `device` (or the best one here) play a device called `alias` that is not here; calling the result ends that.
 
-    Said once in a warning, when it is first used. Something of that name that is here already stays as it is.
+    Said once in a warning, when it is first used; `remedy` ends it. Something of that name that is here already stays as it is.
     """
-    undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device)
+    undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
 
 

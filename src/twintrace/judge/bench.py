@@ -13,11 +13,13 @@ tensors is remembered by their numbers in the two journals: a value is judged on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.pairs import Match, Part
+from ..model.records import Call
 from ..model.results import CallResult, TensorResult, badness
+from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
@@ -91,6 +93,9 @@ class Bench:
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
             trial.introduced[1] = own and not _bad(trial.values)
+        modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
+            (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
+        }
         return [
             CallResult(
                 step,
@@ -101,7 +106,7 @@ class Bench:
                 _worst(trial.gradients),
                 trial.introduced[0],
                 trial.introduced[1],
-                different_settings(trial.case.match.left, trial.case.match.right),
+                _settings(trial.case.match, modules),
                 trial.absorbed,
             )
             for trial in trials
@@ -234,6 +239,24 @@ def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[i
     came = [item for item in results if item.pair.part.incoming]
     went = [item for item in results if not item.pair.part.incoming]
     return settled and _bad(went) and not _bad(came)
+
+
+def _single(match: Match) -> Iterator[tuple[Call, Call]]:
+    """The two calls of a match that has one on each side."""
+    if len(match.left) == len(match.right) == 1:
+        yield match.left[0], match.right[0]
+
+
+def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
+    """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
+    may be an argument on one side, and a property of the kernel on the other.
+    """
+    found = different_settings(match.left, match.right)
+    if found or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
+        return found
+    parents = (match.left[0].parent, match.right[0].parent)
+    around = None if None in parents else known.get(parents)
+    return different_settings(around[:1], around[1:]) if around else found
 
 
 def _find_absorbed(trials: Sequence[_Trial]) -> None:

@@ -25,6 +25,7 @@ OPTIONAL: Mapping[str, str] = {
     "collectives.py": "the miniature runs in one process; MindSpore's are functions and primitives like others",
     "compiled.py": "the miniature compiles nothing",
     "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",
+    "weights.py": "MSAdapter's nets have PyTorch's names and layouts: there is nothing to translate",
     "modules.py:is_opaque": "the miniature compiles nothing",
     "modules.py:end_without_result": "the miniature recomputes a block to its end",
     "calls.py:CallMode": "torch wants a class of its own for its mode",

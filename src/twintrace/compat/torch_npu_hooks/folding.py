@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from ...model.records import Call, Frame, Gradient, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Tensor
-from ...model.values import Nest, TensorRef, Value
+from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from .names import LineName
 
 
@@ -82,7 +82,7 @@ def fold(
             by_name.setdefault(key, []).append(len(calls))
         calls.append(_call(len(calls), chunk, phase, number, stacks.get((*key, chunk.name.call), ())))
     _link(calls, tensors)
-    return calls
+    return [_with_parameters(call, calls, tensors) for call in calls]
 
 
 def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[Frame, ...]) -> Call:
@@ -108,10 +108,10 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
 def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
     """By position; what was no tensor is not in a dump, and None stands in its place."""
     nest = dict(_nested(slots).items)
-    numbers = [int(key) for key in nest if key.isdecimal() and int(key) < 1000]
-    count = max(numbers, default=-1) + 1
-    rest = [value for key, value in nest.items() if not (key.isdecimal() and int(key) < 1000)]
-    return (*(nest.get(str(position)) for position in range(count)), *rest)
+    numbers = {key: int(key) for key in nest if key.isdecimal() and len(key) < 4}
+    by_number: dict[int, Value] = {number: nest[key] for key, number in numbers.items()}
+    rest = [value for key, value in nest.items() if key not in numbers]
+    return (*(by_number.get(position) for position in range(max(by_number, default=-1) + 1)), *rest)
 
 
 def _result(slots: Mapping[str, int]) -> Value:
@@ -154,8 +154,6 @@ def _fits(chunk: Chunk, call: Call, tensors: Mapping[int, Tensor]) -> bool:
 
 
 def _slots_of(value: Value) -> dict[str, int]:
-    from ...model.values import leaves
-
     return {slot: leaf.id for slot, leaf in leaves(value) if isinstance(leaf, TensorRef)}
 
 
@@ -174,8 +172,6 @@ def _with_gradients(call: Call, chunk: Chunk, tensors: dict[int, Tensor]) -> Cal
 
 
 def _inputs(call: Call) -> Iterable[tuple[str, int]]:
-    from ...model.values import tensor_slots
-
     return tensor_slots(call.args, call.kwargs)
 
 
@@ -194,6 +190,21 @@ def _link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
             else:
                 made[mark] = call.id
             tensors[tensor] = replace(tensors[tensor], producer=made[mark])
+
+
+def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
+    """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
+    inside = calls[call.id - 1] if call.id else None
+    made_by = {tensors[tensor].producer for tensor in _slots_of(call.output).values()}
+    if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
+        return call
+    given = {_mark(tensors[tensor]) for _, tensor in _inputs(call)}
+    held = {
+        slot.removeprefix("kw."): tensor
+        for slot, tensor in _inputs(inside)
+        if tensors[tensor].producer is None and _mark(tensors[tensor]) not in given
+    }
+    return replace(call, parameters=held)
 
 
 def _mark(tensor: Tensor) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def recognises(path: Path) -> bool:
     """A file called .pkl or whose first line is one of these; a directory of ranks, or of one rank, with such a file in it."""
     if path.is_dir():
         return bool(_ranks(path))
-    return path.is_file() and (path.suffix == ".pkl" or is_line_dump(path))
+    return path.is_file() and (path.suffix == ".pkl" or (path.stat().st_size > 0 and is_line_dump(path)))
 
 
 def is_line_dump(path: Path) -> bool:
@@ -247,16 +247,16 @@ class DumpJournal:
             return
         numbered = len(fields) > 4
         text, dtype, shape = fields[0], fields[3 if numbered else 2], fields[4 if numbered else 3]
-        name = parse(text, numbered=numbered)
+        name = parse(text, numbered=numbered) if text.isprintable() else None
         if name is None:
             raise ValueError(f"the name {text[:60]!r} does not say which end of a call it is")
         spec = Spec(storable(_short(dtype)), _shape(shape))
         npy = self._npy_of(text) if numbered else None
         self._ptdbg = self._ptdbg or numbered
         tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
-        self._lines[number] = line = _Line(offset, len(raw), text, npy)
-        self._names[number] = name
+        line = _Line(offset, len(raw), text, npy)
         self._tensors[number] = replace(tensor, **self._known(fields, line, spec))
+        self._lines[number], self._names[number] = line, name
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
         """What is known of the values."""

@@ -32,6 +32,7 @@ _LINE = re.compile(
     r"_(?P<direction>forward|backward)_(?P<part>input|output)(?:\.(?P<slot>.+))?",
     re.DOTALL,
 )
+MAX_DEPTH = 64  # of an argument
 _NUMBERED = re.compile(r"(?P<operation>.+)_(?P<call>\d{1,15})", re.DOTALL)
 
 
@@ -61,7 +62,7 @@ class LineName(NamedTuple):
 def parse(text: str, *, numbered: bool = False) -> LineName | None:
     """The parts of a line's name, or None if it is none. `numbered`: the operation's name ends with the number of its call."""
     found = _LINE.fullmatch(text)
-    if found is None:
+    if found is None or (found["slot"] or "").count(".") > MAX_DEPTH:
         return None
     operation, call = found["operation"], None
     if numbered and (counted := _NUMBERED.fullmatch(operation)):

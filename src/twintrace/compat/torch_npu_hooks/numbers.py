@@ -51,7 +51,8 @@ def to_text(raw: bytes | memoryview, dtype: str) -> bytes:
 
 def from_values(values: list[Any], spec: Spec) -> np.ndarray[Any, Any]:
     """The array of a JSON list, in the storage type of its element type; ValueError with one clause where that cannot be."""
-    numbers = np.array(values)
+    exact = spec.dtype == "u64" and all(type(value) is int and 0 <= value < 1 << 64 for value in values)
+    numbers = np.array(values, dtype=np.uint64 if exact else None)  # numpy's own choice for 2**63 beside 0 is a float
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iufb"):
         raise ValueError(f"expected a flat list of numbers, got {str(values)[:40]}")
     count = int(np.prod(spec.shape, dtype=np.int64))

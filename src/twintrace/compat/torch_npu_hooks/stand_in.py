@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 from ... import api
+from ...model.errors import UsageError
 from . import recording
 
 DEVICE = "TWINTRACE_NPU"
@@ -29,7 +30,7 @@ def provide() -> Iterator[None]:
     from twintrace.compat.torch_npu_hooks import tools
 
     with ExitStack() as undo:
-        undo.callback(api.stand_in("npu", os.environ.get(DEVICE), framework="torch"))
+        undo.callback(_npu())
         modules = {"torch_npu.hooks": torch_npu_hooks, "torch_npu.hooks.tools": tools}
         if "torch_npu" not in sys.modules and importlib.util.find_spec("torch_npu") is None:
             modules["torch_npu"] = _package(torch_npu_hooks)
@@ -38,6 +39,14 @@ def provide() -> Iterator[None]:
             sys.modules[name] = module
         undo.callback(recording.close)
         yield
+
+
+def _npu() -> Callable[[], None]:
+    wanted = os.environ.get(DEVICE)
+    try:
+        return api.stand_in("npu", wanted, framework="torch", remedy=f"{DEVICE} names another device.")
+    except UsageError as error:
+        raise UsageError(f"{DEVICE}={wanted}: {error}") from None
 
 
 def _package(hooks: ModuleType) -> ModuleType:

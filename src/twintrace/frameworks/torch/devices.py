@@ -18,8 +18,11 @@ from torch import Tensor, nn
 from ...model.errors import UsageError
 
 
-def stand_in(alias: str, device: str | None) -> Callable[[], None]:
-    """Give tensors and modules a method called `alias`; the result takes it away. A method of that name that is there stays."""
+def stand_in(alias: str, device: str | None, remedy: str = "") -> Callable[[], None]:
+    """Give tensors and modules a method called `alias`; the result takes it away. A method of that name that is there stays.
+
+    `remedy` ends the warning: how to have another device.
+    """
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=target)
@@ -32,11 +35,8 @@ def stand_in(alias: str, device: str | None) -> Callable[[], None]:
         nonlocal told
         if not told:
             told = True
-            warnings.warn(
-                f"twintrace: there is no {alias} here; .{alias}() means {target}. TWINTRACE_{alias.upper()} names another device.",
-                UserWarning,
-                stacklevel=2,
-            )
+            text = f"twintrace: there is no {alias} here; .{alias}() means {target}. {remedy}".rstrip()
+            warnings.warn(text, UserWarning, stacklevel=2)
         return self.to(target, non_blocking=non_blocking)
 
     move.__name__ = alias

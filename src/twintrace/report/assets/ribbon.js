@@ -34,7 +34,10 @@ class Ribbon {
       event.preventDefault();
       this.pick(clamp(target, 0, rows.length - 1), true);
     });
-    new ResizeObserver(() => this.draw()).observe(this.overview.parentElement);
+    new ResizeObserver(() => {
+      this.width = 0;
+      this.draw();
+    }).observe(this.overview.parentElement);
   }
 
   get crowded() {
@@ -111,7 +114,8 @@ class Ribbon {
   }
 
   draw() {
-    this.width = Math.max(1, Math.floor(this.overview.parentElement.clientWidth));
+    // Asking for it makes the browser lay out the whole page, table and all: only when it may have changed.
+    this.width ||= Math.max(1, Math.floor(this.overview.parentElement.clientWidth));
     this.cell = Math.min(18, this.width / Math.max(1, this.rows.length));
     byId("lens-strip").hidden = !this.crowded;
     this.overview.setAttribute("aria-valuemin", 0);
@@ -123,9 +127,12 @@ class Ribbon {
   start(canvas) {
     const sharp = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.width * sharp), Math.round(STRIP * sharp)];
-    if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
-    Object.assign(canvas.style, { width: `${this.width}px`, height: `${STRIP}px` });
     const pen = canvas.getContext("2d");
+    if (canvas.width !== width || canvas.height !== height) {
+      [canvas.width, canvas.height] = [width, height];
+      Object.assign(canvas.style, { width: `${this.width}px`, height: `${STRIP}px` });
+      pen.font = "10px sans-serif"; // here only: to find the font, the browser lays out the page
+    }
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, this.width, STRIP);
     return pen;
@@ -190,13 +197,12 @@ class Ribbon {
   // A line where a step begins; a triangle where the runs part; a frame round the row that is open.
   drawMarks(pen, middle, left, width) {
     pen.fillStyle = greys.line;
-    pen.font = "10px sans-serif";
     let free = -Infinity;
     for (const row of this.steps) {
       const x = left(row);
       if (x < free || x > this.width) continue;
       const label = `step ${this.rows.columns.step[row]}`;
-      free = x + pen.measureText(label).width + 14;
+      free = x + 6 * label.length + 14;
       pen.globalAlpha = 0.55;
       if (x >= 0) pen.fillRect(x - (row ? 1 : 0), 0, 1, BANDS[0].top);
       if (x >= 0) pen.fillText(label, x + 3, 9);

@@ -5,11 +5,13 @@ const UNKNOWN = 2;
 const DIFFERENT = 3;
 const FLAGS = { forward: 1, backward: 2, settings: 4 };
 
+const isSmall = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
+
 class Rows {
   constructor(columns, words, searched) {
     Object.assign(this, { columns, words, searched });
     for (const [name, list] of Object.entries(columns)) {
-      if (list.every(Number.isInteger)) columns[name] = Int32Array.from(list); // several times as fast to run through
+      if (list.every(isSmall)) columns[name] = Int32Array.from(list); // several times as fast to run through
     }
     this.length = columns.step.length;
     this.view = Uint32Array.from({ length: this.length }, (_, row) => row);
@@ -31,12 +33,7 @@ class Rows {
 
   // Which words have `term` in them. Each text is looked at once, however many rows have it, and all of them in one go.
   wordsWith(term) {
-    if (!this.text) {
-      const lower = this.words.map((word) => word.toLowerCase().replaceAll("\n", " "));
-      this.text = lower.join("\n");
-      this.starts = new Uint32Array(lower.length + 1);
-      lower.forEach((word, at) => (this.starts[at + 1] = this.starts[at] + word.length + 1));
-    }
+    this.prepare();
     const hit = new Uint8Array(this.words.length);
     let word = 0;
     for (let at = this.text.indexOf(term); at >= 0; at = this.text.indexOf(term, this.starts[word])) {
@@ -45,6 +42,16 @@ class Rows {
       if (word === this.words.length) break;
     }
     return hit;
+  }
+
+  // What searching needs, made once.
+  prepare() {
+    if (this.text === null) {
+      const lower = this.words.map((word) => word.toLowerCase().replaceAll("\n", " "));
+      this.text = lower.join("\n");
+      this.starts = new Uint32Array(lower.length + 1);
+      lower.forEach((word, at) => (this.starts[at + 1] = this.starts[at] + word.length + 1));
+    }
   }
 
   filter(wanted) {
@@ -108,7 +115,9 @@ class Rows {
 // Numbers that are missing sort before all others, those that are not finite after them.
 function sortable(value) {
   if (typeof value === "number") return value;
-  return value === null || value === undefined ? -Number.MAX_VALUE : value === "-inf" ? -1e300 : 1e300;
+  if (value === null || value === undefined) return -Number.MAX_VALUE;
+  const parsed = Number(value); // an integer that is too large for a number comes as a text
+  return Number.isNaN(parsed) ? (value === "-inf" ? -1e300 : 1e300) : parsed;
 }
 
 // For pictures: what is known before what is not, and of that the worst.

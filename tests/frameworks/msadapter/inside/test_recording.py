@@ -15,7 +15,7 @@ from torch.nn.functional import gelu as imported_before
 
 import twintrace as tt
 from twintrace.frameworks import registry
-from twintrace.model.errors import MissingPackageError
+from twintrace.model.errors import MissingPackageError, UsageError
 from twintrace.model.records import Role
 from twintrace.model.sites import Phase
 from twintrace.testing.reading import Reading
@@ -303,6 +303,29 @@ def test_a_step_that_raises_is_recorded_as_such_and_is_over(tmp_path):
     assert str(step.site) == "update/api:torch.optim.SGD.step#0"
     assert "raw_sgd" in step.raised
     assert str(after.site) == "forward/api:torch.ones#0"
+
+
+# --- compiled graphs --------------------------------------------------------------------------------------------------
+
+
+@ms.jit
+def compiled(x):
+    return ms.ops.relu(x) * 2
+
+
+def test_a_compiled_graph_is_recorded_from_outside_and_said_to_be(tmp_path):
+    x = numbers(2, 3)
+    with record(tmp_path / "t", strict=False), pytest.warns(RuntimeWarning, match="cannot be seen"):
+        found = ms.grad(lambda x: compiled(torch.mul(x, 3.0)))(x)
+    reading = Reading(tmp_path / "t")
+    assert reading.sites() == ["forward/api:torch.mul#0"]
+    assert np.array_equal(found.asnumpy(), 6.0 * (x.asnumpy() > 0))
+    assert np.array_equal(reading.gradients(reading.calls[0], Role.INPUT)["0"], found.asnumpy())
+
+
+def test_running_compiled_code_one_by_one_is_not_offered(tmp_path):
+    with pytest.raises(UsageError, match="eager"):
+        record(tmp_path / "t", eager=True)
 
 
 # --- the run is left alone ----------------------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ from pathlib import Path
 
 from .... import api
 from ....model.errors import TraceError, TraceWriteError, UsageError
-from ....model.pairs import Alone, Layout
+from ....model.pairs import Layout, Part
 from ....model.records import Call
 from ....model.results import CallResult, Comparison, TensorResult
 from ....model.sites import Phase
 from ....model.tensors import Tensor
+from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from .. import recording
 from ..names import operation_name, parse
@@ -77,15 +78,17 @@ def compare(
     """
     recording.flush()
     target = _target(output_path)
-    npu, bench = (api.open(path, tolerant=True) for path in (npu_pkl_path, bench_pkl_path))
+    npu, bench = _opened(npu_pkl_path), _opened(bench_pkl_path)
     found = api.compare(bench, npu)
     rows: list[_Row] = []
     skipped: list[_Skipped] = []
     for result in found.results:
         for backward in (False, True):
             _add(result, backward, (bench, npu), rows, skipped, shape_flag=shape_flag, legacy=legacy)
-    skipped += [_alone(item, "bench", bench) for item in found.only_left]
-    skipped += [_alone(item, "npu", npu) for item in found.only_right]
+    for side, trace, alone in (("bench", bench, found.only_left), ("npu", npu, found.only_right)):
+        for step, rank, item in alone:
+            for backward in (False, True):
+                skipped += _skipped(side, trace, item.call, step, rank, item.because, backward=backward)
     if not rows:
         raise TraceError(
             f"{npu.path} and {bench.path} have nothing in common: no call of the one ({_operations(npu)}) has the name and the "
@@ -114,12 +117,14 @@ def _add(
 ) -> None:
     """The rows of one direction of one match, or why there are none."""
     match = result.match
-    pairs = [item for item in result.tensors if item.pair.part.backward is backward]
+    pairs = [
+        item for item in result.tensors if item.pair.part.backward is backward and item.pair.part is not Part.PARAMETER
+    ]
     strays = [
         (side, stray)
         for side, found in (("bench", match.only_left), ("npu", match.only_right))
         for stray in found
-        if stray.part.backward is backward
+        if stray.part.backward is backward and stray.part is not Part.PARAMETER
     ]
     if not pairs and not strays:
         return
@@ -129,9 +134,7 @@ def _add(
         return
     for side, trace, calls in (("bench", traces[0], match.left), ("npu", traces[1], match.right)):
         for call in calls:
-            entry = _skipped_call(side, trace, call, result.step, result.rank, because, backward=backward)
-            if entry is not None:
-                skipped.append(entry)
+            skipped += _skipped(side, trace, call, result.step, result.rank, because, backward=backward)
 
 
 def _mismatch(
@@ -184,28 +187,19 @@ def _plain_name(tensor: Tensor) -> str:
 # --- what is skipped --------------------------------------------------------------------------------------------------
 
 
-def _alone(entry: tuple[int, int, Alone], side: str, trace: Trace) -> _Skipped:
-    step, rank, item = entry
-    found = _skipped_call(side, trace, item.call, step, rank, item.because)
-    assert found is not None
-    return found
-
-
-def _skipped_call(
-    side: str, trace: Trace, call: Call, step: int, rank: int, because: str, *, backward: bool = False
-) -> _Skipped | None:
-    journal = trace.journal(step, rank)
+def _skipped(
+    side: str, trace: Trace, call: Call, step: int, rank: int, because: str, *, backward: bool
+) -> Iterator[_Skipped]:
+    """A line for one direction of a call, if it has tensors."""
     numbers = [gradient.tensor for gradient in call.gradients] if backward else list(_forward(call))
-    if not numbers:
-        return None
-    direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
-    tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
-    return _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
+    if numbers:
+        journal = trace.journal(step, rank)
+        direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
+        tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
+        yield _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
 
 
 def _forward(call: Call) -> Iterator[int]:
-    from ....model.values import TensorRef, leaves, tensor_slots
-
     yield from (tensor for _, tensor in tensor_slots(call.args, call.kwargs))
     yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
 
@@ -233,6 +227,15 @@ def _target(path: PathLike) -> Path:
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
     return target
+
+
+def _opened(path: PathLike) -> Trace:
+    trace = api.open(path, tolerant=True)
+    if trace.layout != "torch_npu":
+        raise UsageError(
+            f"{path} is a trace in the layout {trace.layout}, and its tensors have no names of this tool. Use tt.compare for it."
+        )
+    return trace
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,231 @@
+"""Two networks that share no name: operations, values, parameters, order and flow say what belongs together."""
+
+import numpy as np
+import pytest
+from nets import WIDTH, blocks, convnet, mlp, ported_mlp, relu, weight
+from sides import Maker, alone, names, noise
+
+from twintrace.align import align
+from twintrace.model.sites import Phase
+
+PORTED = {
+    "#0": "#0",
+    "fc1#0": "dense_in#0",
+    "fc2#0": "dense_mid#0",
+    "fc3#0": "dense_out#0",
+    "torch.nn.functional.linear#0": "mindspore.ops.Dense#0",
+    "torch.nn.functional.linear#1": "mindspore.ops.Dense#1",
+    "torch.nn.functional.linear#2": "mindspore.ops.Dense#2",
+    "torch.relu#0": "mindspore.ops.ReLU#0",
+    "torch.relu#1": "mindspore.ops.ReLU#1",
+}
+
+
+def test_other_names():
+    found = align(mlp(), ported_mlp())
+
+    assert names(found) == PORTED
+    assert alone(found, skipped=False) == ([], [])
+    assert alone(found) == ([], ["act0#0", "act1#0"])  # a module on one side, a function on the other
+
+
+def test_other_nesting():
+    found = align(mlp(), ported_mlp(nested=True))
+
+    assert names(found) == {left: right.replace("dense", "body.dense") for left, right in PORTED.items()}
+    assert alone(found, skipped=False) == ([], [])
+
+
+def test_extra_casts_are_skipped():
+    found = align(mlp(), ported_mlp(casts=True))
+
+    assert names(found) == PORTED
+    casts = [item for item in found.only_right if "cast" in item.call.site.name]
+    assert len(casts) == 3
+    assert all(item.skipped for item in casts)
+    assert {item.because for item in casts} == {"a cast that only this side has: it computes nothing"}
+
+
+def test_transposed_weights():
+    found = align(mlp(), ported_mlp(transposed=True))
+
+    assert names(found) == PORTED
+    layouts = {
+        str(pair.layout)
+        for match in found.matches
+        for pair in match.tensors
+        if "weight" in (pair.left_slot, pair.right_slot)
+    }
+    assert layouts == {"axes 1, 0"}
+
+
+def test_statistics_without_fingerprints_are_enough():
+    assert names(align(mlp(marks=False), ported_mlp(marks=False))) == PORTED
+
+
+def test_without_any_values_operations_shapes_and_order_are_enough():
+    found = align(mlp(known=False), ported_mlp(known=False))
+
+    assert names(found) == PORTED
+    assert max(match.confidence for match in found.matches) < 0.95
+
+
+def test_a_difference_upstream_does_not_part_what_follows():
+    """The first layer computes something else: every later value differs, and the layers still belong together."""
+    made = Maker("mindspore")
+    x = made.given(noise(4, WIDTH))
+    with made.module("", "Network", [x]) as net:
+        for number in range(3):
+            w, off = weight(number), 0.5 if number == 0 else 0.0
+            x = made.layer(f"dense{number}", "Dense", x, x.array @ w.T + off, "mindspore.ops.Dense", weight=w)
+            if number < 2:
+                x = made.layer(f"act{number}", "ReLU", x, relu(x.array), "mindspore.ops.ReLU")
+        net.gives(x)
+    found = align(mlp(), made.side())
+
+    assert [names(found)[f"fc{number + 1}#0"] for number in range(3)] == ["dense0#0", "dense1#0", "dense2#0"]
+    assert names(found)["torch.relu#1"] == "mindspore.ops.ReLU#1"
+    assert next(match.because for match in found.matches if match.left[0].site.name == "fc2") == "the same parameters"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_blocks_that_are_all_alike_go_in_order(known):
+    """24 of them with the same weights and zero biases: nothing but order tells them apart when values are not known."""
+    found = align(blocks(24, known=known), blocks(24, "mindspore", known=known))
+
+    assert all(names(found)[f"blocks.{n}#0"] == f"layer{n}#0" for n in range(24))
+    assert all(names(found)[f"blocks.{n}.fc#0"] == f"layer{n}.dense#0" for n in range(24))
+    assert alone(found) == ([], [])
+
+
+def test_branches_in_another_order():
+    """Values know no order: what is computed first on one side may be computed last on the other."""
+
+    def side(framework: str, order: tuple[int, ...]):
+        made = Maker(framework)
+        torch = framework == "torch"
+        x = made.given(noise(4, WIDTH))
+        parts = {}
+        for number in order:
+            w = weight(number)
+            name, kind = (f"b{number}", "Linear") if torch else (f"branch{number}", "Dense")
+            y = made.layer(name, kind, x, x.array @ w.T, "", weight=w)
+            parts[number] = made.call("torch.relu" if torch else "mindspore.ops.relu", [y], relu(y.array))
+        both = np.concatenate([parts[n].array for n in sorted(parts)], 1)
+        made.call("torch.cat" if torch else "mindspore.ops.concat", [[parts[n] for n in sorted(parts)]], both)
+        return made.side()
+
+    found = align(side("torch", (0, 1, 2)), side("mindspore", (2, 0, 1)))
+
+    assert [names(found)[f"b{n}#0"] for n in range(3)] == ["branch0#0", "branch1#0", "branch2#0"]
+    assert [names(found)[f"torch.relu#{n}"] for n in range(3)] == [f"mindspore.ops.relu#{n}" for n in (1, 2, 0)]
+    assert alone(found) == ([], [])
+
+
+def test_calls_repeated_a_different_number_of_times():
+    """A loop that runs five times here and four times there: what follows is not shifted."""
+
+    def side(framework: str, times: int):
+        made = Maker(framework)
+        x = made.given(noise(4, WIDTH))
+        for _ in range(times):
+            x = made.call("torch.tanh" if framework == "torch" else "mindspore.ops.Tanh", [x], np.tanh(x.array))
+        w = weight(0)
+        y = made.layer("head", "Linear" if framework == "torch" else "Dense", x, x.array @ w.T, "", weight=w)
+        made.call("torch.relu" if framework == "torch" else "mindspore.ops.ReLU", [y], relu(y.array))
+        return made.side()
+
+    found = align(side("torch", 5), side("mindspore", 4))
+
+    assert names(found)["head#0"] == "head#0"
+    assert names(found)["torch.relu#0"] == "mindspore.ops.ReLU#0"
+    assert [names(found)[f"torch.tanh#{n}"] for n in range(4)] == [f"mindspore.ops.Tanh#{n}" for n in range(4)]
+    assert alone(found) == (["torch.tanh#4"], [])
+
+
+def test_a_dropout_that_is_off_is_skipped():
+    def side(framework: str, dropout: bool):
+        made = Maker(framework)
+        x = made.given(noise(4, WIDTH))
+        y = made.call("torch.relu", [x], relu(x.array))
+        if dropout:
+            y = made.call("torch.nn.functional.dropout", [y], y.array)
+        made.call("torch.square", [y], y.array**2)
+        return made.side()
+
+    found = align(side("torch", True), side("mindspore", False))
+
+    assert names(found) == {"torch.relu#0": "torch.relu#0", "torch.square#0": "torch.square#0"}
+    assert alone(found, skipped=True) == (["torch.nn.functional.dropout#0"], [])
+
+
+def test_a_dropout_that_is_on_is_not():
+    """What follows it differs, and is compared together with it, up to where both sides have the same layer."""
+
+    def side(framework: str, keep: np.ndarray | None):
+        made = Maker(framework)
+        x = made.given(noise(4, WIDTH))
+        if keep is not None:
+            x = made.call("torch.nn.functional.dropout", [x], x.array * keep)
+        x = made.call("torch.square", [x], x.array**2)
+        made.layer("head", "Linear", x, x.array @ weight(0).T, "", weight=weight(0))
+        return made.side()
+
+    found = align(side("torch", noise(4, WIDTH, seed=3) > 0), side("mindspore", None))
+
+    assert names(found) == {"torch.nn.functional.dropout#0 + torch.square#0": "torch.square#0", "head#0": "head#0"}
+
+
+def test_networks_with_nothing_in_common():
+    found = align(mlp(), convnet())
+
+    assert not found.matches
+    assert len(found.only_left) == len(mlp().calls)
+    assert len(found.only_right) == len(convnet().calls)
+    assert all(item.because for item in (*found.only_left, *found.only_right))
+
+
+def test_empty_sides():
+    empty = Maker("torch").side()
+
+    assert align(empty, empty).matches == ()
+    found = align(mlp(), empty)
+    assert {item.because for item in found.only_left} == {"the other side has no calls at all"}
+    assert not any(item.skipped for item in found.only_left)
+
+
+def test_kernels_of_the_backward_pass():
+    """At level op: aten names beside MindSpore's, in phase backward."""
+    made, other = Maker("torch", phase=Phase.BACKWARD), Maker("mindspore", phase=Phase.BACKWARD)
+    for maker, kernels in (
+        (made, ("aten.threshold_backward.default", "aten.mm.default", "aten.sum.dim_IntList")),
+        (other, ("ReluGrad", "MatMul", "SumExt")),
+    ):
+        x = maker.given(noise(4, WIDTH))
+        for number, kernel in enumerate(kernels):
+            x = maker.call(kernel, [x], noise(4, WIDTH, seed=20 + number))
+    found = align(made.side(), other.side())
+
+    assert names(found) == {
+        "aten.threshold_backward.default#0": "ReluGrad#0",
+        "aten.mm.default#0": "MatMul#0",
+        "aten.sum.dim_IntList#0": "SumExt#0",
+    }
+
+
+def test_a_layer_that_only_one_side_has_does_not_take_its_neighbours_place():
+    """Of three equal layers one is missing on the right: the parameters say which."""
+    made = Maker("mindspore")
+    x = made.given(noise(4, WIDTH))
+    for number in (0, 2):
+        w = weight(number)
+        x = made.layer(f"dense{number}", "Dense", x, x.array @ w.T, "", weight=w)
+    left = Maker("torch")
+    x = left.given(noise(4, WIDTH))
+    for number in range(3):
+        w = weight(number)
+        x = left.layer(f"fc{number}", "Linear", x, x.array @ w.T, "", weight=w)
+    found = align(left.side(), made.side())
+
+    assert names(found) == {"fc0#0": "dense0#0", "fc2#0": "dense2#0"}
+    assert alone(found)[0] == ["fc1#0"]

@@ -1,0 +1,82 @@
+"""Several calls on one side that do what one, or others, do on the other."""
+
+import numpy as np
+from nets import WIDTH, attention, mlp, ported_mlp, relu, weight
+from sides import Maker, alone, names, noise, slots
+
+from twintrace.align import align
+from twintrace.model.pairs import Part
+
+
+def test_fused_and_unfused_attention():
+    found = align(attention(fused=True), attention(fused=False, framework="mindspore"))
+    region = next(match for match in found.matches if len(match.right) > 1)
+
+    assert [call.site.name.rpartition(".")[2] for call in region.left] == ["scaled_dot_product_attention"]
+    assert [call.site.name.rpartition(".")[2] for call in region.right if "transpose" not in call.site.name] == [
+        "matmul",
+        "div",
+        "softmax",
+        "matmul",
+    ]
+    assert "5 calls" in region.because or "4 calls" in region.because
+    assert names(found)["out#0"] == "out#0"
+    assert alone(found, skipped=False) == ([], [])
+
+
+def test_a_region_is_compared_at_its_edge():
+    found = align(attention(fused=True), attention(fused=False, framework="mindspore"))
+    name = "torch.nn.functional.scaled_dot_product_attention#0"
+
+    assert slots(found, name, Part.OUTPUT) == {"": "matmul#1:"}
+    assert slots(found, name, Part.INPUT)["0"] == "matmul#0:0"
+    assert slots(found, name, Part.INPUT)["2"] == "matmul#1:1"
+
+
+def test_a_linear_beside_a_product_and_a_bias():
+    found = align(mlp(), ported_mlp(split=True))
+
+    assert names(found)["torch.nn.functional.linear#0"] == "mindspore.ops.MatMul#0 + mindspore.ops.BiasAdd#0"
+    assert names(found)["fc1#0"] == "dense_in#0"
+    assert alone(found, skipped=False) == ([], [])
+
+
+def sums(framework: str, order: tuple[int, int, int]):
+    """Three terms added up in some order."""
+    made = Maker(framework)
+    terms = [made.call("torch.neg", [made.given(noise(4, WIDTH, seed=n))], -noise(4, WIDTH, seed=n)) for n in range(3)]
+    one, two, three = (terms[n] for n in order)
+    half = made.call("torch.add", [one, two], one.array + two.array)
+    whole = made.call("torch.add", [half, three], half.array + three.array)
+    made.call("torch.relu", [whole], relu(whole.array))
+    return made.side()
+
+
+def test_the_same_sum_in_another_order_is_one_region():
+    found = align(sums("torch", (0, 1, 2)), sums("mindspore", (0, 2, 1)))
+
+    assert names(found)["torch.add#0 + torch.add#1"] == "torch.add#0 + torch.add#1"
+    assert alone(found) == ([], [])
+
+
+def test_two_products_beside_one_that_is_split():
+    """A fused projection, cut in two, beside two projections."""
+    both = np.concatenate([weight(5), weight(6)])
+    left = Maker("torch")
+    x = left.given(noise(4, WIDTH))
+    with left.module("gate_up", "Linear", [x], weight=both) as fused:
+        y = fused.gives(left.call("torch.nn.functional.linear", [x, fused.weight], x.array @ both.T))
+    one, two = left.call("torch.chunk", [y, 2, -1], (x.array @ weight(5).T, x.array @ weight(6).T))
+    left.call("torch.mul", [one, two], one.array * two.array)
+    right = Maker("mindspore")
+    x = right.given(noise(4, WIDTH))
+    one = right.layer("gate", "Dense", x, x.array @ weight(5).T, "mindspore.ops.Dense", weight=weight(5))
+    two = right.layer("up", "Dense", x, x.array @ weight(6).T, "mindspore.ops.Dense", weight=weight(6))
+    right.call("mindspore.ops.mul", [one, two], one.array * two.array)
+    found = align(left.side(), right.side())
+
+    assert names(found)["torch.mul#0"] == "mindspore.ops.mul#0"
+    assert (
+        names(found)["torch.nn.functional.linear#0 + torch.chunk#0"] == "mindspore.ops.Dense#0 + mindspore.ops.Dense#1"
+    )
+    assert alone(found, skipped=False) == ([], [])

@@ -1,0 +1,161 @@
+"""Which tensor of one call belongs to which of its partner."""
+
+import numpy as np
+from nets import WIDTH, weight
+from sides import Maker, noise, slots
+
+from twintrace.align import align
+from twintrace.model.pairs import Part
+from twintrace.model.records import Role
+
+
+def beside(left: Maker, right: Maker):
+    return align(left.side(), right.side())
+
+
+def test_swapped_arguments_go_by_their_values():
+    left, right = Maker("torch"), Maker("mindspore")
+    for made, order in ((left, (0, 1)), (right, (1, 0))):
+        one, two = (made.given(noise(4, WIDTH, seed=n)) for n in order)
+        made.call("torch.add" if made is left else "mindspore.ops.add", [one, two], one.array + two.array)
+
+    assert slots(beside(left, right), "torch.add#0", Part.INPUT) == {"0": "1", "1": "0"}
+
+
+def test_keywords_and_positions():
+    left, right = Maker("torch"), Maker("mindspore")
+    mask = noise(4, WIDTH, seed=5) > 0
+    x = left.given(noise(4, WIDTH))
+    left.call("torch.masked_fill", [x, left.given(mask), 0.0], np.where(mask, 0, x.array))
+    x = right.given(noise(4, WIDTH))
+    right.call(
+        "mindspore.ops.masked_fill", [], np.where(mask, 0, x.array), input_x=x, mask=right.given(mask), value=0.0
+    )
+
+    assert slots(beside(left, right), "torch.masked_fill#0", Part.INPUT) == {"0": "kw.input_x", "1": "kw.mask"}
+
+
+def test_parameters_under_their_other_names():
+    left, right = Maker("torch"), Maker("mindspore")
+    gamma, beta = noise(WIDTH, seed=1), noise(WIDTH, seed=2)
+    x = left.given(noise(4, WIDTH))
+    left.layer("norm", "LayerNorm", x, x.array * gamma + beta, weight=gamma, bias=beta)
+    x = right.given(noise(4, WIDTH))
+    right.layer("ln", "LayerNorm", x, x.array * gamma + beta, beta=beta, gamma=gamma)
+
+    assert slots(beside(left, right), "norm#0", Part.PARAMETER) == {"weight": "gamma", "bias": "beta"}
+
+
+def test_a_module_beside_a_function_whose_arguments_its_parameters_are():
+    left, right = Maker("torch"), Maker("mindspore")
+    w = weight(0)
+    x = left.given(noise(4, WIDTH))
+    left.layer("fc", "Linear", x, x.array @ w.T, weight=w)
+    x = right.given(noise(4, WIDTH))
+    right.call("mindspore.ops.dense", [x, right.parameter(w)], x.array @ w.T)
+
+    assert slots(beside(left, right), "fc#0") == {"0": "0", "weight": "1", "": ""}
+
+
+def test_channels_last():
+    left, right = Maker("torch"), Maker("mindspore")
+    x = noise(2, 3, 6, 7)
+    made = left.given(x)
+    left.call("torch.relu", [made], np.maximum(x, 0))
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    made = right.given(last)
+    right.call("mindspore.ops.ReLU", [made], np.maximum(last, 0))
+    (match,) = beside(left, right).matches
+
+    assert {str(pair.layout) for pair in match.tensors} == {"axes 0, 3, 1, 2"}
+    for pair in match.tensors:
+        turned = (last if pair.part is Part.INPUT else np.maximum(last, 0)).transpose(pair.layout.axes)
+        assert np.array_equal(turned, x if pair.part is Part.INPUT else np.maximum(x, 0))
+
+
+def test_nested_results():
+    left, right = Maker("torch"), Maker("mindspore")
+    x, h, c = noise(5, 2, WIDTH), noise(1, 2, WIDTH, seed=1), noise(1, 2, WIDTH, seed=2)
+    left.call("torch.lstm", [left.given(x)], (x * 2, h, c))
+    right.call("mindspore.ops.LSTM", [right.given(x)], (x * 2, (h, c)))
+
+    assert slots(beside(left, right), "torch.lstm#0", Part.OUTPUT) == {"0": "0", "1": "1.0", "2": "1.1"}
+
+
+def test_what_only_one_side_has_is_told():
+    left, right = Maker("torch"), Maker("mindspore")
+    x = noise(4, WIDTH)
+    left.call("torch.max", [left.given(x), 1], x.max(1))
+    right.call("mindspore.ops.max", [right.given(x), 1], (x.max(1), x.argmax(1)))
+    (match,) = beside(left, right).matches
+
+    assert [(stray.slot, stray.because) for stray in match.only_right] == [("1", "no tensor of the other side fits")]
+
+
+def test_two_zero_biases_could_be_any_two():
+    """Constants of one size, in slots that mean nothing: no pair is better than a wrong one."""
+    left, right = Maker("torch"), Maker("mindspore")
+    x, zero = noise(4, WIDTH), np.zeros(WIDTH, np.float32)
+    left.call("torch.custom", [left.given(x), 1, left.given(zero), left.given(zero.copy())], x * 3)
+    right.call("mindspore.custom", [right.given(x), right.given(zero), 1, 2, right.given(zero.copy())], x * 3)
+    (match,) = beside(left, right).matches
+
+    assert [pair.left_slot for pair in match.tensors if pair.part is Part.INPUT] == ["0"]
+    assert len(match.only_left) == len(match.only_right) == 2
+
+
+def test_gradients_follow_their_tensors():
+    left, right = Maker("torch"), Maker("mindspore")
+    for made, order in ((left, (0, 1)), (right, (1, 0))):
+        values = [made.given(noise(4, WIDTH, seed=n)) for n in order]
+        made.call("torch.sub" if made is left else "mindspore.ops.sub", values, noise(4, WIDTH, seed=9))
+        for place, number in enumerate(order):
+            made.gradient_of(0, Role.INPUT, str(place), noise(4, WIDTH, seed=30 + number))
+        made.gradient_of(0, Role.OUTPUT, "", noise(4, WIDTH, seed=40))
+    found = beside(left, right)
+
+    assert slots(found, "torch.sub#0", Part.INPUT_GRADIENT) == {"0": "1", "1": "0"}
+    assert slots(found, "torch.sub#0", Part.OUTPUT_GRADIENT) == {"": ""}
+
+
+def test_gradients_of_parameters_follow_their_parameters():
+    left, right = Maker("torch"), Maker("mindspore")
+    gamma, beta, w = noise(WIDTH, seed=1), noise(WIDTH, seed=2), weight(0, 6, WIDTH)
+    x = left.given(noise(4, WIDTH))
+    x = left.layer("norm", "LayerNorm", x, x.array * gamma + beta, weight=gamma, bias=beta)
+    left.layer("fc", "Linear", x, x.array @ w.T, weight=w)
+    x = right.given(noise(4, WIDTH))
+    x = right.layer("ln", "LayerNorm", x, x.array * gamma + beta, gamma=gamma, beta=beta)
+    right.layer("out", "Dense", x, x.array @ w.T, weight=np.ascontiguousarray(w.T))
+    for made, named in (
+        (left, ("norm.weight", "norm.bias", "fc.weight")),
+        (right, ("ln.gamma", "ln.beta", "out.weight")),
+    ):
+        for number, name in enumerate(named):
+            shape = (WIDTH,) if number < 2 else (6, WIDTH) if made is left else (WIDTH, 6)
+            made.gradient(name, noise(*shape, seed=50 + number + (made is right)))  # other values: only names can tell
+    left.gradient("frozen.weight", noise(3, seed=8))
+    found = beside(left, right)
+
+    assert {(p.left_slot, p.right_slot) for p in found.parameter_gradients} == {
+        ("norm.weight", "ln.gamma"),
+        ("norm.bias", "ln.beta"),
+        ("fc.weight", "out.weight"),
+    }
+    assert [str(p.layout) for p in found.parameter_gradients if p.left_slot == "fc.weight"] == ["axes 1, 0"]
+    assert [stray.slot for stray in found.stray_left] == ["frozen.weight"]
+    assert not found.stray_right
+
+
+def test_a_mask_of_another_kind_is_no_pair():
+    """True and false on one side, 0 and -1e9 on the other: the same place, and not the same thing."""
+    left, right = Maker("torch"), Maker("mindspore")
+    x, keep = noise(4, WIDTH), noise(4, WIDTH, seed=3) > 0
+    with left.module(
+        "attn", "Attention", [left.given(x), left.given(np.where(keep, 0, -1e9).astype(np.float32))]
+    ) as module:
+        module.gives(left.call("torch.neg", [left.given(x)], -x))
+    with right.module("mha", "SelfAttention", [right.given(x), right.given(keep)]) as module:
+        module.gives(right.call("mindspore.ops.neg", [right.given(x)], -x))
+
+    assert slots(beside(left, right), "attn#0", Part.INPUT) == {"0": "0"}
