@@ -302,15 +302,16 @@ class TestCalls:
         assert reading.outputs(write)[""].tolist() == [[5, 5, 5], [0, 0, 0]]
         assert reading.inputs(reading["api:mindspore.mint.nn.functional.relu#0"])["0"].sum() == 15
 
+    @pytest.mark.parametrize("assign", [ops.assign, ops.Assign()], ids=["function", "primitive"])
     @pytest.mark.parametrize("level", ["module", "api", "op"])
-    def test_assignments_are_noticed_at_every_level(self, tmp_path, level):
+    def test_assignments_are_noticed_at_every_level(self, tmp_path, level, assign):
         """MindSpore's version counter does not move when a parameter is assigned to."""
         cell = nn.Dense(40, 40)
         with tt.record(tmp_path / "t", cell, level=level, keep="tensor", strict=True):
             cell(numbers(2, 40))
             values = cell.weight.asnumpy().copy()
             values[-1, -1] = 100.0
-            ops.assign(cell.weight, Tensor(values))
+            assign(cell.weight, Tensor(values))
             cell(numbers(2, 40))
         reading = Reading(tmp_path / "t")
         name = {"module": "module:#{}", "api": "api:mindspore.ops.MatMul#{}", "op": "op:MatMul#{}"}[level]

@@ -6,6 +6,8 @@
 Environments are made on first use and kept (scripts/layers.py). One that cannot be made is a failure here, never a skipped test.
 """
 
+import functools
+import json
 import os
 import subprocess
 import sys
@@ -110,6 +112,34 @@ def path() -> str:
 def test_on_mindspore_2_10(files, at_least, path, tmp_path):
     python = layer("msadapter", MINDTORCH)
     check(run_inside(python, files, {"PYTHONPATH": path}, tmp_path), EXCUSES, at_least)
+
+
+NAMES = """
+import json, torch
+from twintrace.frameworks.msadapter.names import functions
+print(json.dumps([api.name for _, api in functions()]))
+"""
+
+
+@pytest.mark.needs_torch
+def test_functions_have_the_names_that_pytorchs_workshop_gives(path):
+    """So that a trace of MSAdapter can be laid beside one of PyTorch. What PyTorch has not is MSAdapter's own."""
+    torch, names = pytest.importorskip("torch"), pytest.importorskip("twintrace.frameworks.torch.names")
+    python = layer("msadapter", MINDTORCH)
+    told = subprocess.run(
+        [python, "-c", NAMES], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=900
+    )
+    assert told.returncode == 0, told.stderr
+    compared = 0
+    for name in json.loads(told.stdout.splitlines()[-1]):
+        public = name.replace("torch.functional.", "torch.").split(".")[1:]
+        function = functools.reduce(lambda home, part: getattr(home, part, None), public, torch)
+        if function is not None and name != "torch.mm":  # which torch itself calls spmm when it is asked
+            compared += 1
+            described = names.describe(function)
+            assert described is not None, f"{name} is not worth a record in PyTorch"
+            assert described.name == name
+    assert compared > 300
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .gradients import Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
-from .names import Api, describe_primitive, functions, methods, primitives
+from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives
 from .patches import patch
 from .tensors import wrote
 from .updates import Updates
@@ -56,20 +56,15 @@ class Calls:
                     yield patch(Tensor, name, functools.partial(self._attribute_layer, api, attribute))
             elif self._recorded or api.may_write:
                 yield patch(Tensor, name, functools.partial(self._layer, api))
-        if self._recorded:
-            for kind in primitives():
+        for kind in primitives():
+            if self._recorded:
                 yield patch(kind, "__call__", self._primitive_layer)
+            elif kind.__name__.startswith(WRITING_PRIMITIVES):
+                yield patch(kind, "__call__", _announcing)
 
     def _layer(self, api: Api, original: Any) -> Any:
         if not self._recorded:
-
-            def writing(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    return original(*args, **kwargs)
-                finally:
-                    wrote()
-
-            return writing
+            return _announcing(original)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
@@ -95,9 +90,14 @@ class Calls:
         def __call__(primitive: Any, /, *args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
                 return original(primitive, *args, **kwargs)
-            api = self._primitives.get(primitive, _UNKNOWN)
+            key = (
+                type(primitive),
+                primitive.name,
+                vars(primitive).get("side_effect_mem"),
+            )  # not itself: it may be one of many
+            api = self._primitives.get(key, _UNKNOWN)
             if api is _UNKNOWN:
-                api = self._primitives[primitive] = describe_primitive(primitive)
+                api = self._primitives[key] = describe_primitive(primitive)
             if api is None:
                 return original(primitive, *args, **kwargs)
             return self._call(api, functools.partial(original, primitive), args, kwargs)
@@ -132,3 +132,15 @@ class Calls:
 
     def _phase(self) -> Phase:
         return Phase.UPDATE if self._updates.running else present_phase()
+
+
+def _announcing(original: Any) -> Any:
+    """A layer for what writes where calls are not recorded: its writes are known all the same."""
+
+    def writing(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        finally:
+            wrote()
+
+    return writing

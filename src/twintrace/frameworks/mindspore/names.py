@@ -76,6 +76,8 @@ _GATHERING = {
 }  # fmt: skip
 _GROUP_MATTERS = ("get_", "new_group", "init_process_group", "destroy_process_group", "set_comm_ops_inplace")
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH")
+WRITING_PRIMITIVES = ("Assign", "Scatter", "Inplace", "Apply", "SparseApply", "Fused")
+"""How the names of primitives begin that write to an argument."""
 _WRITERS = frozenset(("assign", "assign_add", "assign_sub", "assign_value", "itemset"))
 
 

@@ -41,7 +41,7 @@ _QUESTIONS = frozenset((
     "set_init_flag", "set_cast_dtype", "set_const_arg", "set_param_info", "init_data", "getitem_index_info",
     "setitem_index_info", "flush_from_cache", "assign_value", "data_sync", "wait_pipeline", "convert_bytes_to_tensor",
     "get_bytes", "value", "offload", "offload_file_path", "to_dlpack", "from_dlpack", "const_arg", "delete_", "delta_seed",
-    "pin_memory", "strides", "check_dtype", "shape_", "cuda_", "share_memory_",
+    "pin_memory", "strides", "check_dtype", "shape_", "cuda_", "share_memory_", "set_", "assign_value_cpp", "move_to",
 ))  # fmt: skip
 _OWN = ("inplace_", "raw_", "npu_", "is_", "_", "mutable_", "set_context")
 # torch gives an operator the name of its method, mostly.
@@ -56,7 +56,15 @@ _OPERATORS = {
     "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__getitem__": "__getitem__", "__setitem__": "__setitem__",
     "__bool__": "__bool__", "__float__": "__float__", "__int__": "__int__",
 }  # fmt: skip
-_ALIASES = {"einsum": "torch.functional.einsum", "norm": "torch.functional.norm", "split": "torch.functional.split"}
+# In PyTorch these are written elsewhere than where they are found, and so called.
+_ALIASES = {"cosine_similarity": "torch.nn.functional.cosine_similarity"} | {
+    name: f"torch.functional.{name}"
+    for name in (
+        "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
+        "einsum", "istft", "lu", "meshgrid", "norm", "pca_lowrank", "split", "stft", "svd_lowrank", "tensordot", "unique",
+        "unique_consecutive", "unravel_index",
+    )
+}  # fmt: skip
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH", "real", "imag")
 
 
