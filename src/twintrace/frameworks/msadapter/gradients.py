@@ -27,9 +27,11 @@ from ..mindspore.gradients import (
     is_quiet,
     is_recomputing,
     next_sequence_number,
+    running,
     unseen,
 )
 from ..protocol import Open, Sink
+from .patches import patch
 from .tensors import is_tensor, storage
 
 __all__ = [
@@ -60,12 +62,17 @@ def on_gradient(tensor: Any, callback: Callable[[Any], None]) -> Callable[[], No
     return lambda: _BENEATH.remove_hook(number)
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Value:
     """What a tensor holds between two writes: who made it, who took it, and when it was used."""
 
-    __slots__ = ("count", "makers", "takers", "uses")
+    __slots__ = ("count", "makers", "takers", "unhook", "uses")
 
     def __init__(self) -> None:
+        self.unhook: Callable[[], None] = _nothing
         self.makers: list[tuple[Open, str]] = []
         self.takers: list[tuple[Open, str, int, int]] = []
         self.uses: list[int] = []
@@ -82,6 +89,12 @@ class TensorHooks(Gradients):
         self._hooks: list[Callable[[], None]] = []
         self._used_before: set[Any] = set()
         self._now = 0
+
+    def install(self, names: Callable[[], dict[int, str]]) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        yield from super().install(names)
+        for executor in (running._JitExecutor, running._CellGraphExecutor):
+            yield patch(executor, "__call__", self._before_a_graph)
 
     def begin(self, call: Open) -> list[tuple[str, Any, int]]:
         """Look at the inputs before the call writes to any of them."""
@@ -143,6 +156,18 @@ class TensorHooks(Gradients):
 
         return call
 
+    def _before_a_graph(self, original: Any) -> Any:
+        """A graph is compiled with the hooks of the tensors that it is given: they go without."""
+
+        def __call__(executor: Any, /, *args: Any, **kwargs: Any) -> Any:
+            for _, tensor in _tensors(args, kwargs):
+                key = storage(tensor)
+                self._used_before.add(key)
+                self._values.pop(key, _Value()).unhook()
+            return original(executor, *args, **kwargs)
+
+        return __call__
+
     def _value(self, tensor: Any) -> _Value:
         key = storage(tensor)
         value = self._values.get(key)
@@ -150,7 +175,8 @@ class TensorHooks(Gradients):
             value = self._values[key] = _Value()
             if key in self._used_before:
                 value.uses.append(-1)  # at no call's time
-            self._hooks.append(on_gradient(tensor, self._report(value)))
+            value.unhook = on_gradient(tensor, self._report(value))
+            self._hooks.append(value.unhook)
         return value
 
     def _report(self, value: _Value) -> Callable[[Any], None]:
