@@ -192,7 +192,10 @@ def lay_over(root: Path, thin: Path, cached: Path, extras: Sequence[str]) -> boo
 
 def lend(script: Path, here: Path, cached: Path, thin: Path) -> None:
     """A command of the cached layer, run by .venv's interpreter; one that is not Python (ruff) as a link."""
-    if script.name.startswith(("python", "pip", "activate", "Activate")) or not os.access(script, os.X_OK):
+    if script.name.startswith(("python", "pip", "activate", "Activate")):
+        return
+    # Of a command that is a .py file pip leaves a __pycache__ here.
+    if not script.is_file() or not os.access(script, os.X_OK):
         return
     start, _, rest = script.read_bytes().partition(b"\n")
     if start.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec'"):  # pip's way round a long path: three lines

@@ -55,6 +55,28 @@ def test_an_extra_call_in_the_middle_shifts_nothing(lines, known):
     assert alone(found) == ([], ["torch.relu#2"])
 
 
+def layers(*seeds: int):
+    """Linears and tanhs in a row, without lines or paths; each linear has a weight of its own."""
+    made = Maker("torch")
+    x = made.given(noise(4, 8))
+    for seed in seeds:
+        w = made.given(noise(8, 8, seed=seed))
+        x = made.call("torch.nn.functional.linear", [x, w], x.array @ w.array.T)
+        x = made.call("torch.tanh", [x], np.tanh(x.array))
+    return made.side()
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_an_extra_layer_shifts_nothing_although_all_values_after_it_are_others(place):
+    """The weights tell which linear is which, and what comes after each."""
+    seeds = [1, 2, 3]
+    found = names(align(layers(*seeds), layers(*seeds[:place], 9, *seeds[place:])))
+
+    for name in ("torch.nn.functional.linear", "torch.tanh"):
+        expected = {f"{name}#{number}": f"{name}#{number + (number >= place)}" for number in range(3)}
+        assert {left: right for left, right in found.items() if left.startswith(name)} == expected
+
+
 def test_a_missing_call_shifts_nothing():
     found = align(program(), program(skip=1))
 

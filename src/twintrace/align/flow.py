@@ -18,7 +18,7 @@ from ..model.records import Call
 from .mappings import Mapping
 from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import main_parameter, operation, outputs
+from .units import main_parameter, operation
 from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
@@ -79,7 +79,7 @@ class Flowing:
             return lambda tensor: False
         classes, strand = self._web.classes, self._web.strands[1 - which]
         there = {
-            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in outputs(strand, index)
+            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in strand.outputs(index)
         } - {-1}
         there -= {
             classes.of(which, slot.tensor)
@@ -119,7 +119,7 @@ class Flowing:
                 if not web.hands_on(which, index):
                     yield index
                     continue
-                fresh = {slot.tensor for slot in outputs(strand, index)} - seen
+                fresh = {slot.tensor for slot in strand.outputs(index)} - seen
                 seen |= fresh
                 waiting.extend(fresh)
 
@@ -166,4 +166,4 @@ class Flowing:
 
 
 def _size(strand: Strand, index: int) -> tuple[int, ...]:
-    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in outputs(strand, index)[:1])
+    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])

@@ -18,7 +18,6 @@ from .equivalents import parameter_meaning
 from .layouts import fits, layout_between
 from .strands import IN, OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import inputs
 from .values import alike, numel
 from .webs import Bond, Web
 
@@ -73,7 +72,7 @@ _OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradi
 
 def _uses(web: Web, which: int, bond: Bond, tensor: int) -> int:
     strand = web.strands[which]
-    return sum(slot.tensor == tensor for index in bond.side(which) for slot in inputs(strand, index))
+    return sum(slot.tensor == tensor for index in bond.side(which) for slot in strand.inputs(index))
 
 
 class _Turn(NamedTuple):

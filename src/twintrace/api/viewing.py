@@ -1,6 +1,6 @@
 """Reports and traces for this machine's browser.
 
-view("report.json")                       a Server of the page that `write_html` writes, with nothing left out
+view("report.json")                       a Server of the page that `write_html` writes, with the tensors of all rows
 view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
 """
 

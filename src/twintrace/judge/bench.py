@@ -13,11 +13,13 @@ tensors is remembered by their numbers in the two journals: a value is judged on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.pairs import Match, Part
+from ..model.records import Call
 from ..model.results import CallResult, TensorResult, badness
+from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
@@ -25,6 +27,7 @@ from .policies import Evidence, Policy, certain, relative_error
 from .rounding import Allowance, allowance, size
 from .settings import different_settings
 
+_PASSES = 4
 _PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
@@ -49,7 +52,7 @@ class _Trial:
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
     """How far what came in is apart."""
-    absorbed: bool = False
+    absorbed: list[bool] = field(default_factory=lambda: [False, False])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,17 @@ class Bench:
         for trial in trials:
             self._judge_values(trial)
             trial.introduced[0] = _introduced(trial, trial.values, differing)
-        _find_absorbed(trials)
+        _find_absorbed(trials, backward=False)
         differing.clear()
-        for trial in sorted(trials, key=_last_gradient):
+        backward = sorted(trials, key=_last_gradient)
+        for trial in backward:
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
             trial.introduced[1] = own and not _bad(trial.values)
+        _find_absorbed(backward, backward=True)
+        modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
+            (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
+        }
         return [
             CallResult(
                 step,
@@ -101,8 +109,8 @@ class Bench:
                 _worst(trial.gradients),
                 trial.introduced[0],
                 trial.introduced[1],
-                different_settings(trial.case.match.left, trial.case.match.right),
-                trial.absorbed,
+                _settings(trial.case.match, modules),
+                *trial.absorbed,
             )
             for trial in trials
         ]
@@ -163,7 +171,7 @@ class Bench:
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
-            _bad(results) or _bad(trial.values),
+            _bad(results) or (_bad(trial.values) and not trial.absorbed[0]),
         )
         results += [self._remembered(item, making) for item in others]
         good = [item for item in results if item.verdict.outcome.good]
@@ -236,25 +244,47 @@ def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[i
     return settled and _bad(went) and not _bad(came)
 
 
-def _find_absorbed(trials: Sequence[_Trial]) -> None:
-    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax. From the end: effects add up that way."""
+def _single(match: Match) -> Iterator[tuple[Call, Call]]:
+    """The two calls of a match that has one on each side."""
+    if len(match.left) == len(match.right) == 1:
+        yield match.left[0], match.right[0]
+
+
+def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
+    """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
+    may be an argument on one side, and a property of the kernel on the other.
+    """
+    found = different_settings(match.left, match.right)
+    if found or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
+        return found
+    parents = (match.left[0].parent, match.right[0].parent)
+    around = None if None in parents else known.get(parents)
+    return different_settings(around[:1], around[1:]) if around else found
+
+
+def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
+    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
+
+    From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
+    """
     effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
-    for trial in reversed(trials):
-        went = [item for item in trial.values if not item.pair.part.incoming]
-        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
-        effect = any(effective.get(item.pair.left, True) for item in bad)
-        # Other weights always matter: the next input may show it.
-        weights = [item for item in trial.values if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
-        trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
-        for item in trial.values:
-            if item.pair.part is Part.INPUT:
-                known = not went or effect or not _certain(went, bad)
-                effective[item.pair.left] = effective.get(item.pair.left, False) or known
-
-
-def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
-    """Is every result known, good or bad?"""
-    return all(item.verdict.outcome.good or item in bad for item in went)
+    for _ in range(_PASSES):  # a region of calls may end after calls that take what it made first
+        before = dict(effective)
+        effective.clear()
+        for trial in reversed(trials):
+            results = trial.gradients if backward else trial.values
+            went = [item for item in results if not item.pair.part.incoming]
+            bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+            effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)
+            # Other weights always matter: the next input may show it.
+            weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+            known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
+            trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
+            for item in results:
+                if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
+                    effective[item.pair.left] = effective.get(item.pair.left, False) or effect or not known
+        if effective == before:
+            break
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:

@@ -148,10 +148,9 @@ def _source(calls: Sequence[Call]) -> str:
 
 def tensor_name(item: TensorResult) -> str:
     """`the output 0, f32[4, 16]`."""
-    pair = item.pair
-    slot = pair.left_slot if pair.left_slot == pair.right_slot else f"{pair.left_slot} | {pair.right_slot}"
+    slots = dict.fromkeys(filter(None, (item.pair.left_slot, item.pair.right_slot)))
     spec = str(item.left.spec) if item.left.spec == item.right.spec else f"{item.left.spec} | {item.right.spec}"
-    return f"the {pair.part} {slot}".rstrip() + f", {spec}"
+    return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + f", {spec}"
 
 
 def size(item: TensorResult) -> str:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from tests.compat.torch_npu_hooks.dumps import table, tensor, write_dump
+from twintrace import api
 from twintrace.compat.torch_npu_hooks import recording, register_acc_cmp_hook, set_dump_path
 from twintrace.compat.torch_npu_hooks.tools import compare
 from twintrace.model.errors import TraceError, TraceFormatError, TraceNotFoundError, TraceWriteError, UsageError
+from twintrace.store import native
 
 COLUMNS = "Name,Npu Tensor Dtype,Bench Tensor Dtype,Npu Tensor Shape,Bench Tensor Shape,Cosine,RMSE,MAPE"
 
@@ -132,6 +134,9 @@ def test_what_cannot_be_read_or_written(tmp_path):
         for pair in ((path, good), (good, path)):
             with pytest.raises(error, match=said):
                 compare(*pair, tmp_path / "out.csv")
+    native.write(api.open(good), tmp_path / "ours")
+    with pytest.raises(UsageError, match=r"a trace in the layout twintrace.*Use tt\.compare"):
+        compare(good, tmp_path / "ours", tmp_path / "out.csv")
     with pytest.raises(UsageError, match="is a directory"):
         compare(good, good, tmp_path)
     with pytest.raises(TraceWriteError, match="cannot be written"):
@@ -174,6 +179,18 @@ def test_a_numbered_dump_is_compared_with_a_plain_one(tmp_path):
     late = [[f"{number}_{line[0]}", *line[1:]] for number, line in enumerate(plain)]
     compare(write_dump(tmp_path / "npu.pkl", late), write_dump(tmp_path / "cpu.pkl", plain), tmp_path / "out.csv")
     assert [row["Name"] for row in table(tmp_path / "out.csv")] == [line[0] for line in late]
+
+
+def test_dumps_of_ptdbg_are_compared_too(tmp_path):
+    for name, value in (("npu", 2.5), ("cpu", 2.0)):
+        home = tmp_path / name / "ptdbg_dump_v2.0" / "rank0"
+        (home / "dump").mkdir(parents=True)
+        line = ["Functional_relu_0_forward_output", 0, [], "torch.float32", [2], [value, value, value]]
+        write_dump(home / "dump.pkl", [line])
+        np.save(home / "dump" / f"{line[0]}.npy", np.full(2, value, np.float32))
+    compare(tmp_path / "npu" / "ptdbg_dump_v2.0", tmp_path / "cpu" / "ptdbg_dump_v2.0", tmp_path / "out.csv")
+    (row,) = table(tmp_path / "out.csv")
+    assert (row["Name"], row["RMSE"], row["MAPE"]) == ("Functional_relu_0_forward_output", "0.5", "25%")
 
 
 # --- recorded -----------------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ def test_values_lead_from_call_to_call(tmp_path):
     _, module, second = journal.calls()
     assert journal.tensor(second.args[0].id).producer == 0, "made by the function, not by the module around it"
     assert journal.tensor(module.output.id).producer == 0
+    assert module.parameters == {"1": 1}, "what the function inside it was called with, besides the module's own input"
     assert journal.tensor(0).producer is None
 
 
@@ -243,6 +244,7 @@ def test_a_last_line_without_its_newline_is_whole_if_it_can_be_read(tmp_path):
         '["Torch_relu_forward_output", ["x"], "torch.float32", [1]]',
         '["Torch_relu_forward_output", [[1.0]], "torch.float32", [1]]',
         '["no name", [1.0], "torch.float32", [1]]',
+        '["Torch_relu\\ud800_forward_output", [1.0], "torch.float32", [1]]',
         '["Torch_relu_stack", []]',
         "[" * 100_000,
         '["Torch_relu_forward_output", ' + "[" * 100_000 + "]" * 100_000 + ', "torch.float32", [1]]',

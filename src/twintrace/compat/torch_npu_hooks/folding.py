@@ -82,7 +82,7 @@ def fold(
             by_name.setdefault(key, []).append(len(calls))
         calls.append(_call(len(calls), chunk, phase, number, stacks.get((*key, chunk.name.call), ())))
     _link(calls, tensors)
-    return calls
+    return [_with_parameters(call, calls, tensors) for call in calls]
 
 
 def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[Frame, ...]) -> Call:
@@ -190,6 +190,21 @@ def _link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
             else:
                 made[mark] = call.id
             tensors[tensor] = replace(tensors[tensor], producer=made[mark])
+
+
+def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
+    """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
+    inside = calls[call.id - 1] if call.id else None
+    made_by = {tensors[tensor].producer for tensor in _slots_of(call.output).values()}
+    if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
+        return call
+    given = {_mark(tensors[tensor]) for _, tensor in _inputs(call)}
+    held = {
+        slot.removeprefix("kw."): tensor
+        for slot, tensor in _inputs(inside)
+        if tensors[tensor].producer is None and _mark(tensors[tensor]) not in given
+    }
+    return replace(call, parameters=held)
 
 
 def _mark(tensor: Tensor) -> tuple[str, str]:

@@ -247,7 +247,7 @@ class DumpJournal:
             return
         numbered = len(fields) > 4
         text, dtype, shape = fields[0], fields[3 if numbered else 2], fields[4 if numbered else 3]
-        name = parse(text, numbered=numbered)
+        name = parse(text, numbered=numbered) if text.isprintable() else None
         if name is None:
             raise ValueError(f"the name {text[:60]!r} does not say which end of a call it is")
         spec = Spec(storable(_short(dtype)), _shape(shape))

@@ -18,6 +18,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
+from mindspore.communication import GlobalComm, get_group_size, get_rank
 
 from ...model.errors import MissingPackageError
 from ...model.records import Level
@@ -113,7 +114,8 @@ class MindsporeFramework:
     seed_all = staticmethod(seeding.seed_all)
 
     def capabilities(self) -> frozenset[Capability]:
-        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.EAGER, Capability.KERNELS}
+        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}
+        found |= {Capability.EAGER, Capability.KERNELS}
         if ops.is_offered():
             found.add(Capability.OP)
         return frozenset(found)
@@ -153,6 +155,8 @@ class MindsporeFramework:
         return remove
 
     def rank(self) -> tuple[int, int]:
+        if GlobalComm.INITED:
+            return get_rank(), get_group_size()
         return int(os.environ.get("RANK_ID", 0)), int(os.environ.get("RANK_SIZE", 1))
 
     def groups(self) -> tuple[tuple[int, ...], ...]:

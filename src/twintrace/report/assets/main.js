@@ -272,7 +272,7 @@ let app = null;
 
 async function start() {
   startTheme(() => app && app.recolour());
-  if (!canUnpack()) throw new Error("This browser cannot unpack the data in this file: it needs Chromium 80, Firefox 113, Safari 16.4 or later. The verdict above is complete.");
+  if (!canUnpack()) throw new Error("This browser cannot unpack the data in this file: it needs Chromium 93, Firefox 113, Safari 16.4 or later. The verdict above is complete.");
   const index = await load("index");
   app = new App(index);
   app.recolour();

@@ -5,11 +5,13 @@ const UNKNOWN = 2;
 const DIFFERENT = 3;
 const FLAGS = { forward: 1, backward: 2, settings: 4 };
 
+const isSmall = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
+
 class Rows {
   constructor(columns, words, searched) {
     Object.assign(this, { columns, words, searched });
     for (const [name, list] of Object.entries(columns)) {
-      if (list.every(Number.isInteger)) columns[name] = Int32Array.from(list); // several times as fast to run through
+      if (list.every(isSmall)) columns[name] = Int32Array.from(list); // several times as fast to run through
     }
     this.length = columns.step.length;
     this.view = Uint32Array.from({ length: this.length }, (_, row) => row);
@@ -113,7 +115,9 @@ class Rows {
 // Numbers that are missing sort before all others, those that are not finite after them.
 function sortable(value) {
   if (typeof value === "number") return value;
-  return value === null || value === undefined ? -Number.MAX_VALUE : value === "-inf" ? -1e300 : 1e300;
+  if (value === null || value === undefined) return -Number.MAX_VALUE;
+  const parsed = Number(value); // an integer that is too large for a number comes as a text
+  return Number.isNaN(parsed) ? (value === "-inf" ? -1e300 : 1e300) : parsed;
 }
 
 // For pictures: what is known before what is not, and of that the worst.

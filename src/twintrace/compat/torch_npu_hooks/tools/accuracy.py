@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .... import api
 from ....model.errors import TraceError, TraceWriteError, UsageError
-from ....model.pairs import Layout
+from ....model.pairs import Layout, Part
 from ....model.records import Call
 from ....model.results import CallResult, Comparison, TensorResult
 from ....model.sites import Phase
@@ -78,7 +78,7 @@ def compare(
     """
     recording.flush()
     target = _target(output_path)
-    npu, bench = (api.open(path, tolerant=True) for path in (npu_pkl_path, bench_pkl_path))
+    npu, bench = _opened(npu_pkl_path), _opened(bench_pkl_path)
     found = api.compare(bench, npu)
     rows: list[_Row] = []
     skipped: list[_Skipped] = []
@@ -117,12 +117,14 @@ def _add(
 ) -> None:
     """The rows of one direction of one match, or why there are none."""
     match = result.match
-    pairs = [item for item in result.tensors if item.pair.part.backward is backward]
+    pairs = [
+        item for item in result.tensors if item.pair.part.backward is backward and item.pair.part is not Part.PARAMETER
+    ]
     strays = [
         (side, stray)
         for side, found in (("bench", match.only_left), ("npu", match.only_right))
         for stray in found
-        if stray.part.backward is backward
+        if stray.part.backward is backward and stray.part is not Part.PARAMETER
     ]
     if not pairs and not strays:
         return
@@ -225,6 +227,15 @@ def _target(path: PathLike) -> Path:
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
     return target
+
+
+def _opened(path: PathLike) -> Trace:
+    trace = api.open(path, tolerant=True)
+    if trace.layout != "torch_npu":
+        raise UsageError(
+            f"{path} is a trace in the layout {trace.layout}, and its tensors have no names of this tool. Use tt.compare for it."
+        )
+    return trace
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
