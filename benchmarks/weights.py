@@ -63,6 +63,10 @@ ts.migrator.convert_weight(d + "/map.json", d + "/net.pth", d + "/net.ckpt", pri
 """
 
 
+class ToolFailed(RuntimeError):
+    """A process that ended badly; its last words."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """The best of one tool's rounds at one task."""
@@ -143,7 +147,11 @@ def measure(task: str, pythons: dict[str, Path], folder: Path, rounds: int) -> l
     for number in range(rounds):
         for tool, python in pythons.items():
             script = SCRIPT.format(imports=TOOLS[tool], task=TASKS[task])
-            output = call(python, script, str(folder), f"{tool}{number}")
+            try:
+                output = call(python, script, str(folder), f"{tool}{number}")
+            except ToolFailed as error:
+                say(f"  {task}, round {number + 1}: {tool} failed: {error}")
+                continue
             line = next(line for line in output.splitlines() if line.startswith("FIGURES"))
             seconds, cpu, kilobytes = map(float, line.split()[1:])
             found[tool].append((seconds, cpu, kilobytes * 1024 / 1e6))
@@ -153,16 +161,21 @@ def measure(task: str, pythons: dict[str, Path], folder: Path, rounds: int) -> l
                 written.unlink()
         say(
             f"  {task}, round {number + 1}: "
-            + ", ".join(f"{tool} {turns[-1][0]:.2f} s" for tool, turns in found.items())
+            + ", ".join(f"{tool} {turns[-1][0]:.2f} s" for tool, turns in found.items() if turns)
         )
-    return [Figure(tool, task, *(min(turn[at] for turn in turns) for at in range(3))) for tool, turns in found.items()]
+    return [
+        Figure(tool, task, *(min(turn[at] for turn in turns) for at in range(3)))
+        for tool, turns in found.items()
+        if turns
+    ]
 
 
 def call(python: Path, script: str, *arguments: str) -> str:
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([str(python), "-c", script, *arguments], capture_output=True, text=True, env=env, check=False)
     if done.returncode:
-        raise RuntimeError(f"{python} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        lines = done.stderr.strip().splitlines() or ["no word"]
+        raise ToolFailed(f"ended with {done.returncode}: {lines[-1]:.300}")
     return done.stdout
 
 

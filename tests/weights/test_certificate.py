@@ -406,3 +406,15 @@ def test_integers_and_empty_tensors_are_compared_exactly():
         atol=0.0,
     )
     assert {name: row.verdict for name, row in found.items()} == {"n": "different", "e": "equal", "s": "equal"}
+
+
+def test_a_counter_that_only_one_framework_keeps_is_no_disagreement():
+    left = {
+        "bn.weight": np.ones(2, np.float32), "bn.bias": np.ones(2, np.float32), "bn.running_mean": np.ones(2, np.float32),
+        "bn.running_var": np.ones(2, np.float32), "bn.num_batches_tracked": np.array(3, np.int64),
+    }  # fmt: skip
+    names = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+    right = {f"bn.{new}": left[f"bn.{old}"] for old, new in names.items()}
+    found = api.compare_weights(open_state(left, framework="torch"), open_state(right, framework="mindspore"))
+    assert [row.verdict for row in found.rows] == ["equal"] * 4 + ["not carried"]
+    assert found.agree

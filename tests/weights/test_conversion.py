@@ -233,6 +233,16 @@ def test_a_trial_wants_nets_and_inputs_that_fit():
     assert any("no inputs were given" in note for note in tt.certify_weights(net, net).notes)
 
 
+def test_a_checkpoint_that_is_not_its_nets_is_refused():
+    net = Net()
+    full = {name: tensor.array.copy() for name, tensor in net.tensors().items()}
+    state = open_state(full, framework="reference")
+    assert tt.certify_weights(state, state, nets=(Net(), Net()), inputs=[np.ones((2, 3), np.float32)]).granted
+    part = open_state({name: value for name, value in full.items() if name != "norm.bias"}, framework="reference")
+    with pytest.raises(WeightsError, match=r"nothing fills norm.bias"):
+        tt.certify_weights(part, state, nets=(Net(), Net()))
+
+
 # --- transforms -------------------------------------------------------------------------------------------------------
 
 

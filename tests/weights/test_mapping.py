@@ -156,6 +156,19 @@ def test_nothing_is_dropped():
     assert not any(item.harmless for item in found.only_left)
 
 
+def test_what_one_side_keeps_in_one_piece_is_hinted_at_and_not_guessed():
+    left = state(linear("attn.qkv", 12, 4) | linear("out", 3, 4))
+    right = state(
+        linear("attn.q", 4, 4) | linear("attn.k", 4, 4) | linear("attn.v", 4, 4) | linear("out", 3, 4), "mindspore"
+    )
+    found = map_states(left, right)
+    assert paired(found) == {"out.weight": "out.weight"}
+    [fused, _] = found.only_left
+    assert "perhaps attn.q.weight, attn.k.weight, attn.v.weight in one piece" in fused.because
+    back = map_states(right, left)
+    assert "perhaps attn.q.weight, attn.k.weight, attn.v.weight in one piece" in back.only_right[0].because
+
+
 def test_what_cannot_be_known_from_a_file_alone_is_said():
     found = predict(
         state({"table.weight": (9, 4), "embed.weight": (9, 4), "prelu.weight": (4,), "x.weight": (4,)}), "mindspore"

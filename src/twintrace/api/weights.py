@@ -254,7 +254,7 @@ def _loaded(net: Any, state: State) -> State:
     """The net with the checkpoint's weights in it."""
     target = open_state(net, label=state.label)
     if state.net is not net:
-        convert(state, target, by_name(state, target), framework=target.framework, partial=True)
+        convert(state, target, by_name(state, target), framework=target.framework)
     return target
 
 

@@ -128,8 +128,8 @@ class WeightComparison:
 
     @property
     def agree(self) -> bool:
-        """Every weight has its partner, of the same shape, and close to it."""
-        return bool(self.rows) and all(row.verdict in ("equal", "close") for row in self.rows)
+        """Every weight that matters has its partner, of the same shape, and close to it."""
+        return bool(self.rows) and all(row.verdict in ("equal", "close", "not carried") for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -521,7 +521,12 @@ class _Matcher:
             ambiguous.append(Ambiguity(*names, because, suggestion))
             used[0].update(names[0])
             used[1].update(names[1])
-        alone = self._alone(self.left, self.right, used[0]), self._alone(self.right, self.left, used[1])
+        alone = _with_parts(
+            self._alone(self.left, self.right, used[0]),
+            self._alone(self.right, self.left, used[1]),
+            self.left,
+            self.right,
+        )
         return WeightMap(self.left.label, self.right.label, tuple(pairs), *alone, tuple(ambiguous), tuple(self.misfits))
 
     def _weights(self, left: _Group, right: _Group, confidence: float, because: str) -> Iterator[Pair]:
@@ -617,6 +622,39 @@ class _Matcher:
                 item.name, f"its layer is paired, but {other.framework}'s has no {item.role}: it has {there}"
             )
         return Unpaired(item.name, f"{other.label} has no layer like this ({item.kind or 'unknown'} {item.spec})")
+
+
+def _with_parts(
+    ones: tuple[Unpaired, ...], others: tuple[Unpaired, ...], left: State, right: State
+) -> tuple[tuple[Unpaired, ...], tuple[Unpaired, ...]]:
+    """The same, with a hint where one side seems to keep in one piece what the other keeps in several."""
+    return (
+        tuple(
+            _with_hint(item, left, [right.items[other.name] for other in others if not other.harmless], "rows")
+            for item in ones
+        ),
+        tuple(
+            _with_hint(item, right, [left.items[other.name] for other in ones if not other.harmless], "stack")
+            for item in others
+        ),
+    )
+
+
+def _with_hint(item: Unpaired, state: State, others: Sequence[Item], step: str) -> Unpaired:
+    shape = state.items[item.name].spec.shape
+    if item.harmless or not shape:
+        return item
+    beside: dict[str, list[Item]] = {}
+    for other in others:
+        if other.spec.shape[1:] == shape[1:] and other.spec.shape:
+            beside.setdefault(f"{other.path.rpartition('.')[0]} {other.role}", []).append(other)
+    for parts in beside.values():
+        if 1 < len(parts) <= 8 and sum(part.spec.shape[0] for part in parts) == shape[0]:
+            names = ", ".join(part.name for part in parts)
+            return replace(
+                item, because=f"{item.because}; perhaps {names} in one piece: say so in a map, with the step {step!r}"
+            )
+    return item
 
 
 def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:
