@@ -10,7 +10,7 @@ env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one
 PYTEST_ARGS ?= -n auto
 # A framework that is not installed is an error, not a pile of skipped tests. For 3.13 there is no MindSpore: REQUIRE=--require=torch.
 REQUIRE ?= --require=torch --require=mindspore
-BENCH ?= record
+BENCH ?= record compare
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean
@@ -39,7 +39,7 @@ lint: ## ruff check, ruff format --check, mypy
 
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test
-	@for name in $(BENCH); do $(PY) -m benchmarks.$$name || exit; done
+	@status=0; for name in $(BENCH); do $(PY) -m benchmarks.$$name || status=$$?; done; exit $$status
 
 clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
 	rm -rf .venv .mypy_cache .pytest_cache build dist

@@ -193,7 +193,8 @@ def main(arguments: list[str]) -> None:
         return
     lengths = [int(text) for text in arguments] or [25_000, 50_000, 100_000]
     print(
-        f"{'pair':8}{'left':>10}{'right':>10}{'cpu s':>9}{'peak GB':>9}{'own GB':>9}{'matches':>10}{'alone':>9}", flush=True
+        f"{'pair':8}{'left':>10}{'right':>10}{'cpu s':>9}{'peak GB':>9}{'own GB':>9}{'matches':>10}{'alone':>9}",
+        flush=True,
     )
     for name in PAIRS:
         for length in lengths:  # each in a process of its own: a peak of memory does not go down again

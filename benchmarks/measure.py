@@ -133,13 +133,16 @@ class Process:
 
 
 @contextmanager
-def worker(python: Path, folder: Path, size: str, plan: Plan | None = None) -> Iterator[Process]:
+def worker(
+    python: Path, folder: Path, size: str, plan: Plan | None = None, framework: str = "torch"
+) -> Iterator[Process]:
     """A worker process that writes below `folder`; without a plan it does bare steps only."""
     folder.mkdir(parents=True)
     log = folder / "log.txt"
     output = folder / "output"
     # By its path, not with -m: TroubleShooter dies on the stack frames of runpy, which have no source.
     command = [str(python), str(Path(__file__).with_name("work.py")), "--size", size, "--folder", str(output)]
+    command += ["--framework", framework]
     if plan:
         command += ["--tool", plan.tool, "--level", plan.level, "--keep", plan.keep]
     with log.open("w", encoding="utf-8") as errors, subprocess.Popen(
@@ -162,6 +165,7 @@ def surroundings() -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "OMP_NUM_THREADS": "1",
+        "GLOG_v": "3",  # MindSpore warns of every other thing
         "MKL_NUM_THREADS": "1",
         "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
     }
@@ -171,7 +175,7 @@ def measure(plan: Plan, bare: Process, tool: Process) -> Row:
     """Run the plan's rounds and sum them up. A tool that fails has a row that says so."""
     try:
         for model in MODELS:
-            tool.ask("bare", model)  # torch's own first-time costs are not the tool's
+            tool.ask("bare", model)  # the framework's own first-time costs are not the tool's
         if plan.inside:
             first, rounds, close = None, _rounds_inside(tool, plan.rounds), Seconds(0.0, 0.0)
         else:

@@ -3,6 +3,7 @@
     python -m benchmarks.record                  all of it, about ten minutes
     python -m benchmarks.record --quick          what the targets need, about three
     python -m benchmarks.record --no-peers       ours alone
+    python -m benchmarks.record --framework mindspore
     python -m benchmarks.record --only twintrace:api --only msprobe:api:statistics
     python -m benchmarks.record --json FILE      the figures as well, for keeping
 
@@ -26,6 +27,7 @@ from benchmarks import peers
 from benchmarks.measure import MODELS, Plan, Process, Row, measure, worker
 from benchmarks.targets import Verdict, judge
 from benchmarks.tools import KEEPS, OFFERS
+from benchmarks.work import FRAMEWORKS
 
 OURS = ("twintrace", "stopped")
 GROWTH_STEPS = 30  # of the configuration whose growth is watched
@@ -114,11 +116,11 @@ def run(plans: Iterable[Plan], pythons: dict[str, Path], options: argparse.Names
     folder = Path(tempfile.mkdtemp(prefix="twintrace-benchmark-", dir=options.dir))
     rows = []
     try:
-        with worker(Path(sys.executable), folder / "bare", options.size) as bare:
+        with worker(Path(sys.executable), folder / "bare", options.size, framework=options.framework) as bare:
             for model in MODELS * 2:
                 bare.ask("bare", model)
             for number, plan in enumerate(plans):
-                rows.append(_one(plan, bare, pythons[plan.tool], folder / str(number), options.size))
+                rows.append(_one(plan, bare, pythons[plan.tool], folder / str(number), options))
             rows.insert(0, _bare_row(bare))
             seconds = {model: min(bare.seconds("bare", model).wall for _ in range(3)) for model in MODELS}
             say("a bare step: " + ", ".join(f"{model} {1000 * each:.0f} ms" for model, each in seconds.items()))
@@ -127,8 +129,8 @@ def run(plans: Iterable[Plan], pythons: dict[str, Path], options: argparse.Names
     return rows
 
 
-def _one(plan: Plan, bare: Process, python: Path, folder: Path, size: str) -> Row:
-    with worker(python, folder, size, plan) as tool:
+def _one(plan: Plan, bare: Process, python: Path, folder: Path, options: argparse.Namespace) -> Row:
+    with worker(python, folder, options.size, plan, options.framework) as tool:
         row = measure(plan, bare, tool)
     shutil.rmtree(folder, ignore_errors=True)
     say(f"  {plan}: {row.error or f'{row.both:.2f}'}")
@@ -199,6 +201,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="TOOL[:LEVEL[:KEEP]]", help="may be repeated")
     parser.add_argument("--rounds", type=int, help="rounds of every configuration, whatever it is")
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: to try the benchmark itself")
+    parser.add_argument("--framework", choices=FRAMEWORKS, default="torch", help="whose models; default: torch")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to be written to; default: the temporary one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     return parser.parse_args(arguments)

@@ -15,10 +15,15 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from torch import nn
+Net: TypeAlias = Any
+"""A torch module or a MindSpore Cell."""
+
+
+def is_cell(net: Net) -> bool:
+    """Is this one of MindSpore's?"""
+    return any(kind.__module__.startswith("mindspore.") for kind in type(net).__mro__)
 
 
 class Tool(ABC):
@@ -35,10 +40,10 @@ class Tool(ABC):
         return self.keep == "tensor"
 
     @abstractmethod
-    def open(self, nets: dict[str, nn.Module]) -> None: ...
+    def open(self, nets: dict[str, Net]) -> None: ...
 
     @abstractmethod
-    def start(self, net: nn.Module) -> None: ...
+    def start(self, net: Net) -> None: ...
 
     @abstractmethod
     def step(self) -> None: ...
@@ -61,7 +66,7 @@ class Tool(ABC):
 class Twintrace(Tool):
     """Ours: a trace for each model."""
 
-    def open(self, nets: dict[str, nn.Module]) -> None:
+    def open(self, nets: dict[str, Net]) -> None:
         import twintrace
 
         self.names = list(nets)
@@ -70,7 +75,7 @@ class Twintrace(Tool):
             for name, net in nets.items()
         }
 
-    def start(self, net: nn.Module) -> None:
+    def start(self, net: Net) -> None:
         self.current = self.recorders[id(net)]
         self.current.start()
 
@@ -95,13 +100,13 @@ class Twintrace(Tool):
 class Stopped(Twintrace):
     """Ours, installed, started and stopped again: the steps that follow should cost what bare steps cost."""
 
-    def open(self, nets: dict[str, nn.Module]) -> None:
+    def open(self, nets: dict[str, Net]) -> None:
         super().open(nets)
         for recorder in self.recorders.values():
             recorder.start()
             recorder.stop()
 
-    def start(self, net: nn.Module) -> None:
+    def start(self, net: Net) -> None:
         """Not started: that is the point."""
 
     def step(self) -> None:
@@ -119,8 +124,12 @@ class Msprobe(Tool):
 
     LEVELS = {"module": "L0", "api": "L1", "mix": "mix"}  # noqa: RUF012 - never written
 
-    def open(self, nets: dict[str, nn.Module]) -> None:
-        from msprobe.pytorch import PrecisionDebugger
+    def open(self, nets: dict[str, Net]) -> None:
+        if all(map(is_cell, nets.values())):
+            _give_mindspore_a_norm()
+            from msprobe.mindspore import PrecisionDebugger
+        else:
+            from msprobe.pytorch import PrecisionDebugger
 
         task = "tensor" if self.heavy else "statistics"
         details: dict[str, Any] = {"scope": [], "list": [], "data_mode": ["all"]}
@@ -139,7 +148,7 @@ class Msprobe(Tool):
         self.debugger = PrecisionDebugger(config_path=str(config))
         self.seen: list[int] = []
 
-    def start(self, net: nn.Module) -> None:
+    def start(self, net: Net) -> None:
         self.debugger.start(model=net)
 
     def step(self) -> None:
@@ -168,14 +177,18 @@ class TroubleShooter(Tool):
 
     CATEGORIES = {"fingerprint": ["md5"], "statistics": ["max", "min", "l2norm"], "tensor": ["max", "min", "l2norm"]}  # noqa: RUF012
 
-    def open(self, nets: dict[str, nn.Module]) -> None:
+    def open(self, nets: dict[str, Net]) -> None:
         import troubleshooter
-        from torch import nn
+
+        if all(map(is_cell, nets.values())):
+            from mindspore.nn import CellList as Together
+        else:
+            from torch.nn import ModuleList as Together
 
         self.verbs = troubleshooter.migrator
-        self.verbs.api_dump_init(nn.ModuleList(nets.values()), output_path=str(self.folder), retain_backward=True)
+        self.verbs.api_dump_init(Together(list(nets.values())), output_path=str(self.folder), retain_backward=True)
 
-    def start(self, net: nn.Module) -> None:
+    def start(self, net: Net) -> None:
         kind = "all" if self.heavy else "statistics"
         self.verbs.api_dump_start(dump_type=kind, statistic_category=self.CATEGORIES[self.keep])
 
@@ -189,7 +202,15 @@ class TroubleShooter(Tool):
         """Everything was written at once."""
 
     def finished(self) -> list[Path]:
-        return list(self.folder.glob("rank0/torch_api_dump")) if self.heavy else []
+        return list(self.folder.glob("rank0/*_api_dump")) if self.heavy else []
+
+
+def _give_mindspore_a_norm() -> None:
+    """MindSpore has no kernel for `mint.norm` on CPU, and msprobe dies without it: the same by operators that are there."""
+    from mindspore import mint, ops
+
+    square, total, root = ops.Square(), ops.ReduceSum(), ops.Sqrt()
+    mint.norm = lambda value, *_, **__: root(total(square(value)))
 
 
 TOOLS: dict[str, type[Tool]] = {

@@ -1,7 +1,4 @@
-"""The work that is measured, and the process that does it.
-
-    work = trainings("full")         {"transformer": Training, "cnn": Training}
-    work["cnn"].step()               zero_grad, forward, backward, AdamW: one training step on fixed data
+"""The process that does the work that is measured (nets_torch.py, nets_mindspore.py).
 
     python benchmarks/work.py …      a worker: does single steps on request and answers with seconds
 
@@ -24,132 +21,22 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
+from benchmarks.sizes import SIZES
 from benchmarks.tools import TOOLS, Tool
 
-
-@dataclass(frozen=True)
-class Size:
-    """How large the two models and their batches are."""
-
-    layers: int
-    width: int
-    heads: int
-    length: int
-    vocabulary: int
-    sequences: int
-    blocks: int
-    channels: int
-    pixels: int
-    images: int
+FRAMEWORKS = ("torch", "mindspore")
 
 
-SIZES = {
-    "full": Size(6, 256, 8, 128, 1000, 4, 14, 32, 32, 8),
-    "tiny": Size(1, 16, 2, 8, 32, 2, 2, 4, 8, 2),
-}
+class Training(Protocol):
+    """One model in training."""
 
+    net: Any
 
-class Block(nn.Module):
-    """Causal self-attention and a feed-forward part, each behind a layer norm and beside a skip connection."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.project = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.act = nn.GELU()
-        self.down = nn.Linear(4 * width, width)
-
-    def attend(self, x: Tensor, mask: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        q, k, v = (
-            part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, dim=-1)
-        )
-        scores = torch.matmul(q, k.transpose(-2, -1)) / (width // self.heads) ** 0.5
-        weights = torch.softmax(scores.masked_fill(mask, float("-inf")), dim=-1)
-        return self.project(torch.matmul(weights, v).transpose(1, 2).reshape(batch, length, width))
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = x + self.attend(self.norm1(x), mask)
-        return x + self.down(self.act(self.up(self.norm2(x))))
-
-
-class Transformer(nn.Module):
-    """A GPT-like decoder."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(size.vocabulary, size.width)
-        self.places = nn.Embedding(size.length, size.width)
-        self.blocks = nn.ModuleList(Block(size.width, size.heads) for _ in range(size.layers))
-        self.norm = nn.LayerNorm(size.width)
-        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
-        self.register_buffer("mask", torch.ones(size.length, size.length, dtype=torch.bool).triu(1))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
-        for block in self.blocks:
-            x = block(x, self.mask)
-        return self.head(self.norm(x))
-
-
-class ConvNet(nn.Module):
-    """Convolution, batch norm and ReLU, over and over; twice half the pixels and twice the channels."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        blocks: list[nn.Module] = []
-        inputs, outputs = 3, size.channels
-        for number in range(size.blocks):
-            shrink = number in (size.blocks // 3, 2 * size.blocks // 3)
-            outputs *= 2 if shrink else 1
-            convolution = nn.Conv2d(inputs, outputs, 3, stride=2 if shrink else 1, padding=1, bias=False)
-            blocks.append(nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU()))
-            inputs = outputs
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(outputs, 10)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.blocks(images).mean(dim=(2, 3)))
-
-
-class Training:
-    """One model, its optimiser and one batch that is used again and again."""
-
-    def __init__(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> None:
-        self.net = net
-        self.inputs = inputs
-        self.targets = targets
-        self.optimiser = torch.optim.AdamW(net.parameters(), lr=1e-4)
-
-    def step(self) -> None:
-        self.optimiser.zero_grad()
-        outputs = self.net(self.inputs)
-        F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), self.targets).backward()
-        self.optimiser.step()
-
-
-def trainings(size_name: str) -> dict[str, Training]:
-    """The two models' trainings, the same in every process."""
-    size = SIZES[size_name]
-    torch.manual_seed(0)
-    tokens = torch.randint(size.vocabulary, (size.sequences, size.length + 1))
-    images = torch.randn(size.images, 3, size.pixels, size.pixels)
-    return {
-        "transformer": Training(Transformer(size), tokens[:, :-1], tokens[:, 1:].reshape(-1)),
-        "cnn": Training(ConvNet(size), images, torch.randint(10, (size.images,))),
-    }
+    def step(self) -> None: ...
 
 
 def timed(action: Callable[[], None]) -> dict[str, float]:
@@ -238,8 +125,9 @@ def main() -> None:
     options = _options()
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # tools talk on stdout; the answers have a way of their own
-    torch.set_num_threads(1)
-    work = trainings(options.size)
+    nets = import_module(f"benchmarks.nets_{options.framework}")
+    nets.prepare()
+    work = nets.trainings(options.size)
     tool = TOOLS[options.tool](options.folder, options.level, options.keep) if options.tool else None
     worker = Worker(work, tool, options.folder)
     for line in sys.stdin:
@@ -256,6 +144,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python benchmarks/work.py", description="One worker of a measurement.")
     parser.add_argument("--folder", type=Path, required=True, help="where the tool writes")
     parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--framework", choices=FRAMEWORKS, default="torch")
     parser.add_argument("--tool", choices=TOOLS, help="without it the worker does bare steps only")
     parser.add_argument("--level", default="api")
     parser.add_argument("--keep", default="statistics")

@@ -178,7 +178,7 @@ def lay_over(root: Path, thin: Path, cached: Path, extras: Sequence[str]) -> boo
         venv.EnvBuilder(symlinks=True).create(thin)
     (thin / STAMP).unlink(missing_ok=True)
     replace(site_packages(thin) / "_cached_dependencies.pth", f"{site_packages(cached)}\n")
-    for script in (cached / "bin").iterdir():
+    for script in filter(Path.is_file, (cached / "bin").iterdir()):  # MindSpore leaves a __pycache__ there
         lend(script, thin / "bin" / script.name, cached, thin)
     # --no-index: the backend is in the cached layer, so nothing can be missing and nothing needs to be asked for.
     pip = [str(thin / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
@@ -192,7 +192,10 @@ def lay_over(root: Path, thin: Path, cached: Path, extras: Sequence[str]) -> boo
 
 def lend(script: Path, here: Path, cached: Path, thin: Path) -> None:
     """A command of the cached layer, run by .venv's interpreter; one that is not Python (ruff) as a link."""
-    if script.name.startswith(("python", "pip", "activate", "Activate")) or not os.access(script, os.X_OK):
+    if script.name.startswith(("python", "pip", "activate", "Activate")):
+        return
+    # Of a command that is a .py file pip leaves a __pycache__ here.
+    if not script.is_file() or not os.access(script, os.X_OK):
         return
     start, _, rest = script.read_bytes().partition(b"\n")
     if start.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec'"):  # pip's way round a long path: three lines

@@ -73,10 +73,19 @@ def _build(folder: Path, requirements: Sequence[str], start: str, finish: Callab
 
 def _start(variables: Mapping[str, str]) -> str:
     """The `.pth` file: lines that begin with `import` are executed at start."""
-    paths = sysconfig.get_paths()
     lines = [f"import os; os.environ.setdefault({name!r}, {value!r})" for name, value in variables.items()]
-    lines += [f"import site; site.addsitedir({path!r})" for path in dict.fromkeys([paths["purelib"], paths["platlib"]])]
+    lines += [f"import site; site.addsitedir({path!r})" for path in _underneath()]
     return "\n".join(lines) + "\n"
+
+
+def _underneath() -> list[str]:
+    """Site-packages of this interpreter; of a checkout's .venv those that it is a layer over, so that all checkouts share ours."""
+    paths = sysconfig.get_paths()
+    found = []
+    for path in dict.fromkeys([paths["purelib"], paths["platlib"]]):
+        lent = Path(path) / "_cached_dependencies.pth"  # made by scripts/env.py
+        found.append(lent.read_text(encoding="utf-8").strip() if lent.is_file() else path)
+    return found
 
 
 @contextlib.contextmanager

@@ -122,13 +122,20 @@ def test_an_edit_whose_text_is_not_there_stops_the_build(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.needs_torch
-def test_a_tiny_run_prints_both_tables_and_leaves_nothing(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param("torch", marks=pytest.mark.needs_torch),
+        pytest.param("mindspore", marks=pytest.mark.needs_mindspore),
+    ],
+)
+def test_a_tiny_run_prints_both_tables_and_leaves_nothing(framework, tmp_path, capsys):
     """The whole way, with real workers: recorded, stopped and bare."""
     figures, disk = tmp_path / "figures.json", tmp_path / "disk"
     disk.mkdir()
     arguments = ["--no-peers", "--size", "tiny", "--rounds", "1", "--dir", str(disk), "--json", str(figures)]
-    record.main([*arguments, "--only", "twintrace:api:statistics", "--only", "stopped"])
+    arguments += ["--framework", framework, "--only", "twintrace:api:statistics", "--only", "stopped"]
+    record.main(arguments)
 
     rows = {(row["tool"], row["level"]): row for row in json.loads(figures.read_text())["rows"]}
     assert [*rows] == [("bare", ""), ("twintrace", "api"), ("stopped", "api")]

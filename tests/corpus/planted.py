@@ -269,14 +269,14 @@ def dropout_on(net):
 
 
 @_plant
-def detached_norm(net):
-    _rewrite(net, lambda self, x: x / ops.stop_gradient(ops.sqrt(ops.sum(ops.square(x), -1, keepdim=True))), "unit")
+def channel_order(net):
+    correct = side("mobilenet_v3", "mindspore").loss
+    return lambda net, batch: correct(net, batch | {"image": Tensor(batch["image"].asnumpy()[:, ::-1].copy())})
 
 
 @_plant
-def detached_context(net):
-    correct = net.attention.construct
-    _rewrite(net.attention, lambda self, query, memory: ops.stop_gradient(correct(query, memory)))
+def detached_norm(net):
+    _rewrite(net, lambda self, x: x / ops.stop_gradient(ops.sqrt(ops.sum(ops.square(x), -1, keepdim=True))), "unit")
 
 
 def plant(fault: str, pair: str, net: nn.Cell) -> Loss:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from corpus.notation import ROOT, Truth
 from corpus.oracle import Oracle, tensors_of
-from twintrace.model.pairs import Alignment, Match, Part, TensorPair
+from twintrace.model.pairs import Alignment, Layout, Match, Part, TensorPair
 from twintrace.model.records import Call
 from twintrace.model.sites import Kind, Phase
 
@@ -72,6 +72,31 @@ def score(truth: Truth, alignment: Alignment, oracle: Oracle) -> Score:
         (*missing, *gradients[1]),
         (*_wrong(truth, alignment, oracle), *gradients[2]),
     )
+
+
+def survivors(truth: Truth, alignment: Alignment, oracle: Oracle) -> tuple[list[str], list[str], list[str]]:
+    """(modules that are matched as declared, modules that are not matched, modules that are matched with others).
+
+    Values do not count: for traces that differ, where the structure has to carry the alignment.
+    """
+    kept, lost, wrong = [], [], []
+    found = {}
+    for match in alignment.matches:
+        modules = [[call for call in side if call.site.kind is Kind.MODULE] for side in (match.left, match.right)]
+        for call in modules[0]:
+            found[call.id] = {(other.site.name or ROOT, other.site.call) for other in modules[1]}
+    for call in oracle.left.calls:
+        path = call.site.name or ROOT
+        partners = truth.partners.get(path, ())
+        if call.site.kind is not Kind.MODULE or call.site.phase is not Phase.FORWARD or not partners:
+            continue
+        instead = [other.id for other in _instead(truth, call, oracle)]
+        there = set().union(*(found.get(number, set()) for number in (call.id, *instead)))
+        allowed = {(partner, call.site.call) for partner in partners} | {
+            (partner, call.site.call) for partner in _loosely(truth, path)
+        }
+        (kept if there & allowed else wrong if there else lost).append(path)
+    return kept, lost, wrong
 
 
 def _asked(truth: Truth, oracle: Oracle) -> Iterator[tuple[Call, tuple[Part, int], str]]:
@@ -142,6 +167,10 @@ def _loosely(truth: Truth, path: str) -> list[str]:
 
 
 def _lies(pair: TensorPair, oracle: Oracle) -> bool:
+    """Is a pair right? Of other shapes and without a layout it says that it cannot be compared element by element."""
+    shapes = {half.array(number).shape for half, number in ((oracle.left, pair.left), (oracle.right, pair.right))}
+    if len(shapes) == 2 and pair.layout == Layout():
+        return oracle.same(pair.left, pair.right)
     return oracle.lies_on(pair.left, pair.right, pair.layout)
 
 

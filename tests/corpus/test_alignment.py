@@ -9,21 +9,28 @@ import pytest
 
 from corpus.notation import pair_names, truth_of
 from corpus.oracle import Oracle
-from corpus.record import aligned, journals, recordings, scored
+from corpus.record import SOME, aligned, journals, recordings, scored
 from corpus.score import score
 from twintrace.model.pairs import Layout
 
 pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
 
 NAMES = pair_names()
-SOME = ["deepfm", "densenet", "encoder_fused", "gpt", "mlp", "resnet", "seq2seq", "unet"]
-FRESH = ["mixer", "resnet"]
+FRESH = ["gpt", "resnet"]
 ENOUGH = 0.98
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_what_corresponds_is_paired(name, shared):
     found = scored(name, recordings(SOME, shared / "mix")[name])
+    assert not found.wrong, str(found)
+    assert found.share >= ENOUGH, str(found)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_statistics_are_enough(name, shared):
+    """No fingerprint is needed: between two frameworks few bits are equal anyway."""
+    found = scored(name, recordings(SOME, shared / "mix")[name], fingerprints=False)
     assert not found.wrong, str(found)
     assert found.share >= ENOUGH, str(found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,41 @@ def test_the_size_of_the_values_does_not_matter(factor):
     scale = np.float32(factor)
     results = Chain(X * scale, X * scale).call("torch.Tensor.mul", X * scale, X * scale * NOISE).judge()
     assert outcomes(results) == [Outcome.ROUNDING]
+
+
+def test_a_difference_without_effect_is_absorbed():
+    """Masked scores: -10000 or -9998 before a softmax give the same zeros."""
+    results = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE).judge()
+    assert [result.absorbed_forward for result in results] == [True, True]
+    assert first_forward(results) is None
+
+
+def test_but_not_if_something_else_is_made_of_it():
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
+    chain.values.append(chain.values[1])
+    chain.cases.append(Chain(*chain.values[1]).call("torch.neg", -X, -X * np.float32(1.001)).cases[0])
+    other = chain.cases[-1]
+    inputs = [replace(item, pair=replace(item.pair, left=1, right=1)) for item in other.evidence[:1]]
+    outputs = [replace(item, pair=replace(item.pair, left=50, right=50)) for item in other.evidence[1:]]
+    call = replace(other.match.left[0], id=9, order=9)
+    chain.cases[-1] = Case(Match((call,), (call,), "by hand"), [*inputs, *outputs])
+    results = chain.judge()
+    assert [result.absorbed_forward for result in results] == [False, True, False]
+    assert first_forward(results).result is results[0]
+
+
+def test_what_nobody_takes_is_not_absorbed():
+    (result,) = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).judge()
+    assert not result.absorbed_forward
+
+
+def test_a_gradient_that_nobody_lets_through_is_absorbed():
+    """Of a tie, one framework gives the gradient to one element and the other to all; a relu before it sets both to zero."""
+    g, other = X + 1, X + 2
+    chain = Chain()
+    chain.call("relu", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, other, 31, 13), (Part.INPUT_GRADIENT, g, g, 32, 14)])
+    chain.call("amax", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, other, 31, 12)])
+    results = chain.judge()
+    assert [result.absorbed_backward for result in results] == [True, True]
+    assert all(result.harmless for result in results)
+    assert first_backward(results) is None

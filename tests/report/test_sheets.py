@@ -29,6 +29,7 @@ from twintrace.report.sheets import LONGEST, PAGE, Words, heat, number, pack, sh
         (1.23456789e-30, 3, 1.23e-30),
         (5e-324, 4, 5e-324),
         (123456789, 2, 123456789),
+        (2**63 - 1, 4, "9223372036854775807"),
         (1e300, 4, 1e300),
         (math.nan, 4, "nan"),
         (math.inf, 4, "inf"),

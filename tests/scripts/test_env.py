@@ -91,3 +91,12 @@ def test_a_lent_command_runs_with_the_checkouts_interpreter(env, tmp_path):
     env.lend(command, here / "bin" / "tell", there, here)
     told = subprocess.run([here / "bin" / "tell", "one", "two three"], capture_output=True, text=True)
     assert told.stdout == "['one', 'two three']\n", told.stderr
+
+
+def test_a_folder_among_the_commands_is_left_alone(env, tmp_path):
+    """Of a command that is a .py file pip leaves a __pycache__ beside it."""
+    (tmp_path / "there" / "bin" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "here" / "bin").mkdir(parents=True)
+    place = tmp_path / "here" / "bin" / "__pycache__"
+    env.lend(tmp_path / "there" / "bin" / "__pycache__", place, tmp_path / "there", tmp_path / "here")
+    assert not place.exists()

@@ -1,6 +1,7 @@
 """Thin environments over this one: built once, hiding what is underneath, and saying why they could not be built."""
 
 import subprocess
+import sysconfig
 import zipfile
 
 import pytest
@@ -44,6 +45,22 @@ def test_a_layer_has_what_is_named_and_what_is_underneath(wheel, tmp_path, capsy
     (python.parent.parent / "complete").unlink()  # as if it had been interrupted
     layer("things", [str(wheel)], **options)
     assert "building" in capsys.readouterr().out
+
+
+def test_checkouts_share_their_layers(wheel, tmp_path, monkeypatch):
+    """A .venv is itself a thin layer over cached dependencies; those are what lies underneath."""
+    real = sysconfig.get_paths()["purelib"]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_cached_dependencies.pth").write_text(f"{real}\n")
+    pythons = []
+    for name in ("one", "two"):
+        monkeypatch.setattr(
+            sysconfig, "get_paths", lambda home=str(tmp_path / name): {"purelib": home, "platlib": home}
+        )
+        pythons.append(layer("things", [str(wheel)], cache=tmp_path / "cache"))
+    assert pythons[0] == pythons[1]
+    assert told(pythons[0], "import thing, numpy; print(thing.VALUE)") == "1"
 
 
 def test_what_cannot_be_built_says_why(tmp_path):

@@ -248,7 +248,7 @@ def test_a_dump_becomes_a_trace_of_ours_and_compares(tmp_path):
     assert api.compare(tmp_path / "dump", tmp_path / "ours").agree
     save(folder, f"{NAME}.0.0.2.output.0.DefaultFormat.npy", X + 2)
     found = api.compare(tmp_path / "dump", tmp_path / "ours")
-    assert found.divergence.left.site.type == "MatMul"
+    assert found.divergence.result.match.left[0].site.type == "MatMul"
     assert not found.divergence.inherited
 
 

@@ -11,7 +11,7 @@ import pytest
 from twintrace.model.errors import CheckpointError, TwintraceError, UsageError
 from twintrace.model.tensors import DTYPES, Spec
 from twintrace.store.arrays import nbytes
-from twintrace.weights import ckpt, pth, safetensors
+from twintrace.weights import checkpoints, ckpt, pth, safetensors
 from twintrace.weights.checkpoints import open_checkpoint, writing
 from twintrace.weights.extents import BLOCK
 
@@ -86,8 +86,31 @@ def test_shards_are_one_checkpoint(tmp_path):
     with pytest.raises(CheckpointError, match=r"layer.elsewhere should be in a.safetensors, and is not"):
         open_checkpoint(index)
     index.write_text(json.dumps({"weight_map": {"x": "../a.safetensors"}}))
-    with pytest.raises(CheckpointError, match="a shard must be a file beside the index"):
+    with pytest.raises(CheckpointError, match="a shard must be a checkpoint beside the index"):
         open_checkpoint(index)
+    index.write_text(json.dumps({"weight_map": {"x": index.name}}))  # itself
+    with pytest.raises(CheckpointError, match="a shard must be a checkpoint beside the index"):
+        open_checkpoint(index)
+
+
+def test_shards_are_written_with_their_index_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "SHARD", 40)
+    specs, data = contents(["f32", "bf16"])
+    index = written(tmp_path / "net.safetensors.index.json", specs, data, framework="torch")
+    shards = sorted(tmp_path.glob("net-*-of-*.safetensors"))
+    assert len(shards) > 2
+    assert all(open_checkpoint(shard).stored for shard in shards)
+    found = open_checkpoint(index)
+    assert found.specs == specs
+    assert all(found.read(name).tobytes() == data[name] for name in specs)
+
+
+def test_shards_that_could_not_be_finished_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "SHARD", 8)
+    specs = {"a": Spec("f32", (2,)), "b": Spec("f32", (2,))}
+    with pytest.raises(CheckpointError, match="b is f32"):
+        write_both(tmp_path / "net.safetensors.index.json", specs, [bytes(3)])
+    assert not list(tmp_path.iterdir())
 
 
 # --- torch ------------------------------------------------------------------------------------------------------------
@@ -367,6 +390,13 @@ def test_a_hostile_pickle_runs_nothing(tmp_path, protocol, wrapped):
 def test_a_pickle_that_lies_is_refused(tmp_path, program, message):
     with pytest.raises(CheckpointError, match=message):
         read_all(zipped(tmp_path / "net.pth", program, {"0": bytes(16)}))
+
+
+def test_a_pickle_that_grows_when_it_is_unpacked_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "net.pth", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**7))
+    with pytest.raises(CheckpointError, match=r"data.pkl is compressed, or of 10000000 bytes: refused"):
+        open_checkpoint(tmp_path / "net.pth")
 
 
 @pytest.mark.parametrize(

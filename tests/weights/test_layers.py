@@ -319,6 +319,84 @@ def test_an_lstm_cells_weights_compute_the_same():
         assert_close("output", ours.detach().numpy(), theirs.asnumpy(), 1e-4)
 
 
+def test_tied_parameters_are_carried_once_and_filled_everywhere():
+    class Tied(tn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = tn.Embedding(5, 3), tn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+    class TiedThere(mn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.embed = mn.Embedding(5, 3)
+
+    left, right = Tied(), TiedThere()
+    there = map_states(open_state(left), open_state(right))
+    assert [(pair.left, pair.right) for pair in there.pairs] == [(("embed.weight",), "embed.embedding_table")]
+    assert there.complete
+    convert(open_state(left), open_state(right), there)
+    assert np.array_equal(left.embed.weight.detach().numpy(), right.embed.embedding_table.asnumpy())
+    back = map_states(open_state(right), open_state(left))
+    assert {pair.right: pair.left[0] for pair in back.pairs} == dict.fromkeys(
+        ("embed.weight", "head.weight"), "embed.embedding_table"
+    )
+
+
+def test_buffers_of_a_module_s_own_are_carried():
+    class Own(tn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.randn(4, 3))
+            self.register_buffer("passing", torch.randn(4), persistent=False)
+            self.scale = tn.Parameter(torch.randn(3))
+
+    class OwnThere(mn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.lookup_table = ms.Parameter(ms.Tensor(np.zeros((4, 3), np.float32)), requires_grad=False)
+            self.scale = ms.Parameter(ms.Tensor(np.zeros(3, np.float32)))
+
+    left, right = Own(), OwnThere()
+    found = map_states(open_state(left), open_state(right))
+    convert(open_state(left), open_state(right), found)
+    assert found.complete
+    assert np.array_equal(left.table.numpy(), right.lookup_table.asnumpy())
+    assert np.array_equal(left.scale.detach().numpy(), right.scale.asnumpy())
+
+
+def test_gpt2_s_transposed_linear_layers_are_laid_out_rightly():
+    pytorch_utils = pytest.importorskip("transformers.pytorch_utils")
+    left, right = TorchNet(pytorch_utils.Conv1D(6, 6)), MindSporeNet(mn.Dense(6, 6))
+    found = map_states(open_state(left), open_state(right))
+    convert(open_state(left), open_state(right), found)
+    assert found.pairs[0].steps == ("permute 1 0",)
+    one = registry.weights_by_name("torch").run(left, [SEQUENCE], weigh)
+    two = registry.weights_by_name("mindspore").run(right, [SEQUENCE], weigh)
+    assert_close("output", one.outputs["0"], two.outputs["0"], 2e-5)
+
+
+def test_a_square_matrix_of_an_unknown_class_is_doubted():
+    class Odd(tn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = tn.Parameter(torch.randn(4, 4)), tn.Parameter(torch.randn(4))
+
+    found = map_states(open_state(TorchNet(Odd())), open_state(MindSporeNet(mn.Dense(4, 4))))
+    [doubted] = [pair for pair in found.pairs if pair.right == "inner.weight"]
+    assert doubted.confidence <= 0.7
+    assert "may be transposed" in doubted.because
+
+
+def test_what_mindspore_saves_of_its_optimizer_is_left_out(tmp_path):
+    net = MindSporeNet(mn.Dense(3, 2))
+    train = mn.TrainOneStepCell(mn.WithLossCell(net, mn.MSELoss()), mn.Adam(net.trainable_params()))
+    ms.save_checkpoint(train, str(tmp_path / "train.ckpt"))
+    found = open_state(tmp_path / "train.ckpt")
+    assert sorted(found.items) == ["inner.bias", "inner.weight"]
+    assert "of the optimizer's" in found.notes[0]
+
+
 def test_every_rule_is_in_one_of_these_tests():
     """A rule that is added without a test is noticed."""
     tested = {type(LAYERS[name][1]()).__name__ for name in LAYERS if not name.startswith("mint.")}

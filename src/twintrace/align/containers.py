@@ -13,7 +13,7 @@ from ..model.sites import Kind
 from .equivalents import CONTAINERS, OPERATIONS
 from .strands import Slot, Strand
 from .tensors import Mapper
-from .units import inputs, operation, outputs
+from .units import operation
 from .webs import Web
 
 _ENOUGH = 4.0
@@ -56,7 +56,7 @@ class Containers:
         if held:
             yield "first held", min(held)
             yield "last held", max(held)
-        for slot in outputs(self._web.strands[which], index)[:4]:
+        for slot in self._web.strands[which].outputs(index)[:4]:
             number = self._web.classes.of(which, slot.tensor)
             if number >= 0:
                 yield "values", number
@@ -82,7 +82,7 @@ class Containers:
         arguments = _arguments(strands[0], left), _arguments(strands[1], right)
         if self._elsewhere(*arguments):
             return None
-        given = self._common(outputs(strands[0], left)[:4], outputs(strands[1], right)[:4])
+        given = self._common(strands[0].outputs(left)[:4], strands[1].outputs(right)[:4])
         taken = self._common(*arguments)
         if not given and not taken:
             return None
@@ -131,4 +131,4 @@ class Containers:
 
 
 def _arguments(strand: Strand, index: int) -> list[Slot]:
-    return [slot for slot in inputs(strand, index) if slot.part is Part.INPUT]
+    return [slot for slot in strand.inputs(index) if slot.part is Part.INPUT]

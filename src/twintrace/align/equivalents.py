@@ -18,6 +18,7 @@ has no chains (tests/align/test_equivalents.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ..model.pairs import Part
@@ -219,16 +220,16 @@ runningmean       movingmean
 runningvar        movingvariance
 """
 
-# What the arguments of a function mean, by position. "" where the position holds no tensor.
+# What the tensors among the positional arguments of a function mean, in order.
 _ARGUMENTS = """
 linear            input weight bias
 conv              input weight bias
 convtranspose     input weight bias
 batchnorm         input runningmean runningvar weight bias
 instancenorm      input runningmean runningvar weight bias
-layernorm         input - weight bias
-rmsnorm           input - weight
-groupnorm         input - weight bias
+layernorm         input weight bias
+rmsnorm           input weight
+groupnorm         input weight bias
 prelu             input weight
 attention         query key value mask
 crossentropy      input target
@@ -245,6 +246,13 @@ sub               input other
 mul               input other
 div               input other
 matmul            input other
+"""
+
+# The same for functions that have another order than their namesakes, by their full names.
+_ARGUMENTS_OF = """
+mindspore.ops.BatchNorm     input weight bias runningmean runningvar
+mindspore.ops.Gather        weight input
+mindspore.ops.gather        weight input
 """
 
 # Names of keyword arguments, and of positions where an operation has no row above.
@@ -271,6 +279,7 @@ def _rows(text: str) -> dict[str, tuple[str, ...]]:
 OPERATIONS = _rows(_OPERATIONS)
 PARAMETERS = _rows(_PARAMETERS)
 ARGUMENTS = _rows(_ARGUMENTS)
+ARGUMENTS_OF = _rows(_ARGUMENTS_OF)
 KEYWORDS = _rows(_KEYWORDS)
 
 
@@ -314,8 +323,11 @@ def _bones(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65536)
-def meaning_of(operation: str, part: Part, slot: str) -> str:
-    """What a tensor is for its operation: `weight` for the second argument of linear, for gamma, for embedding_table."""
+def meaning_of(operation: str, part: Part, slot: str, rank: int = -1, function: str = "") -> str:
+    """What a tensor is for its operation: `weight` for the second argument of linear, for gamma, for embedding_table.
+
+    `rank` is its place among the tensors in positions; `function` the full name of the function, which may have its own order.
+    """
     if part in (Part.PARAMETER, Part.BUFFER):
         owner, _, last = slot.rpartition(".")
         name = _bare(last)
@@ -328,11 +340,18 @@ def meaning_of(operation: str, part: Part, slot: str) -> str:
         name = _bare(head)
         name = _PARAMETER.get(name, _KEYWORD.get(name, name))
     elif head.isdigit():
-        row = ARGUMENTS.get(operation, ())
-        name = row[int(head)] if int(head) < len(row) else ("input" if head == "0" else head)
+        row = ARGUMENTS_OF.get(function, ARGUMENTS.get(operation, ()))
+        place = int(head) if rank < 0 else rank
+        name = row[place] if place < len(row) else ("input" if head == "0" else head)
     else:
         name = head
     return f"{name}.{rest}" if rest else name
+
+
+def ranks(slots: Sequence[str]) -> list[int]:
+    """The place of each slot among those that are positions; -1 for the others, and for what is inside a container."""
+    places = sorted(int(slot) for slot in slots if slot.isdigit())
+    return [places.index(int(slot)) if slot.isdigit() else -1 for slot in slots]
 
 
 def _bare(name: str) -> str:

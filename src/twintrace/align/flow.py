@@ -16,9 +16,9 @@ from math import prod
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
 from .mappings import Mapping
-from .strands import Strand
+from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import main_parameter, operation, outputs
+from .units import main_parameter, operation
 from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
@@ -67,7 +67,10 @@ class Flowing:
         slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
         call = strands[0].calls[bond.left[0]]
         forced = self.mapping.tensors.get(str(call.site)) or self.mapping.tensors.get(call.site.name)
-        mapped = self._mapper.map(slots[0], slots[1], operation(call), named=bond.named, forced=forced)
+        functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        mapped = self._mapper.map(
+            slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions
+        )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 
     def _met_inside(self, which: int, bond: Bond) -> Callable[[int], bool]:
@@ -76,8 +79,13 @@ class Flowing:
             return lambda tensor: False
         classes, strand = self._web.classes, self._web.strands[1 - which]
         there = {
-            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in outputs(strand, index)
+            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in strand.outputs(index)
         } - {-1}
+        there -= {
+            classes.of(which, slot.tensor)
+            for slot in self._web.strands[which].edge(bond.side(which))
+            if slot.part in OUT
+        }
         return lambda tensor: classes.of(which, tensor) in there
 
     def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:
@@ -111,7 +119,7 @@ class Flowing:
                 if not web.hands_on(which, index):
                     yield index
                     continue
-                fresh = {slot.tensor for slot in outputs(strand, index)} - seen
+                fresh = {slot.tensor for slot in strand.outputs(index)} - seen
                 seen |= fresh
                 waiting.extend(fresh)
 
@@ -158,4 +166,4 @@ class Flowing:
 
 
 def _size(strand: Strand, index: int) -> tuple[int, ...]:
-    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in outputs(strand, index)[:1])
+    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from ..model.pairs import Layout, Match, Part, Stray, TensorPair
 from ..model.records import Gradient
 from ..model.sites import Kind
+from .equivalents import parameter_meaning
 from .layouts import fits, layout_between
 from .strands import IN, OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import inputs
 from .values import alike, numel
 from .webs import Bond, Web
 
@@ -72,7 +72,7 @@ _OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradi
 
 def _uses(web: Web, which: int, bond: Bond, tensor: int) -> int:
     strand = web.strands[which]
-    return sum(slot.tensor == tensor for index in bond.side(which) for slot in inputs(strand, index))
+    return sum(slot.tensor == tensor for index in bond.side(which) for slot in strand.inputs(index))
 
 
 class _Turn(NamedTuple):
@@ -106,15 +106,35 @@ def pair_gradients(
             free.discard(id(other))
             found[number] = other, layout, because
 
+    by_meaning = {(_meaning(item.gradient.slot), item.turn): item for item in theirs}
+
+    def take_siblings() -> None:
+        owners = {
+            ours[number].gradient.slot.rpartition(".")[0]: other.gradient.slot.rpartition(".")[0]
+            for number, (other, _, _) in found.items()
+        }
+        for number, (gradient, turn) in enumerate(ours):
+            owner = gradient.slot.rpartition(".")[0]
+            if number not in found and gradient.slot not in names and owner in owners:
+                wanted = owners[owner], _meaning(gradient.slot)[1]
+                sibling = by_meaning.get((wanted, turn))
+                if sibling and numel(left.tensor(gradient.tensor)) == numel(right.tensor(sibling.gradient.tensor)):
+                    take(number, sibling, None, "other parameters of their owners belong together")
+
     for number, (gradient, turn) in enumerate(ours):
         if gradient.slot in names:
             name, lies_there = names[gradient.slot]
             because = "" if name == gradient.slot else "their parameters belong together"
             take(number, by_name.get((name, turn)), lies_there, because)
+    by_bits = {right.tensor(item.gradient.tensor).fingerprint: item for item in theirs}
+    bits = _paired_bits(left, right, matches)
     for number, (gradient, _) in enumerate(ours):
         if number not in found and gradient.slot not in names:
             partner = mapper.partner(0, gradient.tensor)
-            take(number, by_tensor.get(partner) if partner is not None else None, None, "the gradients of one argument")
+            other = by_tensor.get(partner) if partner is not None else None
+            mark = bits.get(left.tensor(gradient.tensor).fingerprint)
+            take(number, other or (by_bits.get(mark) if mark else None), None, "the gradients of one argument")
+    take_siblings()
     for number, (gradient, turn) in enumerate(ours):
         if number not in found and gradient.slot not in names and gradient.slot not in taken:
             namesake = by_name.get((gradient.slot, turn))
@@ -124,6 +144,7 @@ def pair_gradients(
         left, right, [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
     ):
         take(number, other, None, "the same values")
+    take_siblings()
     pairs = []
     for number, (partner_turn, layout, because) in sorted(found.items()):
         one, two = ours[number].gradient, partner_turn.gradient
@@ -139,6 +160,22 @@ def pair_gradients(
         tuple(_stray(item.gradient) for number, item in enumerate(ours) if number not in found),
         tuple(_stray(item.gradient) for item in theirs if id(item) in free),
     )
+
+
+def _meaning(slot: str) -> tuple[str, str]:
+    owner, _, name = slot.rpartition(".")
+    return owner, parameter_meaning(name)
+
+
+def _paired_bits(left: Strand, right: Strand, matches: Sequence[Match]) -> dict[str | None, str | None]:
+    """Fingerprints of gradients of arguments that belong together: the gradient of a parameter may be a copy of one."""
+    found: dict[str | None, str | None] = {}
+    for match in matches:
+        for pair in match.tensors:
+            if pair.part is Part.INPUT_GRADIENT:
+                found.setdefault(left.tensor(pair.left).fingerprint, right.tensor(pair.right).fingerprint)
+    found.pop(None, None)
+    return found
 
 
 def _stray(gradient: Gradient) -> Stray:

@@ -66,7 +66,7 @@ class Inference:
         columns = features(np.array(rows[0]), np.array(rows[1]), self.shared_weights)
         for link in weave(np.arange(len(left)), np.arange(len(right)), columns, _KEYS, least=_LEAST):
             one, two = left[link.left], right[link.right]
-            if not self._web.conflict(one, two):
+            if not self._web.conflict(one, two) and self._web.is_supported(one, two):
                 self._web.pair(one, two, *_saying(rows[0][link.left], rows[1][link.right]))
         self._out_of_order(left, right)
 

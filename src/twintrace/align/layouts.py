@@ -50,13 +50,8 @@ def layout_between(left: Tensor, right: Tensor, operation: str = "") -> Layout |
     axes = next(_orders(ours, theirs, usual), None)
     if axes is not None:
         order = (*(long[axis] for axis in axes), *short)
-        return Layout(order, tuple(two[axis] for axis in order) != one) if short else _whole(one, two, usual)
+        return Layout(order, tuple(two[axis] for axis in order) != one)
     return Layout(None, True) if _is_folded(ours, theirs) or _is_folded(theirs, ours) else None
-
-
-def _whole(one: tuple[int, ...], two: tuple[int, ...], usual: dict[int, tuple[tuple[int, ...], ...]]) -> Layout:
-    axes = next(_orders(one, two, usual), None)
-    return Layout(None, True) if axes is None else Layout(axes)
 
 
 def _is_folded(one: tuple[int, ...], two: tuple[int, ...]) -> bool:
@@ -116,9 +111,10 @@ def _orders(
             yield axes
 
 
-def mirrored(layout: Layout) -> Layout:
-    """How to lay the left tensor on the right one."""
+def mirrored(layout: Layout, left: Tensor, right: Tensor) -> Layout:
+    """How to lay the left tensor on the right one, given how the right one lies on the left."""
     if layout.axes is None:
         return layout
-    inverse = tuple(layout.axes.index(axis) for axis in range(len(layout.axes)))
-    return Layout(inverse, layout.reshaped)
+    if layout.reshaped:  # another shape between the two: the way back is not the inverse
+        return layout_between(right, left) or layout
+    return Layout(tuple(layout.axes.index(axis) for axis in range(len(layout.axes))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.pairs import Alone
 from ..model.sites import Kind
 from .equivalents import SHAPING
-from .units import is_container, operation, outputs
+from .units import is_container, operation
 from .webs import Web
 
 # They move values about and compute none: where all who take their results are compared, nothing is lost without them.
@@ -38,7 +38,7 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         return "the other side has no calls at all", False
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
-    if not outputs(strand, index) and call.site.kind is not Kind.MODULE:
+    if not strand.outputs(index) and call.site.kind is not Kind.MODULE:
         return "it puts out no tensor", True
     around = _compared_whole(web, which, index)
     if around is not None:
@@ -93,5 +93,5 @@ def _inside_compared(web: Web, which: int, index: int) -> bool:
 
 def _takers_compared(web: Web, which: int, index: int) -> bool:
     users = web.flow(which).users
-    takers = [user for slot in outputs(web.strands[which], index) for user in users.get(slot.tensor, ())]
+    takers = [user for slot in web.strands[which].outputs(index) for user in users.get(slot.tensor, ())]
     return bool(takers) and all(not web.is_free(which, user) or web.hands_on(which, user) for user in takers)

@@ -37,7 +37,7 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
     with _collecting_later():
         strands = Strand(left), Strand(right)
         if mapping is None and _rank(strands[1]) < _rank(strands[0]):
-            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()))
+            return _mirrored(_align(right, left, strands[1], strands[0], Mapping()), *strands)
         return _align(left, right, *strands, mapping or Mapping())
 
 
@@ -144,15 +144,22 @@ def _rank(strand: Strand) -> tuple[int, str, bytes]:
     return len(strand), strand.framework, digest.digest()
 
 
-def _mirrored(alignment: Alignment) -> Alignment:
-    """The same, seen from the other side."""
+def _mirrored(alignment: Alignment, left: Strand, right: Strand) -> Alignment:
+    """The same, seen from the other side; the two strands as they are to be called."""
+
+    def turned(pair: TensorPair) -> TensorPair:
+        layout = mirrored_layout(pair.layout, right.tensor(pair.left), left.tensor(pair.right))
+        return TensorPair(
+            pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
+        )
+
     matches = [
         Match(
             match.right,
             match.left,
             match.because,
             match.confidence,
-            tuple(map(_turned, match.tensors)),
+            tuple(map(turned, match.tensors)),
             match.only_right,
             match.only_left,
         )
@@ -163,16 +170,9 @@ def _mirrored(alignment: Alignment) -> Alignment:
         tuple(matches),
         alignment.only_right,
         alignment.only_left,
-        tuple(map(_turned, alignment.parameter_gradients)),
+        tuple(map(turned, alignment.parameter_gradients)),
         alignment.stray_right,
         alignment.stray_left,
-    )
-
-
-def _turned(pair: TensorPair) -> TensorPair:
-    layout = pair.layout if pair.layout.axes is None else mirrored_layout(pair.layout)
-    return TensorPair(
-        pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
     )
 
 

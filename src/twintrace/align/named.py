@@ -23,7 +23,7 @@ from .equivalents import meaning_of
 from .features import Numbering, shapes_of, values_of
 from .sequences import Feature, weave
 from .strands import Strand
-from .units import inputs, is_parameter, operation, outputs
+from .units import is_parameter, operation
 from .values import is_constant, numel
 
 _SAME_PROGRAM = 0.5
@@ -137,7 +137,7 @@ def _descent(strand: Strand, index: int) -> Hashable | None:
         held = _held(strand, index)
         if held:
             return hops, held
-        makers = [strand.tensor(slot.tensor).producer for slot in (*outputs(strand, index), *inputs(strand, index))]
+        makers = [strand.tensor(slot.tensor).producer for slot in (*strand.outputs(index), *strand.inputs(index))]
         found = [strand.position[maker] for maker in makers if maker is not None and maker in strand.position]
         before = [maker for maker in found if maker != index]
         if not before:
@@ -149,7 +149,7 @@ def _descent(strand: Strand, index: int) -> Hashable | None:
 def _held(strand: Strand, index: int) -> tuple[str, ...]:
     """The bits of a call's parameters: those that its operation calls so, or else whatever no call made and wants a gradient."""
     what = operation(strand.calls[index])
-    slots = [slot for slot in inputs(strand, index) if slot.part is not Part.BUFFER]
+    slots = [slot for slot in strand.inputs(index) if slot.part is not Part.BUFFER]
     if strand.calls[index].site.kind is Kind.MODULE:
         slots = [slot for slot in slots if slot.part is Part.PARAMETER]
     slots = [slot for slot in slots if is_parameter(strand, index, slot, what)]

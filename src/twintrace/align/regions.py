@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..model.sites import Kind
+from .layouts import layout_between
 from .tensors import Mapper
-from .units import inputs, is_parameter, operation, outputs
+from .units import is_parameter, operation
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -76,7 +77,18 @@ class Regions:
         calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
         inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
         modules = all(call.site.kind is Kind.MODULE for call in calls)
-        return bool(inside) and modules and operation(calls[0]) != operation(calls[1])
+        if operation(calls[0]) == operation(calls[1]):
+            return False
+        return (bool(inside) and modules) or not self._can_be_laid(left, right)
+
+    def _can_be_laid(self, left: int, right: int) -> bool:
+        """Is it known how what comes out of one lies on what comes out of the other?"""
+        strands = self._web.strands
+        given = strands[0].outputs(left)[:1], strands[1].outputs(right)[:1]
+        if not given[0] or not given[1]:
+            return True
+        first = strands[0].tensor(given[0][0].tensor), strands[1].tensor(given[1][0].tensor)
+        return layout_between(*first) is not None
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
         phases = {self._web.strands[which].calls[index].site.phase for index in members}
@@ -100,7 +112,7 @@ class Regions:
 
         flow = web.flow(which)
         for index in free:
-            for slot in outputs(web.strands[which], index):
+            for slot in web.strands[which].outputs(index):
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
@@ -123,7 +135,7 @@ class Regions:
         return {
             self._web.classes.of(which, slot.tensor)
             for index in self._units[which]
-            for slot in (*inputs(strand, index), *outputs(strand, index))
+            for slot in (*strand.inputs(index), *strand.outputs(index))
         } - {-1}
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
@@ -132,7 +144,7 @@ class Regions:
         users = self._web.flow(which).users
         seen: set[int] = set()
         for index in members:
-            for slot in outputs(self._web.strands[which], index):
+            for slot in self._web.strands[which].outputs(index):
                 takers = users.get(slot.tensor, ())
                 if slot.tensor not in seen and (not takers or any(user not in inside for user in takers)):
                     seen.add(slot.tensor)
@@ -146,7 +158,7 @@ class Regions:
         return {
             slot.tensor
             for index in members
-            for slot in inputs(strand, index)
+            for slot in strand.inputs(index)
             if not is_parameter(strand, index, slot)
             and not any(maker in inside for maker in makers.get(slot.tensor, ()))
         }

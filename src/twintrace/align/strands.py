@@ -39,6 +39,8 @@ class Strand:
         self._read = side.tensor
         self._tensors: dict[int, Tensor] = {}
         self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._inputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._outputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
         self.position = {call.id: index for index, call in enumerate(self.calls)}
         self.parent: list[int] = []
         self.children: list[list[int]] = [[] for _ in self.calls]
@@ -64,6 +66,20 @@ class Strand:
         found = self._slots[index]
         if found is None:
             found = self._slots[index] = tuple(_slots(self.calls[index]))
+        return found
+
+    def inputs(self, index: int) -> tuple[Slot, ...]:
+        """What goes in: arguments, parameters, buffers."""
+        found = self._inputs[index]
+        if found is None:
+            found = self._inputs[index] = tuple([slot for slot in self.slots(index) if slot.part in IN])
+        return found
+
+    def outputs(self, index: int) -> tuple[Slot, ...]:
+        """What comes out."""
+        found = self._outputs[index]
+        if found is None:
+            found = self._outputs[index] = tuple([slot for slot in self.slots(index) if slot.part in OUT])
         return found
 
     def edge(self, members: Sequence[int], also: Callable[[int], bool] = lambda tensor: False) -> tuple[Slot, ...]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
-from .equivalents import meaning_of
+from .equivalents import meaning_of, ranks
 from .layouts import fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
@@ -64,6 +64,7 @@ class Mapper:
         *,
         named: bool = False,
         forced: Mapping[str, str] | None = None,
+        functions: tuple[str, str] = ("", ""),
     ) -> Mapped:
         """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes."""
         if named and _same_slots(left, right):
@@ -73,7 +74,7 @@ class Mapper:
             for group in (IN, OUT):
                 ones = [slot for slot in left if slot.part in group]
                 twos = [slot for slot in right if slot.part in group]
-                chosen += self._assign(ones, twos, operation, named, forced or {})
+                chosen += self._assign(ones, twos, operation, functions, named, forced or {})
             chosen += _gradients(left, right, chosen)
         pairs: list[TensorPair] = []
         for item in chosen:
@@ -103,12 +104,19 @@ class Mapper:
     # --- choosing -----------------------------------------------------------------------------------------------
 
     def _assign(
-        self, left: list[Slot], right: list[Slot], operation: str, named: bool, forced: Mapping[str, str]
+        self,
+        left: list[Slot],
+        right: list[Slot],
+        operation: str,
+        functions: tuple[str, str],
+        named: bool,
+        forced: Mapping[str, str],
     ) -> list[_Chosen]:
         """The best candidates first, each slot once."""
+        means = _meanings(left, operation, functions[0]), _meanings(right, operation, functions[1])
         ranked: list[tuple[float, int, int, int, str]] = []
         for i, j in self._candidates(left, right):
-            score, because = self._score(left[i], right[j], operation, named, i == j)
+            score, because = self._score(left[i], right[j], means[0][i] == means[1][j], operation, named, i == j)
             if forced.get(left[i].slot) == right[j].slot:
                 score, because = 100.0, "the mapping says so"
             if score > 0:
@@ -150,11 +158,12 @@ class Mapper:
             for j in places.get(key, ())[:64]
         )
 
-    def _score(self, left: Slot, right: Slot, operation: str, named: bool, level: bool) -> tuple[float, str]:
+    def _score(
+        self, left: Slot, right: Slot, meant: bool, operation: str, named: bool, level: bool
+    ) -> tuple[float, str]:
         """What speaks for two tensors, and what to say of it. Nothing above zero: they are not a pair."""
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same_slot = left.slot == right.slot and left.part == right.part
-        meant = same_slot or _means(operation, left) == _means(operation, right)
         because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE
         score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
         if named and same_slot:
@@ -226,10 +235,14 @@ def _unknown(tensor: Tensor) -> bool:
     return tensor.missing is not None and tensor.statistics is None and tensor.fingerprint is None
 
 
-def _means(operation: str, slot: Slot) -> str:
-    if slot.part in OUT:
-        return slot.slot or "0"  # a single result, and the first of several
-    return meaning_of(operation, slot.part, slot.slot)
+def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
+    places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
+    return [
+        (slot.slot or "0")  # a single result, and the first of several
+        if slot.part in OUT
+        else meaning_of(operation, slot.part, slot.slot, place, function)
+        for slot, place in zip(slots, places, strict=True)
+    ]
 
 
 def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:

@@ -21,7 +21,7 @@ from .classes import Classes
 from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
 from .features import Numbering
 from .sequences import Feature, Numbers
-from .strands import IN, OUT, Slot, Strand
+from .strands import IN, Slot, Strand
 
 
 def operation(call: Call) -> str:
@@ -54,16 +54,6 @@ def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = 
     return found
 
 
-def inputs(strand: Strand, index: int) -> list[Slot]:
-    """What goes in: arguments, parameters, buffers."""
-    return [slot for slot in strand.slots(index) if slot.part in IN]
-
-
-def outputs(strand: Strand, index: int) -> list[Slot]:
-    """What comes out."""
-    return [slot for slot in strand.slots(index) if slot.part in OUT]
-
-
 _HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
 
 
@@ -72,16 +62,16 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
     if slot.part is not Part.INPUT:
         return slot.part in IN
     tensor = strand.tensor(slot.tensor)
-    if tensor.producer is not None:
-        return False
+    if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
+        return False  # an argument of a module has no known producer where functions are not recorded
     return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
 
 
-def main_parameter(strand: Strand, index: int, what: str, into: list[Slot] | None = None) -> Slot | None:
+def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
     """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
     best: Slot | None = None
     most = 1
-    for slot in inputs(strand, index) if into is None else into:
+    for slot in strand.inputs(index) if into is None else into:
         if slot.part is not Part.BUFFER and is_parameter(strand, index, slot, what):
             size = prod(strand.tensor(slot.tensor).spec.shape)
             if size > most:
@@ -96,11 +86,11 @@ def hands_on(strand: Strand, index: int, classes: Classes, which: int) -> bool:
         return True
     if what not in SOMETIMES_SHAPING:
         return False
-    into = inputs(strand, index)
-    return bool(into) and all(_same(out, into, classes, which, strand) for out in outputs(strand, index))
+    into = strand.inputs(index)
+    return bool(into) and all(_same(out, into, classes, which, strand) for out in strand.outputs(index))
 
 
-def _same(out: Slot, into: list[Slot], classes: Classes, which: int, strand: Strand) -> bool:
+def _same(out: Slot, into: Sequence[Slot], classes: Classes, which: int, strand: Strand) -> bool:
     number = classes.of(which, out.tensor)
     mark = strand.tensor(out.tensor).fingerprint
     return any(
@@ -136,7 +126,7 @@ def describe(strand: Strand, index: int, classes: Classes, which: int, numbering
     call = strand.calls[index]
     what = operation(call)
     known = what in OPERATIONS
-    into, out = inputs(strand, index), outputs(strand, index)
+    into, out = strand.inputs(index), strand.outputs(index)
     weight = main_parameter(strand, index, what, into)
     flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]
     of = numbering.of
@@ -156,13 +146,13 @@ def describe(strand: Strand, index: int, classes: Classes, which: int, numbering
     )
 
 
-def _values(slots: list[Slot], classes: Classes, which: int, numbering: Numbering, column: str) -> int:
+def _values(slots: Sequence[Slot], classes: Classes, which: int, numbering: Numbering, column: str) -> int:
     """A number for the set of values in these slots; constants, which tell nothing, take no part."""
     found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
     return numbering.of((column, tuple(found))) if found else -1
 
 
-def _whereabouts(slots: list[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
+def _whereabouts(slots: Sequence[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
     """The values that come out, if the other side has them at all. A call that puts out other values than one whose
     results are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before."""
     found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})

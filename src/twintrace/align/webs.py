@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
 from .classes import Classes
 from .strands import Strand
-from .units import hands_on, inputs, is_container, is_parameter, operation, outputs
+from .units import hands_on, is_container, is_parameter, operation
+from .values import is_constant, numel
 
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
@@ -96,13 +98,13 @@ class Web:
         functions = all(strand.calls[child].site.kind is not Kind.MODULE for child in inside)
         if not inside or not free or not functions:
             return []
-        gives = {slot.tensor for slot in outputs(strand, index)}
-        takes = {slot.tensor for slot in inputs(strand, index) if slot.part is Part.INPUT}
+        gives = {slot.tensor for slot in strand.outputs(index)}
+        takes = {slot.tensor for slot in strand.inputs(index) if slot.part is Part.INPUT}
         for child in reversed(inside):
-            ours = {slot.tensor for slot in inputs(strand, child)}
-            if takes <= ours and gives == {slot.tensor for slot in outputs(strand, child)}:
+            ours = {slot.tensor for slot in strand.inputs(child)}
+            if takes <= ours and gives == {slot.tensor for slot in strand.outputs(child)}:
                 return [child]
-        working = [child for child in inside if outputs(strand, child)]
+        working = [child for child in inside if strand.outputs(child)]
         return working if len(working) <= _WRAPPED else []
 
     def bond(self, which: int, index: int) -> Bond | None:
@@ -129,8 +131,8 @@ class Web:
             found = self._flow[which] = Flow()
             strand = self.strands[which]
             for index in range(len(strand)):
-                into = {slot.tensor for slot in inputs(strand, index)}
-                for tensor in dict.fromkeys(slot.tensor for slot in outputs(strand, index)):
+                into = {slot.tensor for slot in strand.inputs(index)}
+                for tensor in dict.fromkeys(slot.tensor for slot in strand.outputs(index)):
                     if tensor not in into:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
@@ -158,11 +160,17 @@ class Web:
     def elsewhere(self, left: int, right: int) -> bool:
         """Do these calls put out other values than each other, which the other side has in another place?"""
         found = [
-            {self.classes.of(which, slot.tensor) for slot in outputs(self.strands[which], index)} - {-1}
+            {self.classes.of(which, slot.tensor) for slot in self.strands[which].outputs(index)} - {-1}
             for which, index in ((0, left), (1, right))
         ]
-        differ = bool(found[0] and found[1]) and not found[0] & found[1]
-        return differ and any(map(self.classes.shared, found[0] | found[1]))
+        known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
+        return known and not found[0] & found[1] and any(map(self.classes.shared, found[0] | found[1]))
+
+    def _is_constant(self, which: int, index: int) -> bool:
+        """Is it known that all numbers that a call puts out are one and the same?"""
+        strand = self.strands[which]
+        given = [strand.tensor(slot.tensor) for slot in strand.outputs(index)]
+        return bool(given) and all(t.statistics is not None and is_constant(t.statistics, numel(t)) for t in given)
 
     def conflict(self, left: int, right: int) -> bool:
         """Do the values say that these two are not the same step, although their operations or results are alike?
@@ -177,16 +185,20 @@ class Web:
         takes, gives, holds = [], [], False
         for which, index in ((0, left), (1, right)):
             strand = self.strands[which]
-            slots = inputs(strand, index)
+            slots = strand.inputs(index)
             holds = holds or any(is_parameter(strand, index, slot) for slot in slots)
             takes.append({self.classes.of(which, slot.tensor) for slot in slots} - {-1})
-            gives.append({self.classes.of(which, slot.tensor) for slot in outputs(strand, index)} - {-1})
+            gives.append({self.classes.of(which, slot.tensor) for slot in strand.outputs(index)} - {-1})
         only = takes[0] - takes[1], takes[1] - takes[0]
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
-            return bool(only[0] or only[1]) or self.hands_on(0, left)
+            return bool(only[0] or only[1]) or self.hands_on(0, left) or self._size(0, left) != self._size(1, right)
         if holds or not only[0] or not only[1]:
             return False
         return any(map(self.classes.shared, only[0] | only[1])) or bool(gives[0] & gives[1])
+
+    def _size(self, which: int, index: int) -> int:
+        strand = self.strands[which]
+        return sum(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])
 
     def takers(self, which: int, tensor: int) -> set[Bond | int]:
         """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
@@ -199,7 +211,7 @@ class Web:
                     continue  # what is inside it takes the tensor
                 bond = self._around(which, index)
                 if bond is None and self.hands_on(which, index):
-                    fresh = {slot.tensor for slot in outputs(strand, index)} - seen
+                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
                     seen |= fresh
                     waiting.extend(fresh)
                 else:
@@ -221,9 +233,31 @@ class Web:
         strand, flow = self.strands[which], self.flow(which)
         for index in (*flow.makers.get(tensor, ()), *flow.users.get(tensor, ())[:8]):
             if operation(strand.calls[index]) == "reshape":
-                for slot in (*inputs(strand, index), *outputs(strand, index)):
+                for slot in (*strand.inputs(index), *strand.outputs(index)):
                     if slot.tensor != tensor:
                         yield strand.tensor(slot.tensor).spec.shape
+
+    def is_supported(self, left: int, right: int) -> bool:
+        """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
+        calls that belong together have made? So it is with all calls after two runs have parted.
+        """
+        given = [
+            {self.classes.of(w, slot.tensor) for slot in self.strands[w].outputs(i)} - {-1}
+            for w, i in ((0, left), (1, right))
+        ]
+        if not given[0] or not given[1] or given[0] & given[1]:
+            return True
+        takes: list[set[object]] = []
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            found: set[object] = set()
+            for slot in strand.inputs(index):
+                tensor = self.source(which, slot.tensor)
+                found.add(("values", self.classes.of(which, tensor)))
+                for maker in self.flow(which).makers.get(tensor, ()):
+                    found.add(("bond", self._bond[which].get(maker)))
+            takes.append(found - {("values", -1), ("bond", None)})
+        return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
@@ -232,7 +266,7 @@ class Web:
             made = makers.get(tensor)
             if not made or not self.is_free(which, made[-1]) or not self.hands_on(which, made[-1]):
                 return tensor
-            into = inputs(strand, made[-1])
+            into = strand.inputs(made[-1])
             if not into:
                 return tensor
             tensor = into[0].tensor

@@ -44,7 +44,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .comparing import compare, pair_up
+from .comparing import compare, pair_up, write_mapping
 from .reporting import (
     listing_json,
     print_pairs,
@@ -119,6 +119,7 @@ __all__ = [
     "write_csv",
     "write_html",
     "write_json",
+    "write_mapping",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",

@@ -16,9 +16,9 @@ from typing import Any
 
 from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
-from ..model.errors import TraceError, TwintraceError, UsageError
+from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
-from ..model.pairs import Alignment, Alone, Layout, Side, TensorPair
+from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Recording
 from ..model.verdicts import Outcome
@@ -103,6 +103,27 @@ def pair_up(
         place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
+
+
+def write_mapping(
+    left: Source,
+    right: Source,
+    path: str | os.PathLike[str],
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> None:
+    """What was paired in the first step and rank that both have, as a YAML file to be edited and given back as `mapping`."""
+    from ..align.mappings import dumps, mapping_of
+
+    pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
+    try:
+        Path(path).write_text(dumps(mapping_of(pairs[min(pairs)])), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
+        ) from None
 
 
 def _opened(source: Source) -> Trace:
@@ -204,13 +225,20 @@ def _compare_place(
 
 
 def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
-    """Gradients that one side alone has. Of calls they count within one framework only: others may not give them."""
-    count = len(alignment.stray_left) + len(alignment.stray_right)
+    """Gradients that one side alone has, and should not: within one framework all of them, between two those of parameters
+    that have a partner. A weight that the other side keeps in three pieces has none.
+    """
     if sides[0].framework == sides[1].framework:
-        count += sum(
-            item.part.backward for match in alignment.matches for item in (*match.only_left, *match.only_right)
-        )
-    return count
+        inner = (item for match in alignment.matches for item in (*match.only_left, *match.only_right))
+        return len(alignment.stray_left) + len(alignment.stray_right) + sum(item.part.backward for item in inner)
+    paired: tuple[set[str], set[str]] = (set(), set())
+    for match in alignment.matches:
+        for pair in match.tensors:
+            if pair.part is Part.PARAMETER:
+                paired[0].update(f"{call.site.name}.{pair.left_slot}" for call in match.left)
+                paired[1].update(f"{call.site.name}.{pair.right_slot}" for call in match.right)
+    strays = (alignment.stray_left, alignment.stray_right)
+    return sum(item.slot in names for side, names in zip(strays, paired, strict=True) for item in side)
 
 
 def _inside(calls: Iterable[Call]) -> dict[int, int]:
@@ -394,9 +422,14 @@ def _remarks(
     ]
     if unreadable:
         yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
+    results = [result for part in parts for result in part.results]
+    parted = any(not result.harmless for result in results)
+    harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
+    if harmless and not parted:
+        yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
 
 
-__all__ = ["Progress", "compare", "pair_up"]
+__all__ = ["Progress", "compare", "pair_up", "write_mapping"]

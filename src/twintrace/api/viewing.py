@@ -1,6 +1,6 @@
 """Reports and traces for this machine's browser.
 
-view("report.json")                       a Server of the page that `write_html` writes, with nothing left out
+view("report.json")                       a Server of the page that `write_html` writes, with the tensors of all rows
 view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
 """
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from ..store.trace import Trace
 
 
+REMARKS = 20
+"""Before the reader comes to the ribbon."""
+
+
 def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
     """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
     where = Path(path)
@@ -52,7 +56,7 @@ def _find_trace(name: str, beside: Path) -> Trace | None:
     for place in (Path(name), beside / name, beside / Path(name).name):
         try:
             return open_trace(place, tolerant=True)
-        except TraceError:
+        except (TraceError, ValueError):  # ValueError: a name that no file can have
             continue
     return None
 
@@ -71,7 +75,9 @@ def _sheet(trace: Trace) -> Sheet:
             )
         remarks += [str(item) for item in found.damage]
     recording = Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls)
-    return trace_sheet(recording, journals, list(dict.fromkeys(remarks))[:20])
+    told = list(dict.fromkeys(remarks))
+    more = [f"And {len(told) - REMARKS} more remarks: twintrace show has them."] if len(told) > REMARKS else []
+    return trace_sheet(recording, journals, [*told[:REMARKS], *more])
 
 
 def _values(traces: Mapping[str, Trace], paths: Mapping[str, str]) -> Callable[[Mapping[str, str]], object]:

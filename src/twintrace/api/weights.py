@@ -199,8 +199,11 @@ def _owner(net: Any) -> tuple[str, Weights]:
     return owner
 
 
-def net_from(place: str) -> Any:
-    """The net that `FILE.py:NAME` makes: NAME is a class or a function without arguments, or a net. Runs the file."""
+def net_from(place: str, of: str | None = None) -> Any:
+    """The net that `FILE.py:NAME` makes: NAME is a class or a function without arguments, or a net. Runs the file.
+
+    With `of`, the names of its weights must be those in that checkpoint.
+    """
     file, _, name = place.rpartition(":")
     path = Path(file)
     if not name or path.suffix != ".py" or not path.is_file():
@@ -216,6 +219,12 @@ def net_from(place: str) -> Any:
     net = net if registry.weights_of(net) is not None else net()
     if registry.weights_of(net) is None:
         raise UsageError(f"{place}: makes a {type(net).__name__}, expected a net.")
+    if of is not None:
+        here, there = set(weight_names(net)), set(weight_names(of))
+        if here != there:
+            raise UsageError(
+                f"{of} is no checkpoint of {place}: names that only one has are {sorted(here ^ there)[:4]}."
+            )
     return net
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from .. import api
+from .consoles import console
 from .progress import bar
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -74,12 +74,12 @@ def compare(
     click.echo(api.verdict(found))
     if table:
         click.echo()
-        api.print_pairs(found, Console())
+        api.print_pairs(found, console())
     for path, write in ((html, api.write_html), (xlsx, api.write_xlsx), (csv, api.write_csv), (json, api.write_json)):
         if path is not None:
             write(found, path)
             click.echo(f"  written: {path}")
     if write_map is not None:
-        api.write_mapping(found, write_map)
+        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps or None, ranks=ranks or None)
         click.echo(f"  written: {write_map}")
     raise click.exceptions.Exit(0 if found.agree else 1 if found.comparable else 2)

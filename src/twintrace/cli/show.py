@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 
 from .. import api
+from .consoles import console
 
 
 @click.command()
@@ -27,4 +27,4 @@ def show(
     if as_json:
         click.echo(api.listing_json(found))
         return
-    (api.print_table if table else api.print_tree)(found, Console())
+    (api.print_table if table else api.print_tree)(found, console())

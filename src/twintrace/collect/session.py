@@ -96,6 +96,8 @@ class Session:
     ) -> None:
         self.path = path
         self._framework = framework
+        # First: what the framework cannot do is said before anything is on disk.
+        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
         self._level, self._keep = level, keep
         self._selection, self._sieve = selection, Sieve(selection)
         self._strict = strict
@@ -118,7 +120,6 @@ class Session:
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
-        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._journal: Lines | None = None

@@ -13,11 +13,13 @@ tensors is remembered by their numbers in the two journals: a value is judged on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.pairs import Match, Part
+from ..model.records import Call
 from ..model.results import CallResult, TensorResult, badness
+from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
@@ -49,6 +51,7 @@ class _Trial:
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
     """How far what came in is apart."""
+    absorbed: list[bool] = field(default_factory=lambda: [False, False])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,6 @@ class Bench:
         self._noise = noise or {}
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
-        self._tainted = False
 
     def judge(self, step: int, rank: int, cases: Sequence[Case]) -> list[CallResult]:
         """The results, in the order in which the left calls ended."""
@@ -85,12 +87,17 @@ class Bench:
         for trial in trials:
             self._judge_values(trial)
             trial.introduced[0] = _introduced(trial, trial.values, differing)
+        _find_absorbed(trials, backward=False)
         differing.clear()
-        self._tainted = False
-        for trial in sorted(trials, key=_last_gradient):
+        backward = sorted(trials, key=_last_gradient)
+        for trial in backward:
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
             trial.introduced[1] = own and not _bad(trial.values)
+        _find_absorbed(backward, backward=True)
+        modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
+            (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
+        }
         return [
             CallResult(
                 step,
@@ -101,7 +108,8 @@ class Bench:
                 _worst(trial.gradients),
                 trial.introduced[0],
                 trial.introduced[1],
-                different_settings(trial.case.match.left, trial.case.match.right),
+                _settings(trial.case.match, modules),
+                *trial.absorbed,
             )
             for trial in trials
         ]
@@ -117,10 +125,10 @@ class Bench:
         key = (evidence.pair.left, evidence.pair.right)
         verdict = self._known[key][0] if key in self._known else certain(evidence)
         if verdict is None:
-            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True, self._tainted)
+            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True)
             allowed = self._allowed(evidence, making)
             own = max(size(evidence.left), size(evidence.right))
-            gain = max(1.0, 1e-3 * largest / own) if own else 1.0
+            gain = max(1.0, 0.1 * largest / own) if own else 1.0
             verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), True)
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
@@ -130,7 +138,7 @@ class Bench:
     def _judge_values(self, trial: _Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
         # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
-        between = _Making(Traits(), apart=self._forward, tainted=self._tainted)
+        between = _Making(Traits(), apart=self._forward)
         came = [
             self._remembered(item, between if item.pair.part is Part.INPUT else _FROM_OUTSIDE)
             for item in evidence
@@ -140,7 +148,6 @@ class Bench:
         sources = [item.left for item in came]
         making = _Making(trial.kind, sources, trial.apart, trial.calls, bool(trial.apart), _bad(came))
         trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
-        self._tainted = self._tainted or _bad(trial.values)
         self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
 
     # --- gradients ------------------------------------------------------------------------------------------------------
@@ -152,7 +159,7 @@ class Bench:
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
         tie = bool(trial.apart or self._backward)
         # A gradient of an output is the sum of what its consumers sent back; they were judged before.
-        summing = _Making(Traits(cancels=True, decides=True), (), self._backward, 4, tie, self._tainted)
+        summing = _Making(Traits(decides=True), (), self._backward, 4, tie)
         results = [self._remembered(item, summing) for item in outputs]
         apart = max(
             map(self._error, (*trial.values, *results)), default=0.0
@@ -166,7 +173,6 @@ class Bench:
             _bad(results) or _bad(trial.values),
         )
         results += [self._remembered(item, making) for item in others]
-        self._tainted = self._tainted or _bad(results)
         good = [item for item in results if item.verdict.outcome.good]
         self._backward = max([self._backward, *map(self._error, good)])
         trial.gradients = results
@@ -235,6 +241,44 @@ def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[i
     came = [item for item in results if item.pair.part.incoming]
     went = [item for item in results if not item.pair.part.incoming]
     return settled and _bad(went) and not _bad(came)
+
+
+def _single(match: Match) -> Iterator[tuple[Call, Call]]:
+    """The two calls of a match that has one on each side."""
+    if len(match.left) == len(match.right) == 1:
+        yield match.left[0], match.right[0]
+
+
+def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
+    """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
+    may be an argument on one side, and a property of the kernel on the other.
+    """
+    found = different_settings(match.left, match.right)
+    if found or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
+        return found
+    parents = (match.left[0].parent, match.right[0].parent)
+    around = None if None in parents else known.get(parents)
+    return different_settings(around[:1], around[1:]) if around else found
+
+
+def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
+    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
+
+    From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
+    """
+    effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
+    for trial in reversed(trials):
+        results = trial.gradients if backward else trial.values
+        went = [item for item in results if not item.pair.part.incoming]
+        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+        effect = any(effective.get(item.pair.left, True) for item in bad)
+        # Other weights always matter: the next input may show it.
+        weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+        known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
+        trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
+        for item in results:
+            if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
+                effective[item.pair.left] = effective.get(item.pair.left, False) or effect or not known
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:

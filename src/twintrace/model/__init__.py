@@ -12,6 +12,7 @@ room takes and gives.
     measurements.py  numbers about two tensors    Measurement, StatisticsDifference
     verdicts.py  what the bench says              same, rounding, different, unknown
     results.py   what a comparison finds          CallResult, Divergence, Comparison
+    weights.py   which weight is which            Pair, WeightMap, Conversion, Certificate
     words.py     texts that are one of a few      the base of the enums
     errors.py    what is raised                   one tree
 

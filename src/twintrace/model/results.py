@@ -50,6 +50,16 @@ class CallResult:
     introduced_backward: bool = False
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What was set differently: module configuration, scalar and keyword arguments."""
+    absorbed_forward: bool = False
+    """Values differ here, but nothing that is made of them does: they have no effect."""
+    absorbed_backward: bool = False
+    """The same of gradients."""
+
+    @property
+    def harmless(self) -> bool:
+        """Nothing differs, but what has no effect."""
+        sides = ((self.forward, self.absorbed_forward), (self.backward, self.absorbed_backward))
+        return all(item is None or item.outcome is not Outcome.DIFFERENT or absorbed for item, absorbed in sides)
 
     @property
     def verdict(self) -> Verdict:
@@ -139,10 +149,11 @@ class Comparison:
 
     @property
     def agree(self) -> bool:
-        """No pair differs, something was compared, and nothing is alone: no call that means something, no gradient, no step."""
+        """Something was compared, no pair differs with effect, and nothing that means something is alone: call, gradient, step."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
-        return compared and not (alone or self.left_out or self.strays or self.count(Outcome.DIFFERENT))
+        parted = any(not result.harmless for result in self.results)
+        return compared and not (alone or self.left_out or self.strays or parted)
 
 
 @dataclass(frozen=True, slots=True)

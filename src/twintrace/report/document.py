@@ -27,11 +27,12 @@ from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token
 from ..model.verdicts import Outcome, Verdict
 from .files import written
-from .tables import COLUMNS, steps
+from .tables import COLUMNS, holders
 
 FORMAT, VERSION = "twintrace-comparison", 1
 
 _ROW = tuple(column for column in COLUMNS if column.of == "tensor" and column.name != "score")  # a score is computed
+_WAYS = tuple((column.name, column.holder, column.field) for column in _ROW)
 _AS_IT_IS = Layout()
 
 
@@ -178,16 +179,21 @@ def _result(result: CallResult) -> dict[str, Any]:
         "backward": _verdict(result.backward),
         "introduced_forward": result.introduced_forward,
         "introduced_backward": result.introduced_backward,
+        "absorbed_forward": result.absorbed_forward,
+        "absorbed_backward": result.absorbed_backward,
         "settings": result.settings,
         "only_left": [_stray(item) for item in match.only_left],
         "only_right": [_stray(item) for item in match.only_right],
-        "tensors": [_tensors(result, item) for item in result.tensors],
+        "tensors": [_tensors(item) for item in result.tensors],
     }
 
 
-def _tensors(result: CallResult, item: TensorResult) -> dict[str, Any]:
-    found = {column.name: column.value(result, item) for column in _ROW}
-    return {name: value for name, value in found.items() if value is not None and value != _AS_IT_IS}
+def _tensors(item: TensorResult) -> dict[str, Any]:
+    held = holders(item)
+    found = {name: getattr(held[holder], field, None) for name, holder, field in _WAYS}
+    if found["layout"] == _AS_IT_IS:
+        found["layout"] = None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
@@ -317,20 +323,19 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         wire["introduced_forward"],
         wire["introduced_backward"],
         {key: (left, right) for key, (left, right) in wire["settings"].items()},
+        wire["absorbed_forward"],
+        wire["absorbed_backward"],
     )
 
 
 def _tensors_of(wire: dict[str, Any]) -> TensorResult:
     """The columns of a row, put back where they were taken from."""
-    found: dict[str, Any] = {"pair": {}, "left": {}, "right": {}, "verdict": {}, "measurement": {}, "statistics": {}}
-    for column in _ROW:
-        *way, last = steps(column.way)
-        inner = found
-        for step in way:
-            inner = inner.setdefault(step, {})
-        inner[last] = _plain(wire.get(column.name))
+    found: dict[str, dict[str, Any]] = {}
+    for name, holder, field in _WAYS:
+        found.setdefault(holder, {})[field] = _plain(wire.get(name))
     pair, measured, apart = found["pair"], found["measurement"], found["statistics"]
-    left, right = _tensor_of(found["left"]), _tensor_of(found["right"])
+    left = _tensor_of(found["left"], found["left.statistics"])
+    right = _tensor_of(found["right"], found["right.statistics"])
     layout = pair.pop("layout") or {"axes": None, "reshaped": False}
     axes = None if layout["axes"] is None else tuple(layout["axes"])
     part = Part(pair.pop("part"))
@@ -339,19 +344,19 @@ def _tensors_of(wire: dict[str, Any]) -> TensorResult:
         left,
         right,
         Verdict(Outcome(found["verdict"].pop("outcome")), **found["verdict"]),
-        None if measured["count"] is None else _measurement_of(measured),
+        None if measured["count"] is None else _measurement_of(measured, found["measurement.worst"]),
         None if apart["nan"] is None else StatisticsDifference(**apart),
     )
 
 
-def _tensor_of(found: dict[str, Any]) -> Tensor:
-    statistics, spec = found.pop("statistics"), _spec_of(found.pop("spec"))
+def _tensor_of(found: dict[str, Any], statistics: dict[str, Any]) -> Tensor:
+    spec = _spec_of(found.pop("spec"))
     known = None if statistics["nan"] is None else Statistics(**statistics)
     return Tensor(spec=spec, statistics=known, **found)
 
 
-def _measurement_of(found: dict[str, Any]) -> Measurement:
-    worst, heat, histogram = found.pop("worst"), found.pop("heat"), found.pop("histogram")
+def _measurement_of(found: dict[str, Any], worst: dict[str, Any]) -> Measurement:
+    heat, histogram = found.pop("heat"), found.pop("histogram")
     return Measurement(
         worst=None if worst["index"] is None else Worst(tuple(worst["index"]), worst["left"], worst["right"]),
         heat=None if heat is None else Heat(heat["rows"], heat["columns"], tuple(heat["values"])),

@@ -46,25 +46,27 @@ def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT
     """Write the page to `path` in one step. Returns how many of the sheet's pages of tensors did not fit in."""
     blocks = {"index": pack(sheet.index), "calls": pack(sheet.calls())}
     room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
-    held, room = _fill(blocks, "page", sheet.pages, sheet.page, room * 4 // 5, room)
-    pictured, _ = _fill(blocks, "heat", held, sheet.heats, room, room)
+    # Most of the room is for numbers; what the pictures of those leave is for more numbers.
+    held, room = _fill(blocks, "page", range(sheet.pages), sheet.page, room * 4 // 5, room)
+    pictured, room = _fill(blocks, "heat", range(held), sheet.heats, room, room)
+    held, room = _fill(blocks, "page", range(held, sheet.pages), sheet.page, room, room)
     with written(path) as file:
         file.write(_html(sheet, blocks, (held, pictured)))
     return sheet.pages - held
 
 
 def _fill(
-    blocks: dict[str, bytes], name: str, pages: int, make: Callable[[int], Sequence[Any]], share: int, room: int
+    blocks: dict[str, bytes], name: str, pages: range, make: Callable[[int], Sequence[Any]], share: int, room: int
 ) -> tuple[int, int]:
-    """Add pages while they fit into `share`. How many did, and what is left of the room."""
-    for page in range(pages):
+    """Add pages while they fit into `share`. Up to which they did, and what is left of the room."""
+    for page in pages:
         content = pack(make(page))
         size = -(-len(content) // 3) * 4 + 80  # in base64, and its element
         if size > share:
             return page, room
         blocks[f"{name}-{page}"] = content
         share, room = share - size, room - size
-    return pages, room
+    return pages.stop, room
 
 
 def is_page(content: bytes) -> bool:

@@ -82,7 +82,7 @@ def number(value: float | int | None, digits: int = 4) -> float | int | str | No
     if not math.isfinite(value):
         return str(float(value))
     if isinstance(value, int):
-        return value
+        return value if abs(value) < 2**53 else str(value)  # beyond that, a browser's numbers are not exact
     short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) < 1e9 else short
 

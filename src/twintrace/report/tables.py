@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import PurePath
 from typing import TypeAlias
 
@@ -38,22 +37,15 @@ class Column:
     sheet: bool = True
     """False for what a cell cannot hold: only JSON has it."""
 
-    def value(self, call: CallResult, tensor: TensorResult) -> object:
-        """The value itself; None where there is none."""
-        if self.of == "made":
-            return _MADE[self.way](call, tensor)
-        found: object = call if self.of == "call" else tensor
-        for step in steps(self.way):
-            if found is None:
-                return None
-            found = getattr(found, step)
-        return found
+    @property
+    def holder(self) -> str:
+        """The way to what holds the value; empty if the result itself does."""
+        return self.way.rpartition(".")[0]
 
-
-@cache
-def steps(way: str) -> tuple[str, ...]:
-    """`a.b.c` taken apart, once."""
-    return tuple(way.split("."))
+    @property
+    def field(self) -> str:
+        """The last step of the way."""
+        return self.way.rpartition(".")[2]
 
 
 def _source(calls: tuple[Call, ...]) -> str:
@@ -69,23 +61,17 @@ def _sites(calls: tuple[Call, ...]) -> str:
     return " + ".join(str(call.site) for call in calls)
 
 
-def _introduced(call: CallResult, tensor: TensorResult) -> bool:
-    return call.introduced_backward if tensor.pair.part.backward else call.introduced_forward
-
-
-_MADE: dict[str, Callable[[CallResult, TensorResult], object]] = {
-    "left_sites": lambda call, tensor: _sites(call.match.left),
-    "right_sites": lambda call, tensor: _sites(call.match.right),
-    "left_path": lambda call, tensor: call.match.left[0].site.path if call.match.left else "",
-    "right_path": lambda call, tensor: call.match.right[0].site.path if call.match.right else "",
-    "left_type": lambda call, tensor: call.match.left[0].site.type if call.match.left else "",
-    "right_type": lambda call, tensor: call.match.right[0].site.type if call.match.right else "",
-    "left_source": lambda call, tensor: _source(call.match.left),
-    "right_source": lambda call, tensor: _source(call.match.right),
-    "introduced": _introduced,
-    "settings": lambda call, tensor: "; ".join(
-        f"{key}: {left} | {right}" for key, (left, right) in call.settings.items()
-    ),
+_MADE: dict[str, Callable[[CallResult], object]] = {
+    "left_sites": lambda call: _sites(call.match.left),
+    "right_sites": lambda call: _sites(call.match.right),
+    "left_path": lambda call: call.match.left[0].site.path if call.match.left else "",
+    "right_path": lambda call: call.match.right[0].site.path if call.match.right else "",
+    "left_type": lambda call: call.match.left[0].site.type if call.match.left else "",
+    "right_type": lambda call: call.match.right[0].site.type if call.match.right else "",
+    "left_source": lambda call: _source(call.match.left),
+    "right_source": lambda call: _source(call.match.right),
+    "introduced": lambda call: None,  # of the values or of the gradients: see `rows`
+    "settings": lambda call: "; ".join(f"{key}: {left} | {right}" for key, (left, right) in call.settings.items()),
 }
 
 _MEASURED = {
@@ -181,6 +167,7 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 SHEET = tuple(column for column in COLUMNS if column.sheet)
+_INTRODUCED = [column.name for column in SHEET].index("introduced")
 
 ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "source")
 """Columns of the table of what has no partner."""
@@ -188,9 +175,40 @@ ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "
 
 def rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
     """The cells of `SHEET`, a tuple for each pair of tensors, in the order of the results."""
+    plain = [(place, column.holder, column.field) for place, column in enumerate(SHEET) if column.of == "tensor"]
+    shared = [(place, column) for place, column in enumerate(SHEET) if column.of != "tensor"]
     for result in comparison.results:
+        row: list[Cell] = [None] * len(SHEET)
+        for place, column in shared:
+            row[place] = cell(_of_call(column, result))
         for tensor in result.tensors:
-            yield tuple(cell(column.value(result, tensor)) for column in SHEET)
+            held = holders(tensor)
+            for place, holder, field in plain:
+                row[place] = cell(getattr(held[holder], field, None))
+            row[_INTRODUCED] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
+            yield tuple(row)
+
+
+def holders(tensor: TensorResult) -> dict[str, object]:
+    """What holds the values of a row, by the way to it; None where it is not there."""
+    measured = tensor.measurement
+    return {
+        "pair": tensor.pair,
+        "verdict": tensor.verdict,
+        "left": tensor.left,
+        "right": tensor.right,
+        "measurement": measured,
+        "measurement.worst": measured and measured.worst,
+        "statistics": tensor.statistics,
+        "left.statistics": tensor.left.statistics,
+        "right.statistics": tensor.right.statistics,
+    }
+
+
+def _of_call(column: Column, result: CallResult) -> object:
+    if column.of == "made":
+        return _MADE[column.way](result)
+    return getattr(result.match if column.holder else result, column.field)
 
 
 def cell(value: object) -> Cell:

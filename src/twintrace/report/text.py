@@ -15,6 +15,7 @@ runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
@@ -46,17 +47,17 @@ def _agreement(result: Comparison) -> Iterator[str]:
         )
     elif result.agree:
         same, rounding = result.count(Outcome.SAME), result.count(Outcome.ROUNDING)
-        how = (
-            f"{same} bit by bit or in every number kept, {rounding} within {_allowed(result)}"
-            if rounding
-            else _exactness(result)
-        )
-        yield f"{names} agree: all {compared} pairs are the same, {how}."
-        yield from _balance(result)
+        if not rounding:
+            how = f"all {compared} pairs are the same, {_exactness(result)}"
+        else:
+            equal = f"{same} of {compared} pairs are equal, the others" if same else f"all {compared} pairs"
+            how = f"{equal} within {_allowed(result)}"
+        yield f"{names} agree: {how}."
+        yield f"  {balance(result)}"
     elif compared:
         yield f"{names} agree where both have a record ({compared} pairs), but not everywhere:"
         yield from _alone(result)
-        yield from _balance(result)
+        yield f"  {balance(result)}"
     else:
         yield f"{names}: {len(result.results)} pairs of calls, and no pair of values that could be compared."
         yield from _alone(result)
@@ -77,26 +78,26 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     calls = found.result.match
     where = f"step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{_both(result)} part at {_places(found.result)}, {where}"
+    yield f"{_both(result)} part at {places(found.result)}, {where}"
     yield ""
     if calls.left:
         yield f"  left    {_source(calls.left)}"
         yield f"  right   {_source(calls.right)}"
     first = found.tensors[0] if found.tensors else None
     if first is not None:
-        yield f"  what    {found.because}: {_tensor(first)}"
-        yield f"  size    {_size(first)}"
+        yield f"  what    {found.because}: {tensor_name(first)}"
+        yield f"  size    {size(first)}"
         yield from _numbers(first)
     settings = list(found.result.settings.items())
     if settings:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
         yield f"  set     {shown}" + (f" and {len(settings) - 4} more" if len(settings) > 4 else "")
-    yield f"  sure    {_sureness(found)}"
-    yield f"  next    {_next(result, found)}"
+    yield f"  sure    {sureness(found)}"
+    yield f"  next    {advice(result, found)}"
     yield ""
-    yield from _balance(result)
+    yield f"  {balance(result)}"
     if result.backward is not None and not found.backward and not result.backward.inherited:
-        yield f"  The gradients part at {_places(result.backward.result)}."
+        yield f"  The gradients part at {places(result.backward.result)}."
 
 
 def _both(result: Comparison) -> str:
@@ -116,7 +117,8 @@ def places_of(found: CallResult) -> tuple[str, str]:
     return _region(found.match.left), _region(found.match.right)
 
 
-def _places(found: CallResult) -> str:
+def places(found: CallResult) -> str:
+    """What the two sides call it, once if they call it the same."""
     left, right = places_of(found)
     return left if left == right else f"{left} | {right}"
 
@@ -144,14 +146,15 @@ def _source(calls: Sequence[Call]) -> str:
     return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}"[:110] + more
 
 
-def _tensor(item: TensorResult) -> str:
-    pair = item.pair
-    slot = pair.left_slot if pair.left_slot == pair.right_slot else f"{pair.left_slot} | {pair.right_slot}"
+def tensor_name(item: TensorResult) -> str:
+    """`the output 0, f32[4, 16]`."""
+    slots = dict.fromkeys(filter(None, (item.pair.left_slot, item.pair.right_slot)))
     spec = str(item.left.spec) if item.left.spec == item.right.spec else f"{item.left.spec} | {item.right.spec}"
-    return f"the {pair.part} {slot}".rstrip() + f", {spec}"
+    return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + f", {spec}"
 
 
-def _size(item: TensorResult) -> str:
+def size(item: TensorResult) -> str:
+    """How large the difference is, and where it is largest."""
     worst = item.measurement.worst if item.measurement else None
     where = f"; worst at [{', '.join(map(str, worst.index))}]: {worst.left:.9g} | {worst.right:.9g}" if worst else ""
     return item.verdict.because + where
@@ -174,7 +177,8 @@ def _numbers(item: TensorResult) -> Iterator[str]:
             )
 
 
-def _sureness(found: Divergence) -> str:
+def sureness(found: Divergence) -> str:
+    """What speaks for it that this is the place."""
     match = found.result.match
     pairs = (
         f"{found.after} pairs before it agree"
@@ -187,7 +191,8 @@ def _sureness(found: Divergence) -> str:
     return f"{pairs}; paired because: {match.because}{confidence}"
 
 
-def _next(result: Comparison, found: Divergence) -> str:
+def advice(result: Comparison, found: Divergence) -> str:
+    """What to look at next."""
     names = list(found.result.settings)
     parts = {item.pair.part for item in found.tensors}
     if found.inherited and Part.PARAMETER in parts:
@@ -213,15 +218,16 @@ def _alone(result: Comparison) -> Iterator[str]:
             yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
-def _balance(result: Comparison) -> Iterator[str]:
-    counts = [(result.count(item), word) for item, word in _WORDS.items()]
-    told = ", ".join(f"{count} {word}" for count, word in counts if count)
+def balance(result: Comparison) -> str:
+    """How many pairs have which outcome, and how many calls are alone."""
+    counts = Counter(item.verdict.outcome for item in result.results)
+    told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
     alone = ""
     if result.only_left or result.only_right:
         skipped = sum(item.skipped for _, _, item in (*result.only_left, *result.only_right))
         aside = f" ({skipped} carry no meaning of their own)" if skipped else ""
         alone = f" Alone: {len(result.only_left)} left, {len(result.only_right)} right{aside}."
-    yield f"  {len(result.results)} pairs of calls: {told}.{alone}"
+    return f"{len(result.results)} pairs of calls: {told or 'none'}.{alone}"
 
 
 _WORDS = {

@@ -19,8 +19,9 @@ from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
-from .headline import call_name, headline_of_trace
+from .headline import headline_of_trace
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
+from .text import single_place
 
 FINITE, UNKNOWN, BROKEN = 0, 2, 3
 OUTCOMES = ("finite", "", "unknown", "not finite")
@@ -86,8 +87,8 @@ def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequ
     parting = None
     if first is not None:
         row = rows[first[1]]
-        name = call_name(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
-        parting = (name, row.call.stack if row.call else (), first[2], first[1])
+        name = single_place(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
+        parting = (shorten(name), row.call.stack if row.call else (), first[2], first[1])
     headline = headline_of_trace(shorten(recording.path), sentence, parting, remarks)
     return Sheet(
         recording.path,

@@ -35,6 +35,7 @@ _MIN_LINE = len('{"k":"x","crc":"00000000"}')
 _KINDS = (b"call", b"end", b"grad", b"head", b"module", b"note", b"stack", b"tensor")
 _KIND_AT = len('{"k":"')
 _PIECE = 4 << 20
+_MAPPED = 256 << 10  # bytes of a tensor from which on mapping is cheaper than reading
 _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
 
@@ -107,7 +108,6 @@ class NativeJournal:
         self._header, self._stage = self._read_header()
         self._check_strangers()
         self._tables: dict[str, Any] = {}
-        self._payloads: dict[int, mmap.mmap | bytes] = {}
 
     # --- what is asked of a journal -----------------------------------------------------------------------------
 
@@ -366,34 +366,24 @@ class NativeJournal:
         step = self._step if location.step is None else location.step
         end = location.offset + location.nbytes
         try:
-            if step not in self._payloads:
-                file = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
-                self._payloads[step] = _map(file) if file.is_file() else b""
-            payload = self._payloads[step]
-            if end <= len(payload):
-                return memoryview(payload)[location.offset : end]
-            raw = self._from_stage(location, step, payload)
+            raw, size = _payload_piece(layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD, location)
+            if len(raw) < location.nbytes:
+                raw = self._from_stage(location, step, bytes(raw), size)
         except (OSError, MemoryError) as error:
             raise TraceFormatError(f"{where}: field 'at': {location.nbytes} bytes cannot be read ({error}).") from error
         if len(raw) != location.nbytes:
             raise TraceFormatError(
-                f"{where}: field 'at': bytes {location.offset} to {end} of step {step}'s payload, which has {len(payload)}. "
+                f"{where}: field 'at': bytes {location.offset} to {end} of step {step}'s payload, which has {size}. "
                 f"The payload is cut off."
             )
         return raw
 
-    def _from_stage(self, location: Location, step: int, payload: mmap.mmap | bytes) -> bytes:
-        """What had not reached `payload.bin` when the process was killed is still in the ring."""
+    def _from_stage(self, location: Location, step: int, written: bytes, size: int) -> bytes:
+        """What had not reached `payload.bin` (of `size` bytes) when the process was killed is still in the ring."""
         stage = self._table(f"stage of step {step}", lambda: self._stage_of(step))
         file = layout.stage_path(self._root, self._rank)
-        if (
-            stage is None
-            or not file.is_file()
-            or file.stat().st_size != stage[1]
-            or location.nbytes > len(payload) + stage[1]
-        ):
+        if stage is None or not file.is_file() or file.stat().st_size != stage[1] or location.nbytes > size + stage[1]:
             return b""
-        written = bytes(memoryview(payload)[location.offset :])
         return written + read_staged(file, stage[0] + location.offset + len(written), location.nbytes - len(written))
 
     def _stage_of(self, step: int) -> tuple[int, int] | None:
@@ -411,6 +401,27 @@ def _map(path: Path) -> mmap.mmap | bytes:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
         raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _payload_piece(path: Path, location: Location) -> tuple[memoryview | bytes, int]:
+    """The bytes of one tensor, as far as the file has them, and the size of the file.
+
+    A large one is mapped on its own, and no longer than somebody holds it: a payload mapped as a whole stays in the memory of
+    the process once it has been looked at, and traces are larger than memory.
+    """
+    if not path.is_file():
+        return b"", 0
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = min(location.nbytes, size - location.offset)
+        if length <= 0:
+            return b"", size
+        if length < _MAPPED:
+            file.seek(location.offset)
+            return file.read(length), size
+        before = location.offset % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(file.fileno(), length + before, access=mmap.ACCESS_READ, offset=location.offset - before)
+        return memoryview(mapped)[before:], size
 
 
 def _value(wire: Wire, where: str, field: str) -> Value:

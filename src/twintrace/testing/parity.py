@@ -22,9 +22,10 @@ from ..model.records import Level
 OPTIONAL: Mapping[str, str] = {
     "miniature.py": "the reference's framework is its own; the others are installed",
     "patches.py": "torch has no hook for every way in; the miniature has",
-    "collectives.py": "the miniature runs in one process",
+    "collectives.py": "the miniature runs in one process; MindSpore's are functions and primitives like others",
     "compiled.py": "the miniature compiles nothing",
     "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",
+    "weights.py": "MSAdapter's nets have PyTorch's names and layouts: there is nothing to translate",
     "modules.py:is_opaque": "the miniature compiles nothing",
     "modules.py:end_without_result": "the miniature recomputes a block to its end",
     "calls.py:CallMode": "torch wants a class of its own for its mode",
@@ -48,7 +49,10 @@ OPTIONAL: Mapping[str, str] = {
     "tensors.py:launch_synchronously": "torch runs a CPU operator when it is called",
     "tensors.py:in_place": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
     "tensors.py:stored": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "gradients.py:TensorHooks": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
+    "gradients.py:on_gradient": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
     "gradients.py:without_gradient": "torch keeps a gradient of every write in place that it allows",
+    "tensors.py:same_value": "MindSpore before 2.8 has aliases put in the place of arguments",
     "tensors.py:wrote": "torch and the miniature count versions",
     "updates.py:is_optimizer": "MindSpore's optimizers are Cells like others",
 }

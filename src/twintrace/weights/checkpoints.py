@@ -5,7 +5,7 @@
     open_checkpoint("model.safetensors")                either's
     open_checkpoint("model.safetensors.index.json")     in shards; a folder that has one such file will do
 
-    with writing("out.ckpt", specs) as out:             the format follows the name
+    with writing("out.ckpt", specs) as out:             the format follows the name; out.safetensors.index.json: in shards
         for name in specs: out.put(name, blocks)        in the order of `specs`
 
 What a file is, its first bytes say; the name is asked only where something is written. A file is written under another name
@@ -26,9 +26,12 @@ from ..model.errors import CheckpointError, UsageError
 from ..model.tensors import Spec
 from ..store.arrays import nbytes
 from . import ckpt, pth, safetensors
-from .extents import Checkpoint, Stored
+from .extents import Checkpoint, Stored, copy_extent, read_extent
 
 WRITABLE = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pth": "pth", ".pt": "pth", ".bin": "pth"}
+SHARD = 5 * 10**9
+"""Bytes in one file of a checkpoint that is written in shards."""
+INDEX = ".safetensors.index.json"
 FRAMEWORKS = {"ckpt": "mindspore", "pth": "torch"}
 
 
@@ -69,8 +72,10 @@ def _sharded(path: Path) -> Checkpoint:
     try:
         where = json.loads(path.read_bytes())["weight_map"]
         shards = dict.fromkeys(where.values())
-        if not all(isinstance(shard, str) and Path(shard).name == shard for shard in shards):
-            raise ValueError("a shard must be a file beside the index")
+        if not all(
+            isinstance(shard, str) and Path(shard).name == shard and not shard.endswith(".json") for shard in shards
+        ):
+            raise ValueError("a shard must be a checkpoint beside the index")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: is no index of shards ({type(error).__name__}: {error}).") from None
     opened = {shard: open_checkpoint(path.parent / shard) for shard in shards}
@@ -91,6 +96,8 @@ def _sharded(path: Path) -> Checkpoint:
 def format_of(path: str | os.PathLike[str]) -> str:
     """The format that a file of this name is written in."""
     suffix = Path(path).suffix.lower()
+    if os.fspath(path).endswith(INDEX):
+        return "shards"
     if suffix not in WRITABLE:
         raise UsageError(
             f"{os.fspath(path)}: expected a name that ends in {', '.join(WRITABLE)}, got {suffix or 'no ending'}."
@@ -104,6 +111,9 @@ class Writing(Protocol):
     def put(self, name: str, blocks: Iterable[Any]) -> None:
         """The bytes of the next tensor."""
 
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        """The next tensor is tensor `of` of another file, byte for byte. Its checksum, where it has one, is checked."""
+
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framework: str = "") -> Iterator[Writing]:
@@ -115,6 +125,10 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
     kind = format_of(where)
     if where.is_dir():
         raise UsageError(f"{where}: is a directory; expected the name of a file.")
+    if kind == "shards":
+        with _shards(where, specs, framework) as shards:
+            yield shards
+        return
     with replacing(where) as file:
         if kind == "ckpt":
             writer: _Writer = _Ckpt(file, specs, where)
@@ -131,14 +145,38 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
 
 
 @contextlib.contextmanager
+def _shards(path: Path, specs: Mapping[str, Spec], framework: str) -> Iterator[Writing]:
+    """Files of at most SHARD bytes (or one tensor), and an index, which is written last: without it nothing is there."""
+    parts: list[dict[str, Spec]] = [{}]
+    size = 0
+    for name, spec in specs.items():
+        if parts[-1] and size + nbytes(spec) > SHARD:
+            parts.append({})
+            size = 0
+        parts[-1][name] = spec
+        size += nbytes(spec)
+    stem = path.name.removesuffix(INDEX)
+    files = [path.with_name(f"{stem}-{at + 1:05}-of-{len(parts):05}.safetensors") for at in range(len(parts))]
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(writing(*item, framework=framework)) for item in zip(files, parts, strict=True)]
+        yield _Shards({name: writer for part, writer in zip(parts, writers, strict=True) for name in part})
+    weight_map = {name: file.name for file, part in zip(files, parts, strict=True) for name in part}
+    total = sum(nbytes(spec) for spec in specs.values())
+    with replacing(path) as file:
+        file.write(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=1).encode())
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its place when the block has ended without an error; otherwise nothing has changed."""
+    """A file that takes its place when the block has ended without an error; otherwise nothing has changed.
+
+    It is not forced onto the disk (for a gigabyte that takes longer than everything else): it survives the process, as any file
+    does, and a power failure as much as any other file does.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
@@ -149,6 +187,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
 
 
+class _Shards:
+    """Each tensor goes to its own file."""
+
+    def __init__(self, writers: Mapping[str, Writing]) -> None:
+        self._writers = writers
+
+    def put(self, name: str, blocks: Iterable[Any]) -> None:
+        self._writers[name].put(name, blocks)
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        self._writers[name].copy(name, source, of)
+
+
 class _Writer:
     """Checks that what is put is what was announced."""
 
@@ -157,14 +208,11 @@ class _Writer:
         self._due = iter(specs)
 
     def put(self, name: str, blocks: Iterable[Any]) -> None:
-        due = next(self._due, None)
-        if due != name:
-            raise UsageError(f"{self._path}: {name} is put where {due} is due.")
-        count = self._put(blocks)
-        if count != nbytes(self._specs[name]):
-            raise CheckpointError(
-                f"{self._path}: {name} is {self._specs[name]}, but {count} bytes came. Nothing was changed."
-            )
+        self._begin(name)
+        self._end(name, self._put(blocks))
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        self.put(name, source.blocks(of))
 
     def finish(self) -> None:
         missing = next(self._due, None)
@@ -174,37 +222,76 @@ class _Writer:
     def close(self) -> None:
         """Let go of the file, complete or not."""
 
+    def _begin(self, name: str) -> None:
+        due = next(self._due, None)
+        if due != name:
+            raise UsageError(f"{self._path}: {name} is put where {due} is due.")
+
+    def _end(self, name: str, count: int) -> None:
+        if count != nbytes(self._specs[name]):
+            raise CheckpointError(
+                f"{self._path}: {name} is {self._specs[name]}, but {count} bytes came. Nothing was changed."
+            )
+
     def _put(self, blocks: Iterable[Any]) -> int:
         raise NotImplementedError
 
 
-class _Safetensors(_Writer):
-    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, metadata: Mapping[str, str]) -> None:
-        super().__init__(specs, path)
-        self._file = file
-        self._order = iter(safetensors.write(file, specs, metadata, path))
+class _Plain(_Writer):
+    """A format in which a tensor's bytes stand in the file as they are: the system can copy them by itself."""
 
-    def _put(self, blocks: Iterable[Any]) -> int:
-        next(self._order)
-        return sum(self._file.write(block) for block in blocks)
-
-
-class _Ckpt(_Writer):
     def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
         super().__init__(specs, path)
         self._file = file
-        self._order = ckpt.write(file, specs, path)
+
+    def copy(self, name: str, source: Checkpoint, of: str) -> None:
+        stored = source.stored[of]
+        if stored.strides is not None or nbytes(self._specs[name]) > ckpt.SLICE:
+            self.put(name, source.blocks(of))
+            return
+        source.verify(of)
+        self._begin(name)
+        self._head()
+        for extent in stored.extents:
+            if not copy_extent(extent, self._file):
+                for block in read_extent(extent, of):
+                    self._file.write(block)
+        self._end(name, sum(extent.nbytes for extent in stored.extents))
+
+    def _head(self) -> int:
+        """Write what goes before the bytes that are due; how many of them there is room for."""
+        raise NotImplementedError
+
+
+class _Safetensors(_Plain):
+    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, metadata: Mapping[str, str]) -> None:
+        super().__init__(file, specs, path)
+        safetensors.write_header(file, specs, metadata, path)
+
+    def _head(self) -> int:
+        return 0
 
     def _put(self, blocks: Iterable[Any]) -> int:
-        _, _, room = next(self._order)
+        return sum(self._file.write(block) for block in blocks)
+
+
+class _Ckpt(_Plain):
+    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
+        super().__init__(file, specs, path)
+        self._order = ckpt.write(file, specs, path)
+
+    def _head(self) -> int:
+        return next(self._order, ("", 0, 0))[2]
+
+    def _put(self, blocks: Iterable[Any]) -> int:
+        room = self._head()
         total = 0
         for block in blocks:
             view = memoryview(block)
             while len(view):
+                room = room or self._head()
                 if not room:
-                    _, _, room = next(self._order, ("", 0, 0))
-                    if not room:
-                        return total + len(view)  # more than was announced, which `put` will say
+                    return total + len(view)  # more than was announced, which `put` will say
                 taken = self._file.write(view[:room])
                 total, room, view = total + taken, room - taken, view[taken:]
         return total

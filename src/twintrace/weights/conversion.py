@@ -1,6 +1,6 @@
 """Carry weights over: into a file, or into a net.
 
-    convert(open_state("net.pth"), "net.ckpt", map)      file to file, a few megabytes at a time
+    convert(open_state("net.pth"), "net.ckpt", map)      file to file, a megabyte at a time
     convert(open_state(torch_net), mindspore_net, map)   from net to net
 
 Everything is checked before the first byte is written: that the map names what is there, that nothing that matters is left
@@ -58,7 +58,11 @@ def convert(
         _not_onto_itself(source, where)
         with writing(where, specs, framework=framework) as out:
             for pair in map.pairs:
-                out.put(pair.right, meter.count(pair.right, _blocks(source, pair)))
+                if source.source is not None and len(pair.left) == 1 and keeps_bytes(pair.steps):
+                    out.copy(pair.right, source.source, pair.left[0])
+                else:
+                    out.put(pair.right, pieces(value(source, pair)))
+                meter.add(nbytes(specs[pair.right]))
     rows = tuple(
         WeightRow(
             " + ".join(pair.left),
@@ -105,12 +109,6 @@ def made(source: State, pair: Pair) -> Spec:
 def value(source: State, pair: Pair) -> Any:
     """What a pair makes of its source, in memory."""
     return apply(pair.steps, [source.read(name) for name in pair.left], [source.items[name].spec for name in pair.left])
-
-
-def _blocks(source: State, pair: Pair) -> Iterator[Any]:
-    if len(pair.left) == 1 and keeps_bytes(pair.steps):
-        return source.blocks(pair.left[0])
-    return pieces(value(source, pair))
 
 
 def _checked(source: State, map: WeightMap, partial: bool) -> dict[str, Spec]:
@@ -175,17 +173,15 @@ def _load(source: State, target: State, map: WeightMap, specs: dict[str, Spec], 
             f"(tt.map_weights(left, right)), or allow it: partial=True."
         )
     if source.source is not None:  # a damaged file is found out before the net is touched
-        for pair in map.pairs:
-            for name in pair.left:
-                for _ in source.blocks(name):
-                    pass
+        for name in {name for pair in map.pairs for name in pair.left}:
+            source.source.verify(name)
     for pair in map.pairs:
         if pair.right in target:
             wanted = target.items[pair.right].spec
             steps = pair.steps if specs[pair.right].dtype == wanted.dtype else (*pair.steps, f"cast {wanted.dtype}")
             array = value(source, replace(pair, steps=steps))
             target.workshop.load(target.net, {pair.right: (wanted.dtype, array)})
-            meter.add(pair.right, nbytes(specs[pair.right]))
+            meter.add(nbytes(specs[pair.right]))
 
 
 def _dispensable(source: State, name: str) -> bool:
@@ -205,15 +201,10 @@ class _Meter:
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total, self.done, self.progress = total, 0, progress
 
-    def add(self, name: str, count: int) -> None:
+    def add(self, count: int) -> None:
         self.done += count
         if self.progress:
             self.progress("carrying weights over", self.done, self.total)
-
-    def count(self, name: str, blocks: Iterable[Any]) -> Iterator[Any]:
-        for block in blocks:
-            yield block
-            self.add(name, len(block))
 
 
 def _some(names: Iterable[str] | Sequence[str], most: int = 4) -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..model.tensors import Spec
 
@@ -56,9 +55,13 @@ _SAME = {
     "TransformerEncoderLayer": "encoder_layer", "TransformerDecoderLayer": "decoder_layer",
 }  # fmt: skip
 
-TORCH: dict[str, Layer] = {name: Layer(kind) for name, kind in _SAME.items()}
+_LIKE_TORCH = {name: Layer(kind) for name, kind in _SAME.items()}
+TORCH: dict[str, Layer] = {
+    **_LIKE_TORCH,
+    "Conv1D": Layer("linear", layout={"weight": ("permute 1 0",)}),  # of transformers: GPT-2's
+}
 MINDSPORE: dict[str, Layer] = {
-    **{f"mint.{name}": layer for name, layer in TORCH.items()},
+    **{f"mint.{name}": layer for name, layer in _LIKE_TORCH.items()},
     "Dense": Layer("linear"),
     "BiDense": Layer("bilinear"),
     "Conv1d": Layer("conv1d", layout=_WITH_AXIS),
@@ -94,7 +97,7 @@ RULES: dict[str, dict[str, Layer]] = {"torch": TORCH, "mindspore": MINDSPORE, "r
 }}  # fmt: skip
 # What a layer of this kind is in a framework, where there is a choice: the one with the class name of the other side.
 _TARGETS = {
-    "mindspore": {"Linear": "Dense", "Bilinear": "BiDense", "ConvTranspose1d": "Conv1dTranspose",
+    "mindspore": {"Linear": "Dense", "Conv1D": "Dense", "Bilinear": "BiDense", "ConvTranspose1d": "Conv1dTranspose",
                   "ConvTranspose2d": "Conv2dTranspose", "ConvTranspose3d": "Conv3dTranspose", "EmbeddingBag": "Embedding"},
 }  # fmt: skip
 UNKNOWN = Layer("")
@@ -190,10 +193,6 @@ def _infer_mindspore(names: set[str], owns: Mapping[str, Spec]) -> tuple[str, La
         return "PReLU", MINDSPORE["PReLU"], 0.8, "a vector called w"
     weight = owns.get("weight")
     if weight is not None and len(weight.shape) == 4 and weight.shape[2] == 1:
-        return "", UNKNOWN, 0.5, "a weight [o, i, 1, k] is a Conv1d's or a Conv2d's"
+        sure = 0.4 if weight.shape[3] > 1 else 0.7  # kernels of one element are nearly always a Conv2d's
+        return "", UNKNOWN, sure, "a weight [o, i, 1, k] is a Conv1d's or a Conv2d's"
     return "", UNKNOWN, 0.9, "named as in torch"
-
-
-def settings_for(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the movers need of a layer's settings."""
-    return {name: settings[name] for name in ("weight_norm",) if name in settings}

@@ -535,7 +535,9 @@ class _Matcher:
                 if steps is None:
                     self.misfits.append(f"{item.name} is {item.spec}, {other.name} is {other.spec}")
                 else:
-                    yield Pair((item.name,), other.name, steps, round(confidence, 2), because)
+                    yield self._doubted(
+                        Pair((item.name,), other.name, steps, round(confidence, 2), because), item, other
+                    )
         if "weight.v" in left.items and "weight" in right.items and "weight.g" in left.items:
             g, v, w = left.items["weight.g"], left.items["weight.v"], right.items["weight"]
             steps = (f"weight_norm {_dimension(g, v)}", *w.layout)
@@ -553,6 +555,15 @@ class _Matcher:
                 round(confidence, 2),
                 f"{because}; its lengths",
             )
+
+    def _doubted(self, pair: Pair, left: Item, right: Item) -> Pair:
+        """A square matrix of a class that is not known may be kept transposed: nothing but its values would tell."""
+        shape = left.spec.shape
+        known = (bool(left.rule.kind), bool(right.rule.kind))
+        if self.with_kind and len(shape) == 2 and shape[0] == shape[1] > 1 and known[0] != known[1]:
+            doubt = "square, and of a class that is not known: it may be transposed"
+            return replace(pair, confidence=min(pair.confidence, 0.7), because=f"{pair.because}; {doubt}")
+        return pair
 
     def _reshaped(self, left: _Group, right: _Group, confidence: float, because: str) -> Iterator[Pair]:
         """Layers of different kinds: their weights by the number of elements."""

@@ -48,6 +48,7 @@ INERT = {
 # Where training loops put the state dict, the likeliest first.
 USUAL = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
 _MOST_STEPS = 20_000_000
+_LARGEST_PROGRAM = 256 << 20  # a state dict of a million tensors has less
 _ALIGNMENT = 64  # torch's own: what is mapped into memory begins on a cache line
 
 
@@ -215,6 +216,11 @@ def _read_zip(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
             if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
                 raise CheckpointError(
                     f"{path}: was written on a big-endian machine. Save it again on a little-endian one."
+                )
+            told = archive.getinfo(program)
+            if told.file_size > _LARGEST_PROGRAM or told.compress_type != zipfile.ZIP_STORED:
+                raise CheckpointError(
+                    f"{path}: its data.pkl is compressed, or of {told.file_size} bytes: refused, torch writes none such."
                 )
             raw = archive.read(program)
             storages = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -83,8 +83,8 @@ def _entry(path: Path, name: str, entry: Any) -> tuple[Spec, tuple[int, int]]:
     return Spec(NAMES[dtype], shape), (start, end)
 
 
-def write(file: BinaryIO, specs: Mapping[str, Spec], metadata: Mapping[str, str], path: Path) -> Iterable[str]:
-    """Write the header; yields each name when its bytes are due."""
+def write_header(file: BinaryIO, specs: Mapping[str, Spec], metadata: Mapping[str, str], path: Path) -> None:
+    """Write all but the tensors, whose bytes follow in the order of `specs`."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     at = 0
     for name, spec in specs.items():
@@ -97,4 +97,3 @@ def write(file: BinaryIO, specs: Mapping[str, Spec], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     file.write(struct.pack("<Q", len(text)) + text)
-    yield from specs

@@ -11,6 +11,7 @@ different frameworks can be laid side by side; `layout` are the steps from torch
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -167,13 +168,33 @@ def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) ->
             raise
         return _unpickled(path, key)
     framework = framework or FRAMEWORKS.get(found.format) or _guess(found)
-    items = _inferred(found.specs, framework, found.aliases)
-    return State(str(path), framework, items, source=found, notes=found.notes)
+    training = _of_the_optimizer(found.specs) if framework == "mindspore" else []
+    specs = {name: spec for name, spec in found.specs.items() if name not in training}
+    notes = [f"{len(training)} of the optimizer's, left out: {', '.join(training[:3])} …"] if training else []
+    items = _inferred(specs, framework, found.aliases)
+    return State(str(path), framework, items, source=found, notes=(*found.notes, *notes))
+
+
+def _of_the_optimizer(specs: Mapping[str, Spec]) -> list[str]:
+    """What MindSpore saves beside the weights when it is given a training cell: moments, powers, counters."""
+    loose = re.compile(
+        r"global_step|learning_rate|epoch_num|step_num|beta[12]_power|momentum|loss_scale|\w+_iterator_step"
+    )
+    slots = re.compile(r"(moments?\d?|accum|stat|adam_[mv]|ms_?|velocity)\.(.+)")
+    found = []
+    for name in specs:
+        slot = slots.fullmatch(name)
+        if loose.fullmatch(name) or (slot and slot[2] in specs):
+            found.append(name)
+    return found
 
 
 def _unpickled(path: Path, key: str | None) -> State:
     workshop: Any = registry.weights_by_name("torch")
-    loaded = workshop.unpickle(path, key)
+    try:
+        loaded = workshop.unpickle(path, key)
+    except Exception as error:
+        raise CheckpointError(f"{path}: torch cannot load it either: {type(error).__name__}: {error}") from error
     note = ("the file was unpickled by torch, because it is trusted",)
     if workshop.is_net(loaded):
         return replace(_of_net(loaded, "torch", workshop, str(path)), notes=note)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,23 @@ EXCUSES = (
     "msadapter shares no memory",
     "has no checkpoint",
 )
-EXCUSES_OF_27 = (*EXCUSES, "msadapter does not offer op", "PyTorch lies underneath and would be imported first")
+EXCUSES_OF_27 = (*EXCUSES, "msadapter does not offer op", "msadapter has no bf16")
+# MindSpore 2.7 tells no call's own share in the gradient of a tensor that several calls take. These ask for one.
+LIMITS_OF_27 = {
+    "TestMsadapter::test_a_module_that_uses_its_input_twice_shows_the_sum",
+    "TestMsadapter::test_both_places_of_one_tensor_have_a_gradient",
+    "TestMsadapter::test_each_call_shows_its_own_part_of_a_shared_gradient",
+    "TestMsadapter::test_gradients_go_through_writes_in_place",
+    "TestMsadapter::test_large_gradients_are_what_they_were_when_they_came",
+}
 
 pytestmark = pytest.mark.needs_mindspore
 
 
-def run_inside(python: Path, files: list[str], variables: dict[str, str], folder: Path) -> dict[str, tuple[str, str]]:
+Found = dict[str, tuple[str, str]]
+
+
+def run_inside(python: Path, files: list[str], variables: dict[str, str], folder: Path, *options: str) -> Found:
     """Run test files with that interpreter: each test's name, with `passed`, `skipped` or `failed` and why."""
     report = folder / "report.xml"
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
@@ -54,8 +66,8 @@ def run_inside(python: Path, files: list[str], variables: dict[str, str], folder
         f"--junitxml={report}",
     ]
     done = subprocess.run(
-        [*command, f"--rootdir={ROOT}", *(str(HERE / "inside" / name) for name in files)],
-        env=env, cwd=folder, capture_output=True, text=True, timeout=1200,
+        [*command, *options, f"--rootdir={ROOT}", *(str(HERE / "inside" / name) for name in files)],
+        env=env, cwd=folder, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert report.exists(), (
         f"pytest did not run inside ({done.returncode}):\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
@@ -69,9 +81,14 @@ def run_inside(python: Path, files: list[str], variables: dict[str, str], folder
     return found
 
 
-def check(found: dict[str, tuple[str, str]], excuses: tuple[str, ...], at_least: int) -> None:
-    """Every test has passed, or was skipped for a reason that is listed."""
-    bad = [f"{name}: {why}" for name, (state, why) in found.items() if state == "failed"]
+def check(found: Found, excuses: tuple[str, ...], at_least: int, limits: Collection[str] = ()) -> None:
+    """Every test has passed, or was skipped for a reason that is listed, or fails as it must."""
+    bad = [f"{name}: {why}" for name, (state, why) in found.items() if state == "failed" and name not in limits]
+    bad += [
+        f"{name}: expected to fail, but it was {found.get(name, ('left out',))[0]}"
+        for name in limits
+        if found.get(name, ("",))[0] != "failed"
+    ]
     bad += [
         f"{name}: skipped without an excuse: {why.splitlines()[0]}"
         for name, (state, why) in found.items()
@@ -96,10 +113,18 @@ def test_on_mindspore_2_10(files, at_least, path, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_self_check_on_mindspore_2_10(path, tmp_path):
+    python = layer("msadapter", MINDTORCH)
+    check(run_inside(python, ["test_selfcheck.py"], {"PYTHONPATH": path}, tmp_path), EXCUSES, 1)
+
+
+@pytest.mark.slow
 def test_as_it_is_on_mindspore_2_7(tmp_path):
     python = layer("msadapter-2.7", ["mindspore==2.7.0", *MINDTORCH])
     variables = {"PYTHONPATH": str(ROOT / "src"), "TWINTRACE_IMPORT_FIRST": "mindtorch"}
-    check(run_inside(python, ["test_contract.py", "test_recording.py"], variables, tmp_path), EXCUSES_OF_27, 100)
+    quiet = "-Wignore:twintrace:RuntimeWarning"  # what is said of the limits
+    found = run_inside(python, ["test_contract.py", "test_recording.py"], variables, tmp_path, quiet)
+    check(found, EXCUSES_OF_27, 100, LIMITS_OF_27)
 
 
 # --- the checks can fail ----------------------------------------------------------------------------------------------
@@ -123,3 +148,6 @@ def test_a_failure_inside_is_a_failure_here(tmp_path):
         check(found, EXCUSES, 1)
     with pytest.raises(AssertionError, match="only 1 tests ran inside"):
         check({name: it for name, it in found.items() if "good" in name}, EXCUSES, 2)
+    good = next(name for name in found if "good" in name)
+    with pytest.raises(AssertionError, match="test_good: expected to fail, but it was passed"):
+        check({good: found[good]}, EXCUSES, 1, {good})

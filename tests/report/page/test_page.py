@@ -4,8 +4,10 @@ import re
 
 import comparisons
 import pytest
+from noise import noisy
 from playwright.sync_api import expect
 
+from tests.report.page import conftest
 from twintrace.model.verdicts import Outcome
 
 
@@ -38,19 +40,21 @@ def click_cell(page, row: int, count: int, band: str) -> None:
 def test_the_verdict_needs_no_script(visits, found):
     page = visits.open(visits.write(found), scripts=False)
     text = page.locator("#headline").inner_text()
-    assert "The runs part at encoder.12.norm (LayerNorm), step 0, forward" in text
+    assert "The runs part at encoder.12.norm (LayerNorm) | enc.cells.12.ln (LayerNorm), step 0, forward" in text
     assert text.count("model.py:60 in forward") == 4, "left and right, forward and backward"
     assert "x = self.step40(x)" in text
     assert "eps: 1e-05 | 1e-06" in text
     assert "largest absolute error 0.0021" in text
     assert "60 pairs before it agree" in text
+    assert "give both sides the same eps" in text
+    assert "Not compared, since only one side has it: step 7 rank 0." in text
 
 
 @pytest.mark.parametrize(
     ("comparison", "title"),
     [
         (comparisons.agreeing(), "The runs agree"),
-        (comparisons.nothing(), "Nothing could be compared"),
+        (comparisons.nothing(), "The runs have nothing in common"),
     ],
     ids=["agree", "nothing"],
 )
@@ -136,8 +140,9 @@ def test_a_click_on_the_ribbon_opens_that_pair(report, found):
 def test_the_lens_opens_single_rows_of_a_long_run(report):
     found = comparisons.comparison(4000)
     page = report(found)
-    page.locator("#lens").click(position={"x": 9 * 3.5, "y": 20})
-    page.wait_for_url("**#row=3")
+    width = page.locator("#lens").bounding_box()["width"]
+    page.locator("#lens").click(position={"x": 9 * (width // 9 // 2 + 3.5), "y": 20})
+    page.wait_for_url("**#row=503")  # the place where the runs part is in the middle, this is three further
     strip = page.locator("#overview")
     strip.click(position={"x": strip.bounding_box()["width"] * 0.5005, "y": 20})
     page.wait_for_url("**#row=500")  # of those under the pixel the one where the difference arises
@@ -279,12 +284,30 @@ def test_a_browser_that_cannot_unpack_is_told_so(visits, found):
 
 
 def test_what_does_not_fit_is_left_out_and_said_to_be(visits):
-    found = comparisons.comparison(20_000)
-    path = visits.write(found, limit=500_000)
-    assert 400_000 < path.stat().st_size <= 500_000
+    found = noisy(comparisons.comparison(4_000))
+    path = visits.write(found, limit=600_000)
+    assert 500_000 < path.stat().st_size <= 600_000
     page = visits.open(path, hash="#row=0")
     assert "are not in this file" in page.locator("#foot").inner_text()
     assert "The tensors of this row are not in this file" in page.locator("#details").inner_text()
     assert "model.py:20 in forward" in page.locator("#details").inner_text()
     page.locator("a.open").first.click()
     page.wait_for_selector("#details .heat canvas")  # what tells most is there
+
+
+def test_without_a_browser_the_tests_fail_and_say_why(monkeypatch):
+    monkeypatch.setattr(conftest, "CHROMIUM", conftest.CHROMIUM.with_name("no-such-browser"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(pytest.fail.Exception, match=r"Install it: apt-get .* install -y chromium"):
+        conftest.find_chromium()
+
+
+def test_a_page_that_complains_or_asks_fails_its_test(browser, tmp_path):
+    (tmp_path / "bad.html").write_text(
+        "<html data-ready><script>console.log(1)</script><img src='http://127.0.0.1:9/'>"
+    )
+    visits = conftest.Visits(browser, tmp_path)
+    visits.open(tmp_path / "bad.html")
+    visits.close()
+    assert "log: 1" in visits.complaints
+    assert "http://127.0.0.1:9/" in visits.requests

@@ -5,6 +5,9 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -113,6 +116,46 @@ def test_what_is_no_report_and_no_trace_is_refused(tmp_path):
     for name, error in (("other.html", UsageError), ("other.json", ReportError), ("none", TraceNotFoundError)):
         with pytest.raises(error, match=name):
             api.view(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("", "expected side, step, rank and id"),
+        ("side=left&step=0&rank=0&id=x", "expected side, step, rank and id"),
+        ("side=left&step=7&rank=0&id=0", "no step 7"),
+        ("side=left&step=0&rank=0&id=999999", "the line is missing"),
+        ("side=right&step=0&rank=0&id=0", "the trace is not there"),
+        ("side=/etc&step=0&rank=0&id=0", "the trace is not there"),
+    ],
+)
+def test_a_tensor_that_is_not_there_is_told(traces, query, told):
+    with viewing(traces[0]) as url, pytest.raises(HTTPError) as caught:
+        urlopen(f"{url}data/tensor?{query}", timeout=30)
+    assert caught.value.code == 404
+    assert told in caught.value.read().decode()
+
+
+def test_a_tensor_that_was_not_kept_is_told(tmp_path):
+    with viewing(run(tmp_path / "trace")) as url, pytest.raises(HTTPError) as caught:
+        urlopen(f"{url}data/tensor?side=left&step=0&rank=0&id=0", timeout=30)
+    assert "its values were not kept" in caught.value.read().decode()
+
+
+@pytest.mark.parametrize("name", ["data/page-1000000", "data/page--1", "data/page-x", "data/heat-99999999999", "data/"])
+def test_a_page_that_is_not_there_is_not_found(traces, name):
+    with viewing(traces[0]) as url, pytest.raises(HTTPError) as caught:
+        urlopen(url + name, timeout=30)
+    assert caught.value.code == 404
+    caught.value.close()
+
+
+def test_a_report_may_name_what_cannot_be_a_path(traces, tmp_path):
+    found = api.compare(*traces)
+    for name in ("\0", "", "/proc/self", "x" * 5000):
+        odd = replace(found, left=replace(found.left, path=name))
+        api.write_json(odd, tmp_path / "report.json")
+        api.view(tmp_path / "report.json").__exit__(None, None, None)
 
 
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(traces, checkout_env):

@@ -36,7 +36,7 @@ def map_(
     LEFT and RIGHT are checkpoints (.pth, .ckpt, .safetensors, an index of shards). Without RIGHT the names in the other
     framework are predicted. Exit code: 0 everything has its place, 1 something is ambiguous or alone.
     """
-    source = api.net_from(left_net) if left_net else left
+    source = api.net_from(left_net, of=left) if left_net else left
     target = api.net_from(right_net) if right_net else right
     found = api.map_weights(source, target, to=to, mint=mint, trust=trust, key=None if left_net else key)
     if output:

@@ -16,16 +16,35 @@ from pathlib import Path
 from typing import Any
 
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn
+from mindspore.communication import GlobalComm, get_group_size, get_rank
 
+from ...model.errors import MissingPackageError
 from ...model.records import Level
 from ..protocol import Capability, Sink
 from . import ops, seeding, tensors
 from .calls import Calls
 from .compiled import CompiledRegions
-from .gradients import Gradients
+from .gradients import HAS_NODES, Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .ops import Ops
+
+_GET = "pip install 'mindspore==2.10.0' 'numpy<2'"
+
+
+def _check_versions(level: Level) -> None:
+    """MissingPackageError, with the command that helps, where MindSpore or numpy cannot do what is asked."""
+    if int(np.__version__.split(".")[0]) >= 2:
+        raise MissingPackageError(
+            f"MindSpore {ms.__version__} needs numpy below 2, and this is numpy {np.__version__}: MindSpore's extensions are built "
+            f"for numpy 1 and fail in unexpected places. Get it with: {_GET}"
+        )
+    if level is Level.OP and not ops.is_offered():
+        raise MissingPackageError(
+            f"level='op' needs MindSpore 2.9 or newer, which lets its kernels be seen, and this is {ms.__version__}. "
+            f"Get it with: {_GET}. Levels module, api and mix work with this one."
+        )
 
 
 class MindsporeWatch:
@@ -95,7 +114,8 @@ class MindsporeFramework:
     seed_all = staticmethod(seeding.seed_all)
 
     def capabilities(self) -> frozenset[Capability]:
-        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.EAGER, Capability.KERNELS}
+        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}
+        found |= {Capability.EAGER, Capability.KERNELS}
         if ops.is_offered():
             found.add(Capability.OP)
         return frozenset(found)
@@ -114,10 +134,14 @@ class MindsporeFramework:
     def watch(
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
     ) -> MindsporeWatch:
+        _check_versions(level)
         tensors.launch_synchronously()
         return MindsporeWatch(models, level, sink, eager=eager, kernels=kernels)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        if not HAS_NODES:
+            handle = tensor.register_hook(callback) if tensor._has_auto_grad() else None
+            return handle.remove if handle is not None else lambda: None
         node = getattr(tensor, "_grad_node", None)
         if node is None or node.is_leaf():
             return lambda: None
@@ -131,6 +155,8 @@ class MindsporeFramework:
         return remove
 
     def rank(self) -> tuple[int, int]:
+        if GlobalComm.INITED:
+            return get_rank(), get_group_size()
         return int(os.environ.get("RANK_ID", 0)), int(os.environ.get("RANK_SIZE", 1))
 
     def groups(self) -> tuple[tuple[int, ...], ...]:

@@ -16,7 +16,7 @@ from mindspore import Tensor
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
-from .gradients import Gradients, edges_of, is_quiet, next_sequence_number, unseen, without_gradient
+from .gradients import Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
 from .names import Api, describe_primitive, functions, methods, primitives
 from .patches import patch
@@ -108,7 +108,8 @@ class Calls:
         mutates = api.mutates(args, kwargs) if api.may_write else ()
         with unseen():
             call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=mutates)
-            inputs = edges_of(call) if call is not None and call.wants_gradients else []
+            inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
+            args, kwargs = self._gradients.tap(call, args, kwargs, mutates)
         _INSIDE.owners.add(id(self))
         start = next_sequence_number(inputs)
         try:

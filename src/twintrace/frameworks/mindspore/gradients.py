@@ -7,6 +7,9 @@
 MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted; a full
 backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
+Before 2.8 the graph cannot be seen. There the arguments of a call are replaced by aliases with a hook in between, which is a node
+more; that hook stays in the graph, and is only told to be silent.
+
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
 """
@@ -14,21 +17,17 @@ every result until then. MindSpore does not tell the number that is next.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import mindspore as ms
 from mindspore import ops
 
-try:
-    from mindspore.graph import api as running
-except ImportError:  # before 2.10
-    from mindspore.common import api as running
-
 from ...model.records import Role
 from ..protocol import Open, Sink
 from .patches import patch
+from .tensors import running, same_value
 
 __all__ = [
     "Gradients",
@@ -41,7 +40,10 @@ __all__ = [
     "unseen",
 ]
 
+HAS_NODES = hasattr(ms.Tensor, "_grad_node")
+"""Can the graph be seen?"""
 _LEAF_NUMBER = 2**64 - 1
+_DIFFERENTIABLE = (ms.float16, ms.float32, ms.float64, ms.bfloat16, ms.complex64, ms.complex128)
 _MAX_NODES = 200_000
 
 
@@ -126,6 +128,7 @@ class Gradients:
         self._sink = sink
         self._handles: list[Any] = []
         self._sums: list[_Sum] = []
+        self._taps: list[_Tap] = []
         self._names: Callable[[], dict[int, str]] = dict
         self._passes = 0
 
@@ -134,8 +137,43 @@ class Gradients:
         self._names = names
         yield patch(running._PyNativeExecutor, "grad", self._around_backward)
 
+    def begin(self, call: Open) -> list[tuple[str, Any, int]]:
+        """A call is about to run whose gradients are wanted: what `follow` will have to know of its inputs."""
+        return edges_of(call)
+
+    def tap(self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()) -> tuple[Any, Any]:
+        """The arguments to call with: the same, or where the graph cannot be seen, aliases that tell of their gradients."""
+        if HAS_NODES or call is None or not call.wants_gradients or not _is_taping():
+            return args, kwargs
+        wanted = {slot: tensor for slot, tensor in call.inputs if slot not in mutates and _is_tappable(tensor)}
+        tapped = {slot: self._alias(call, slot, tensor) for slot, tensor in wanted.items()}
+        return (
+            tuple(_replaced(value, str(position), tapped) for position, value in enumerate(args)),
+            {name: _replaced(value, f"kw.{name}", tapped) for name, value in kwargs.items()},
+        )
+
+    def _alias(self, call: Open, slot: str, tensor: Any) -> Any:
+        tap = _Tap(self._reporter(call, slot))
+        self._taps.append(tap)
+        with unseen():
+            alias = ops.HookBackward(tap.function())(tensor)
+        same_value(alias, tensor)
+        return alias
+
+    def _follow_outputs(self, call: Open) -> None:
+        """Without nodes to hook: each result tells of its gradient itself."""
+        for slot, tensor in call.outputs:
+            if _is_tappable(tensor) and tensor._has_auto_grad():
+                tap = _Tap(self._reporter(call, slot, Role.OUTPUT))
+                self._handles.append(tensor.register_hook(tap.function()))
+        call.inputs.clear()
+        call.outputs.clear()
+
     def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
         """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
+        if not HAS_NODES:
+            self._follow_outputs(call)
+            return
         ends: dict[int, tuple[Any, list[tuple[str, int]]]] = {}
         for slot, tensor in call.outputs:
             node = getattr(tensor, "_grad_node", None)
@@ -164,6 +202,8 @@ class Gradients:
         """Take every hook off again."""
         self.flush()
         self._sums.clear()
+        while self._taps:
+            self._taps.pop().silent = True
         while self._handles:
             self._handles.pop().remove()
 
@@ -234,13 +274,13 @@ class Gradients:
         for node, receivers in by_node.values():
             self._handles.append(node.register_hook(_after(receivers)))
 
-    def _reporter(self, call: Open, slot: str) -> Callable[[Any], None]:
+    def _reporter(self, call: Open, slot: str, role: Role = Role.INPUT) -> Callable[[Any], None]:
         count = 0
 
         def report(gradient: Any) -> None:
             nonlocal count
             if gradient is not None:
-                self._sink.gradient(call, Role.INPUT, slot, gradient, count)
+                self._sink.gradient(call, role, slot, gradient, count)
                 count += 1
 
         return report
@@ -286,6 +326,45 @@ def _leaving_edges(ends: list[Any], start: int) -> list[tuple[Any, int, Any, int
             else:
                 found.append((node, position, target, number))
     return found
+
+
+class _Tap:
+    """A hook that stays in the graph; it can be silenced, not removed."""
+
+    def __init__(self, report: Callable[[Any], None]) -> None:
+        self._report, self.silent = report, False
+
+    def function(self) -> Callable[[Any], None]:
+        """The hook as MindSpore wants it: a plain function."""
+
+        def hook(gradient: Any) -> None:
+            if not self.silent:
+                with unseen():
+                    self._report(gradient[0] if isinstance(gradient, tuple) else gradient)
+
+        return hook
+
+
+def _is_taping() -> bool:
+    return bool(running._pynative_executor.grad_flag() and running._pynative_executor.enable_grad())
+
+
+def _is_tappable(tensor: Any) -> bool:
+    """Not a parameter that is no longer learnt: kernels write to those, and want them as they are."""
+    if not isinstance(tensor, ms.Tensor) or tensor.dtype not in _DIFFERENTIABLE:
+        return False
+    return not isinstance(tensor, ms.Parameter) or bool(tensor.requires_grad)
+
+
+def _replaced(value: Any, slot: str, by: Mapping[str, Any]) -> Any:
+    """The value with its tensors replaced, in plain containers; others are passed on as they are."""
+    if slot in by:
+        return by[slot]
+    if type(value) in (list, tuple):
+        return type(value)(_replaced(item, f"{slot}.{position}", by) for position, item in enumerate(value))
+    if type(value) is dict:
+        return {name: _replaced(item, f"{slot}.{name}", by) for name, item in value.items()}
+    return value
 
 
 class _Sum:

@@ -16,7 +16,7 @@ from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
 from ..protocol import ModuleView, Open, Sink
-from .gradients import Gradients, edges_of, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
+from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
 from .patches import patch
 from .tensors import wrote
 from .updates import is_optimizer
@@ -155,7 +155,8 @@ class Modules:
             return original(cell, *args, **kwargs)
         with unseen():
             call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=present_phase(), module=view)
-            inputs = edges_of(call) if call is not None and call.wants_gradients else []
+            inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
+            args, kwargs = self._gradients.tap(call, args, kwargs)
         if call is None:
             return original(cell, *args, **kwargs)
         start = next_sequence_number(inputs)

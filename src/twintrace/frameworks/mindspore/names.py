@@ -18,7 +18,8 @@ from types import FunctionType
 from typing import Any
 
 from mindspore import Parameter, Tensor, mint, ops
-from mindspore.mint import linalg, special
+from mindspore.communication import comm_func
+from mindspore.mint import distributed, linalg, special
 from mindspore.mint.nn import functional
 
 _HOMES = (
@@ -26,6 +27,8 @@ _HOMES = (
     (functional, "mindspore.mint.nn.functional"),
     (linalg, "mindspore.mint.linalg"),
     (special, "mindspore.mint.special"),
+    (distributed, "mindspore.mint.distributed"),
+    (comm_func, "mindspore.communication.comm_func"),
     (ops, "mindspore.ops"),
 )
 # Where MindSpore's public functions are written; what else is in its namespaces serves other ends.
@@ -36,7 +39,7 @@ _SOURCES = (
     "mindspore.ops.function.random_func", "mindspore.ops.function.sparse_func",
     "mindspore.ops.function.sparse_unary_func", "mindspore.ops.function.spectral_func", "mindspore.ops.auto_generate",
     "mindspore.ops.composite.math_ops", "mindspore.ops.functional_overload", "mindspore.ops.operations.manually_defined",
-    "mindspore.ops.extend", "mindspore.mint",
+    "mindspore.ops.extend", "mindspore.mint", "mindspore.communication.comm_func", "mindspore.ops.function.comm_func",
 )  # fmt: skip
 _QUESTIONS = frozenset((
     "shape", "shape_", "size", "rank", "dtype", "ndim", "numel", "nelement", "dim", "ndimension", "element_size", "is_tensor",
@@ -65,6 +68,13 @@ _OPERATORS = frozenset((
     *_METHODS, "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
     "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__getitem__", "__setitem__", "__round__",
 ))  # fmt: skip
+# Collectives that put their result into an argument; every other function of that name gives it back.
+_GATHERING = {
+    "all_reduce": ("0",), "broadcast": ("0",), "reduce": ("0",), "all_gather": ("0",), "all_gather_into_tensor": ("0",),
+    "gather": ("1",), "scatter": ("0",), "reduce_scatter": ("0",), "reduce_scatter_tensor": ("0",), "all_to_all": ("0",),
+    "all_to_all_single": ("0",), "recv": ("0",), "irecv": ("0",), "gather_into_tensor": ("0",), "scatter_tensor": ("0",),
+}  # fmt: skip
+_GROUP_MATTERS = ("get_", "new_group", "init_process_group", "destroy_process_group", "set_comm_ops_inplace")
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH")
 _WRITERS = frozenset(("assign", "assign_add", "assign_sub", "assign_value", "itemset"))
 
@@ -153,6 +163,10 @@ def describe(name: str, function: Any) -> Api | None:
         return None
     if isinstance(function, FunctionType) and ".Tensor." not in name and not function.__module__.startswith(_SOURCES):
         return None
+    if name.startswith(("mindspore.mint.distributed.", "mindspore.communication.")):
+        if last.startswith(_GROUP_MATTERS) or last[0].isupper():
+            return None
+        return Api(name, _GATHERING.get(last, ()) if ".mint." in name else ())
     return Api(name, _writes(last), _inplace_position(function), _CONDITIONAL.get(last))
 
 

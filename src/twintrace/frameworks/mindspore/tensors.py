@@ -24,9 +24,18 @@ import numpy as np
 from mindspore import COOTensor, CSRTensor, Parameter, Tensor
 from mindspore._c_expression import disable_multi_thread
 
+try:
+    from mindspore.graph import api as running
+except ImportError:  # before 2.10
+    from mindspore.common import api as running
+
 from ...model.tensors import DTYPES
 from ..protocol import Look, Unreadable
-from .gradients import running
+
+__all__ = [
+    "NAMES", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously", "look", "peek", "release", "released",
+    "running", "same_value", "storage", "stored", "stretch", "wrote",
+]  # fmt: skip
 
 NAMES: dict[Any, str] = {
     ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
@@ -49,6 +58,7 @@ _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _HOST = "CPU"
+_HAS_ADDRESSES = hasattr(Tensor, "_grad_node")  # before 2.8 a tensor that no operator has touched has none
 
 
 class _Writes:
@@ -70,8 +80,13 @@ class _Serials:
         if known is not None and known[0]() is tensor:
             return known[1]
         number = next(self._next)
-        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
+        self.give(tensor, number)
         return number
+
+    def give(self, tensor: Any, number: int) -> None:
+        """Let a tensor have the number of another."""
+        place = id(tensor)
+        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
 
     def _drop(self, place: int, gone: weakref.ref[Any]) -> None:
         known = self._numbers.get(place)
@@ -95,6 +110,11 @@ def launch_synchronously() -> None:
 def wrote() -> None:
     """Something was written to: no tensor is known to be what it was."""
     _Writes.count += 1
+
+
+def same_value(alias: Any, tensor: Any) -> None:
+    """Let an alias be recognised as the tensor that it stands for."""
+    _SERIALS.give(alias, _SERIALS.of(tensor))
 
 
 def is_tensor(value: object) -> bool:
@@ -158,9 +178,9 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
     try:
         if tensor.has_init:
             raise Unreadable("not initialised yet: its initialiser has not run")
-        if tensor.is_meta:
+        if getattr(tensor, "is_meta", False):
             raise Unreadable("a meta tensor has no values")
-        if tensor.device != _HOST:
+        if tensor.device != _HOST or not _HAS_ADDRESSES:
             return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
         return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -169,7 +189,7 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
 
 def peek(tensor: Any) -> bytes | None:
     """A few bytes straight from memory: enough to notice a write that nobody has announced. None off the host."""
-    if tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
+    if not _HAS_ADDRESSES or tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
         return None
     start, size = tensor.data_ptr(), tensor.nbytes
     return string_at(start, size if size < 64 else 64) if start else b""

@@ -10,7 +10,7 @@ op       paths only        only what writes          MindSpore's
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from torch import nn
 
 from ...model.records import Level
 from ..mindspore.adapter import MindsporeFramework, MindsporeWatch
-from ..protocol import Sink
+from ..protocol import Capability, Sink
 from . import seeding, tensors
 from .calls import Calls
+from .gradients import HAS_NODES, TensorHooks, on_gradient
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .names import PACKAGE
 from .ops import Ops
@@ -31,8 +32,10 @@ from .ops import Ops
 class MsadapterWatch(MindsporeWatch):
     """All hooks of one recording."""
 
-    def __init__(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool) -> None:
-        super().__init__({}, level, sink, eager=eager)
+    def __init__(self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool, kernels: bool) -> None:
+        super().__init__({}, level, sink, eager=eager, kernels=kernels)
+        if not HAS_NODES:
+            self._gradients = TensorHooks(sink)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
@@ -48,6 +51,10 @@ class MsadapterFramework(MindsporeFramework):
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
+
+    def capabilities(self) -> frozenset[Capability]:
+        # Code that MindSpore compiles need not run uncompiled: what MindSpore's own functions give has no device in MSAdapter.
+        return super().capabilities() - {Capability.EAGER}
 
     def is_module(self, value: object) -> bool:
         return isinstance(value, nn.Module)
@@ -66,7 +73,10 @@ class MsadapterFramework(MindsporeFramework):
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
     ) -> MsadapterWatch:
         tensors.launch_synchronously()
-        return MsadapterWatch(models, level, sink, eager=eager)
+        return MsadapterWatch(models, level, sink, eager=eager, kernels=kernels)
+
+    def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        return super().on_gradient(tensor, callback) if HAS_NODES else on_gradient(tensor, callback)
 
     def environment(self) -> Mapping[str, Any]:
         return {"msadapter": PACKAGE, "torch": str(torch.__version__), **super().environment()}

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from types import FunctionType
+from typing import Any
 
 import torch
 
 from ..mindspore.calls import Calls as MindsporeCalls
 from ..protocol import Sink
-from .gradients import Gradients
-from .names import functions, methods
+from .gradients import Gradients, TensorHooks
+from .names import Api, functions, methods
 from .patches import patch
 from .updates import Updates
 
@@ -27,14 +28,25 @@ class Calls(MindsporeCalls):
     def __init__(self, sink: Sink, gradients: Gradients, *, recorded: bool) -> None:
         super().__init__(sink, gradients, recorded=recorded)
         self._updates = Updates(sink if recorded else None)
+        self._hooks = gradients if isinstance(gradients, TensorHooks) else None
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
         for function, api in functions():
-            if self._recorded or api.may_write:
+            if self._wants(api):
                 yield patch(function, "__call__", functools.partial(self._layer, api))
         for name, attribute, api in methods():
-            if self._recorded or api.may_write:
+            if self._wants(api):
                 owner, place = (attribute, "__call__") if isinstance(attribute, FunctionType) else (torch.Tensor, name)
                 yield patch(owner, place, functools.partial(self._layer, api))
+
+    def _wants(self, api: Api) -> bool:
+        return self._recorded or api.may_write or self._hooks is not None
+
+    def _layer(self, api: Api, original: Any) -> Any:
+        layer = super()._layer
+        if self._hooks is None:
+            return layer(api, original)
+        counted = self._hooks.counted(original, api.mutates)
+        return layer(api, counted) if self._recorded or api.may_write else counted

@@ -23,6 +23,7 @@ from ..protocol import Run, Weight
 from .tensors import NAMES, host, look
 
 _DTYPES = {ours: theirs for theirs, ours in NAMES.items() if not str(theirs).startswith(("torch.q", "torch.quint"))}
+_NEARLY_TORCH = {"transformers.pytorch_utils.Conv1D"}  # a linear layer that keeps its weight transposed
 _SCALARS = (bool, int, float, str, tuple, type(None))
 
 
@@ -64,7 +65,12 @@ def weights_of(net: nn.Module) -> Iterator[Weight]:
 
 def _kinds(module: nn.Module) -> tuple[str, ...]:
     lineage = type_before_parametrizations(module).__mro__
-    return tuple(kind.__name__ for kind in lineage if kind.__module__.startswith("torch."))
+    known = (kind for kind in lineage if kind.__module__.startswith("torch.") or _full(kind) in _NEARLY_TORCH)
+    return tuple(kind.__name__ for kind in known)
+
+
+def _full(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:

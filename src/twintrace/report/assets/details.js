@@ -97,7 +97,7 @@ class Details {
       section("Set differently", settingsTable(settings, config)),
       found ? section("Tensors", this.tensors(found, row, two)) : el("p", { class: "problem" },
         `The tensors of this row are not in this file, which holds those of the ${count(HELD * index.page)} rows that tell most. `,
-        "Write the report as JSON and open that with twintrace view: it leaves nothing out."),
+        "Write the report as JSON and open that with twintrace view: it has those of all rows."),
     ];
   }
 

@@ -20,6 +20,7 @@ class App {
     this.makeTabs();
     this.ribbon = new Ribbon(this.rows, (row) => this.describe(row), (row) => this.go("row", row));
     this.ribbon.marks = (index.partings || []).map(([row]) => row).filter((row) => row >= 0);
+    this.ribbon.middle = this.ribbon.marks[0] ?? 0;
     this.makeTrees();
     this.tab("row");
     this.keys();
@@ -257,7 +258,8 @@ class App {
     const swatch = (background, width) => el("span", { class: "scale", style: { background, width } });
     const ramp = `linear-gradient(90deg, ${[0, 1, 250, 500, 501, 750, 1000].map((score) => SCALE[score]).join(", ")})`;
     const legend = this.two ? ["same", swatch(ramp, "120px"), "far beyond rounding"] : [swatch(SCALE[0], "10px"), "finite", swatch(SCALE[1000], "10px"), "not finite"];
-    byId("legend").replaceChildren(...legend, swatch(greys.unknown, "10px"), "unknown", swatch(greys.nothing, "10px"), "nothing there");
+    const aside = el("span", { class: "aside" }, swatch(greys.unknown, "10px"), "unknown", swatch(greys.nothing, "10px"), "nothing there");
+    byId("legend").replaceChildren(...legend, aside);
     this.trees.forEach(({ tree }) => tree.recolour());
     this.lists.forEach((list) => list.table && (list.table.grid.invalidateAllRows(), list.table.grid.render()));
     this.ribbon.draw();
@@ -270,11 +272,12 @@ let app = null;
 
 async function start() {
   startTheme(() => app && app.recolour());
-  if (!canUnpack()) throw new Error("This browser cannot unpack the data in this file: it needs Chromium 80, Firefox 113, Safari 16.4 or later. The verdict above is complete.");
+  if (!canUnpack()) throw new Error("This browser cannot unpack the data in this file: it needs Chromium 93, Firefox 113, Safari 16.4 or later. The verdict above is complete.");
   const index = await load("index");
   app = new App(index);
   app.recolour();
   document.documentElement.dataset.ready = "yes";
+  setTimeout(() => app.rows.prepare(), 100); // before the first key, and after the first picture
 }
 
 start().catch((error) => {

@@ -9,6 +9,10 @@ class Ribbon {
     this.middle = 0;
     this.selected = -1;
     this.marks = [];
+    const { step } = rows.columns;
+    this.steps = [];
+    for (let row = 0; row < rows.length; row++) if (!row || step[row] !== step[row - 1]) this.steps.push(row);
+    if (this.steps.length < 2) this.steps = []; // one step needs no name
     const here = (canvas, event) => event.clientX - canvas.getBoundingClientRect().left;
     this.overview.addEventListener("click", (event) => this.pick(this.rowInOverview(here(this.overview, event))));
     this.lens.addEventListener("click", (event) => this.pick(this.rowInLens(here(this.lens, event))));
@@ -30,7 +34,10 @@ class Ribbon {
       event.preventDefault();
       this.pick(clamp(target, 0, rows.length - 1), true);
     });
-    new ResizeObserver(() => this.draw()).observe(this.overview.parentElement);
+    new ResizeObserver(() => {
+      this.width = 0;
+      this.draw();
+    }).observe(this.overview.parentElement);
   }
 
   get crowded() {
@@ -107,7 +114,8 @@ class Ribbon {
   }
 
   draw() {
-    this.width = Math.max(1, Math.floor(this.overview.parentElement.clientWidth));
+    // Asking for it makes the browser lay out the whole page, table and all: only when it may have changed.
+    this.width ||= Math.max(1, Math.floor(this.overview.parentElement.clientWidth));
     this.cell = Math.min(18, this.width / Math.max(1, this.rows.length));
     byId("lens-strip").hidden = !this.crowded;
     this.overview.setAttribute("aria-valuemin", 0);
@@ -119,9 +127,12 @@ class Ribbon {
   start(canvas) {
     const sharp = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.width * sharp), Math.round(STRIP * sharp)];
-    if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
-    Object.assign(canvas.style, { width: `${this.width}px`, height: `${STRIP}px` });
     const pen = canvas.getContext("2d");
+    if (canvas.width !== width || canvas.height !== height) {
+      [canvas.width, canvas.height] = [width, height];
+      Object.assign(canvas.style, { width: `${this.width}px`, height: `${STRIP}px` });
+      pen.font = "10px sans-serif"; // here only: to find the font, the browser lays out the page
+    }
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, this.width, STRIP);
     return pen;
@@ -138,14 +149,18 @@ class Ribbon {
     for (const band of BANDS) {
       const outcomes = columns[band.name];
       const scores = columns[`${band.name}_score`];
+      const share = this.rows.length / this.width;
       for (let pixel = 0; pixel < this.width; pixel++) {
-        const [from, to] = this.bucket(pixel);
+        const from = Math.floor(pixel * share);
+        const to = Math.max(from + 1, Math.floor((pixel + 1) * share));
         let best = from;
         let worst = -1;
         for (let row = from; row < to; row++) {
-          const outcome = outcomes[row];
-          const badness = (keep[row] ? 10000 : 0) + SEVERITY[outcome] * 1001 + scores[row];
-          if (badness > worst) [best, worst] = [row, badness];
+          const badness = keep[row] * 10000 + SEVERITY[outcomes[row]] * 1001 + scores[row];
+          if (badness > worst) {
+            best = row;
+            worst = badness;
+          }
         }
         pen.globalAlpha = keep[best] ? 1 : 0.18;
         pen.fillStyle = colour(outcomes[best], scores[best]);
@@ -179,9 +194,20 @@ class Ribbon {
     pen.globalAlpha = 1;
   }
 
-  // A triangle where the runs part; a frame round the row that is open.
+  // A line where a step begins; a triangle where the runs part; a frame round the row that is open.
   drawMarks(pen, middle, left, width) {
     pen.fillStyle = greys.line;
+    let free = -Infinity;
+    for (const row of this.steps) {
+      const x = left(row);
+      if (x < free || x > this.width) continue;
+      const label = `step ${this.rows.columns.step[row]}`;
+      free = x + 6 * label.length + 14;
+      pen.globalAlpha = 0.55;
+      if (x >= 0) pen.fillRect(x - (row ? 1 : 0), 0, 1, BANDS[0].top);
+      if (x >= 0) pen.fillText(label, x + 3, 9);
+      pen.globalAlpha = 1;
+    }
     for (const row of this.marks) {
       const x = middle(row);
       pen.beginPath();

@@ -20,20 +20,20 @@ function pairColumns(rows, index) {
     chip(columns[name][row], columns[`${name}_score`][row], index.outcomes[columns[name][row]], columns.flags[row] & FLAGS[name]);
   const badness = (name) => (row) => (columns[name][row] === NOTHING ? -1 : columns[name][row] * 2000 + columns[`${name}_score`][row]);
   const measured = (name) => ({ show: (row) => format(columns[name][row]), sort: { number: (row) => sortable(columns[name][row]) }, right: true });
-  const text = (name) => ({ show: (row) => rows.word(name, row), sort: { words: true, column: name } });
+  const text = (name) => ({ show: (row) => rows.word(name, row), sort: { words: true, column: name }, code: name !== "because" });
   const two = index.kind === "comparison";
   return [
     { id: "row", name: "#", width: 64, show: (row) => count(row), sort: { number: (row) => row }, right: true },
     { id: "forward", name: two ? "forward" : "values", width: 104, show: verdict("forward"), sort: { number: badness("forward") } },
     { id: "backward", name: two ? "backward" : "gradients", width: 104, show: verdict("backward"), sort: { number: badness("backward") } },
-    { id: "left", name: two ? "left" : "call", width: two ? 240 : 320, show: named("left"), sort: { words: true, column: "left" } },
-    ...(two ? [{ id: "right", name: "right", width: 240, show: named("right"), sort: { words: true, column: "right" } }] : []),
+    { id: "left", name: two ? "left" : "call", width: two ? 240 : 320, show: named("left"), sort: { words: true, column: "left" }, code: true },
+    ...(two ? [{ id: "right", name: "right", width: 240, show: named("right"), sort: { words: true, column: "right" }, code: true }] : []),
     { id: "spec", name: "tensor", width: 130, ...text("spec") },
     ...(two ? [
-      { id: "max_abs", name: "max abs", width: 84, ...measured("max_abs") },
-      { id: "max_rel", name: "max rel", width: 84, ...measured("max_rel") },
-      { id: "cosine", name: "cosine", width: 84, ...measured("cosine") },
-      { id: "ratio", name: "error / bound", width: 96, ...measured("ratio") },
+      { id: "max_abs", name: "max abs", width: 96, ...measured("max_abs") },
+      { id: "max_rel", name: "max rel", width: 96, ...measured("max_rel") },
+      { id: "cosine", name: "cosine", width: 92, ...measured("cosine") },
+      { id: "ratio", name: "error / bound", width: 120, ...measured("ratio") },
     ] : [
       { id: "min", name: "min", width: 96, ...measured("min") },
       { id: "max", name: "max", width: 96, ...measured("max") },
@@ -43,15 +43,15 @@ function pairColumns(rows, index) {
     { id: "left_path", name: "module", width: 150, ...text("left_path") },
     { id: "kind", name: "kind", width: 80, show: (row) => index.kinds[columns.kind[row]], sort: { number: (row) => columns.kind[row] } },
     { id: "phase", name: "phase", width: 84, show: (row) => index.phases[columns.phase[row]], sort: { number: (row) => columns.phase[row] } },
-    { id: "step", name: "step", width: 56, ...measured("step") },
-    { id: "rank", name: "rank", width: 56, ...measured("rank") },
+    { id: "step", name: "step", width: 68, ...measured("step") },
+    { id: "rank", name: "rank", width: 68, ...measured("rank") },
     { id: "source", name: "source", width: 130, ...text("left_source") },
   ];
 }
 
 function aloneColumns(rows, index) {
   const { columns } = rows;
-  const text = (name) => ({ show: (row) => rows.word(name, row), sort: { words: true, column: name } });
+  const text = (name) => ({ show: (row) => rows.word(name, row), sort: { words: true, column: name }, code: name !== "because" });
   const measured = (name) => ({ show: (row) => format(columns[name][row]), sort: { number: (row) => columns[name][row] }, right: true });
   const name = (row) => {
     const tail = `${columns.call[row] ? `#${columns.call[row]}` : ""}${rows.word("type", row) ? `  ${rows.word("type", row)}` : ""}`;
@@ -59,14 +59,14 @@ function aloneColumns(rows, index) {
   };
   return [
     { id: "row", name: "#", width: 64, show: (row) => count(row), sort: { number: (row) => row }, right: true },
-    { id: "name", name: "call", width: 260, show: name, sort: { words: true, column: "name" } },
+    { id: "name", name: "call", width: 260, show: name, sort: { words: true, column: "name" }, code: true },
     { id: "because", name: "why it has no partner", width: 380, ...text("because") },
-    { id: "skipped", name: "matters", width: 80, show: (row) => (columns.skipped[row] ? "no" : "yes"), sort: { number: (row) => columns.skipped[row] } },
+    { id: "skipped", name: "matters", width: 96, show: (row) => (columns.skipped[row] ? "no" : "yes"), sort: { number: (row) => columns.skipped[row] } },
     { id: "path", name: "module", width: 180, ...text("path") },
     { id: "kind", name: "kind", width: 80, show: (row) => index.kinds[columns.kind[row]], sort: { number: (row) => columns.kind[row] } },
     { id: "phase", name: "phase", width: 84, show: (row) => index.phases[columns.phase[row]], sort: { number: (row) => columns.phase[row] } },
-    { id: "step", name: "step", width: 56, ...measured("step") },
-    { id: "rank", name: "rank", width: 56, ...measured("rank") },
+    { id: "step", name: "step", width: 68, ...measured("step") },
+    { id: "rank", name: "rank", width: 68, ...measured("rank") },
     { id: "source", name: "source", width: 130, ...text("source") },
   ];
 }
@@ -88,7 +88,7 @@ class Table {
       width: column.width,
       sortable: true,
       sort: column.sort,
-      cssClass: column.right ? "number" : "",
+      cssClass: column.right ? "number" : column.code ? "code" : "",
       headerCssClass: column.right ? "number" : "",
       formatter: (_at, _cell, _value, _column, item) => column.show(item.row),
     }));

@@ -53,6 +53,7 @@ function errorHistogram(counts, edges) {
 
 // A grid of numbers as a picture. `signed`: both ends of the scale are marked, zero is in the middle.
 function heatMap(rows, columns, values, title, { signed = false } = {}) {
+  if (rows * columns !== values.length || values.length > 65536) return el("p", { class: "problem" }, "The heat map is damaged.");
   const finite = values.filter((value) => typeof value === "number");
   const most = Math.max(...finite.map(Math.abs), 0);
   const size = clamp(Math.floor(Math.min(520 / columns, 260 / rows)), 1, 22);

@@ -106,7 +106,10 @@ class MsadapterPage(Page):
         if dtype not in DTYPES:
             raise NotImplementedError(dtype)
         with unseen():
-            made = torch.zeros(values.shape, dtype=DTYPES[dtype])
+            try:
+                made = torch.zeros(values.shape, dtype=DTYPES[dtype])
+            except TypeError as error:  # no kernel: bf16 before MindSpore 2.8
+                raise NotImplementedError(dtype) from error
             _memory(made)[...] = np.frombuffer(values.tobytes(), np.uint8)
             return made
 

@@ -1,0 +1,60 @@
+"""Two sequences side by side: anchors, then sums."""
+
+import numpy as np
+import pytest
+
+from twintrace.align.sequences import Feature, longest_chain, weave
+
+
+def lay(left: str, right: str, *, second: tuple[str, str] | None = None, least: float = 0.5) -> list[tuple[int, int]]:
+    """Letters are one feature; `second` may give another, which counts less."""
+    texts = [(left, right, 2.0, 4.0), *([(*second, 1.0, 1.0)] if second else [])]
+    features = [
+        Feature(*(np.array([-1 if c == "?" else ord(c) for c in text], np.int64) for text in pair), weight, against)
+        for *pair, weight, against in texts
+    ]
+    links = weave(np.arange(len(left)), np.arange(len(right)), features, [[0]], least=least)
+    return [(link.left, link.right) for link in links]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "pairs"),
+    [
+        ("abcde", "abcde", [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]),
+        ("abcde", "abxcde", [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5)]),
+        ("abcde", "abde", [(0, 0), (1, 1), (3, 2), (4, 3)]),
+        ("aaaa", "aaaa", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        ("abc", "xyz", []),
+        ("", "abc", []),
+        ("", "", []),
+        ("a?c", "a?c", [(0, 0), (2, 2)]),
+    ],
+)
+def test_letters(left, right, pairs):
+    assert lay(left, right) == pairs
+
+
+def test_what_is_repeated_is_told_apart_by_other_features():
+    """b b against b: the second feature says that it is the second."""
+    assert lay("abbc", "abc", second=("0120", "020")) == [(0, 0), (2, 1), (3, 2)]
+
+
+def test_pairs_that_nothing_supports_are_left_out():
+    letters = "abcdefgh"
+    assert len(lay(letters, letters, least=5.0)) == len(letters)  # singled out by a key: no sum is asked of them
+    assert lay("aab", "bba", least=5.0) == []
+
+
+def test_a_long_stretch_without_anchors_is_cut_into_pieces():
+    """4000 members of two kinds that alternate: too many for one table."""
+    left = "ab" * 2000
+    found = lay(left, left[1:])
+
+    assert len(found) > 3000
+    assert found == sorted(found)
+    assert all(left[i] == left[1:][j] for i, j in found)
+
+
+def test_the_longest_chain_runs_forward_on_both_sides():
+    assert longest_chain([(0, 3), (1, 0), (2, 1), (3, 2)]) == [(1, 0), (2, 1), (3, 2)]
+    assert longest_chain([]) == []

@@ -1,0 +1,94 @@
+"""`twintrace compare`, as a shell sees it: the verdict, the files, the exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zipfile
+
+import pytest
+from click.testing import CliRunner
+
+from tests.test_api import run
+from twintrace.cli import cli
+from twintrace.model.errors import TwintraceError
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    root = tmp_path_factory.mktemp("traces")
+    return run(root / "left", keep="tensor"), run(root / "right", keep="tensor", eps=1e-2)
+
+
+@pytest.fixture
+def compare():
+    def call(*arguments, expect):
+        done = CliRunner().invoke(cli, ["compare", *map(str, arguments)], standalone_mode=False)
+        if isinstance(done.exception, TwintraceError):
+            assert expect == 2, done.exception
+            return str(done.exception)
+        assert done.exception is None, done.exception
+        assert done.return_value == expect, done.output
+        return done.output
+
+    return call
+
+
+def test_the_verdict_comes_first_and_is_short(compare, traces):
+    lines = compare(*traces, expect=1).splitlines()
+    assert lines[0].startswith("left and right part at reference.layer_norm in norm")
+    assert len(lines) <= 15
+
+
+def test_agreement_is_0(compare, traces):
+    assert "agree: all" in compare(traces[0], traces[0], expect=0)
+
+
+def test_policies_and_tolerances_are_options(compare, traces, tmp_path):
+    assert "within the tolerances of tolerances" in compare(*traces, "--rtol", 10, "--atol", 10, expect=0)
+    assert "part at" in compare(*traces, "--policy", "torch_testing", expect=1)
+    (tmp_path / "t.toml").write_text("rtol = 10\natol = 10\n")
+    compare(*traces, "--tolerances", tmp_path / "t.toml", expect=0)
+    assert "expected one of auto, msprobe" in compare(*traces, "--policy", "lenient", expect=2)
+
+
+def test_the_table_has_every_pair_in_whole_names(compare, traces):
+    text = compare(*traces, "--table", expect=1)
+    rows = [line for line in text.splitlines() if "reference.layer_norm" in line and "introduced here" in line]
+    assert rows
+    assert "different" in rows[0]
+
+
+def test_reports_are_written_and_named(compare, traces, tmp_path):
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("html", "xlsx", "csv", "json")}
+    options = [item for kind, path in files.items() for item in (f"--{kind}", path)]
+    text = compare(*traces, *options, expect=1)
+    assert [line.strip() for line in text.splitlines() if "written" in line] == [
+        f"written: {path}" for path in files.values()
+    ]
+    assert files["html"].read_text().startswith("<!doctype html>")
+    assert zipfile.is_zipfile(files["xlsx"])
+    assert len(list(csv.reader(files["csv"].read_text().splitlines()))) > 10
+    assert json.loads(files["json"].read_text())["policy"] == "auto"
+
+
+def test_a_mapping_can_be_written_and_given_back(compare, traces, tmp_path):
+    assert "written" in compare(*traces, "--write-map", tmp_path / "map.yaml", expect=1)
+    first = compare(*traces, expect=1)
+    assert compare(*traces, "--map", tmp_path / "map.yaml", expect=1).splitlines()[0] == first.splitlines()[0]
+    (tmp_path / "map.yaml").write_text("mapping: 1\nmodles: {}\n")
+    assert "map.yaml" in (found := compare(*traces, "--map", tmp_path / "map.yaml", expect=2))
+    assert "modles" in found
+
+
+def test_steps_can_be_chosen_and_one_that_is_not_there_is_2(compare, traces):
+    compare(*traces, "--step", 0, expect=1)
+    assert "among those that were asked for" in compare(*traces, "--step", 4, expect=2)
+
+
+def test_noise_is_a_third_trace(compare, traces):
+    assert "different" not in compare(*traces, "--noise", traces[1], expect=0)
+
+
+def test_a_report_that_cannot_be_written_is_2_and_the_verdict_is_told(compare, traces, tmp_path):
+    assert str(tmp_path) in compare(*traces, "--csv", tmp_path / "no" / "such" / "place.csv", expect=2)
