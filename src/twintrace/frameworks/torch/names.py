@@ -84,9 +84,11 @@ def describe(function: Any) -> Api | None:
 def _full_name(function: Any) -> str:
     name = torch.overrides.resolve_name(function)
     if name is not None:
-        return (
+        found = (
             str(name).replace("torch._C._nn.", "torch.nn.functional.").replace("torch._C._VariableFunctions.", "torch.")
         )
+        own = getattr(function, "__name__", "")  # torch.mm and torch.spmm are equal, and torch's table has one of them
+        return f"torch.{own}" if found.rpartition(".")[0] == "torch" and hasattr(torch, own) else found
     owner = getattr(function, "__module__", None) or "torch"
     return f"{owner}.{getattr(function, '__qualname__', getattr(function, '__name__', type(function).__name__))}"
 
