@@ -225,3 +225,17 @@ def test_a_gradient_that_nobody_lets_through_is_absorbed():
     assert [result.absorbed_backward for result in results] == [True, True]
     assert all(result.harmless for result in results)
     assert first_backward(results) is None
+
+
+def test_gradients_are_judged_by_the_size_of_gradients():
+    """Values of 1 and gradients of 1e-4: an error of one percent in the gradient of a linear is not put down to cancellation."""
+    g = (1e-4 * (X + 1)).astype(np.float32)
+    wrong = g * np.float32(1.01)
+    weights = (np.ones((16, 16), np.float32),) * 2
+    chain = Chain().call(
+        "torch.nn.functional.linear", X, X * NOISE, extra=[weights],
+        gradients=[(Part.OUTPUT_GRADIENT, g, g * NOISE, 30, 11), (Part.INPUT_GRADIENT, g, wrong, 31, 12)],
+    )  # fmt: skip
+    (result,) = chain.judge()
+    assert result.backward.outcome is Outcome.DIFFERENT
+    assert result.introduced_backward

@@ -105,13 +105,13 @@ class TestAuto:
     policy = policy_named("auto")
 
     def test_within_what_rounding_explains(self):
-        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), WIDE, False)
+        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), WIDE, 0.0)
         assert found.outcome is Outcome.ROUNDING
         assert 0 < found.score < 0.5
         assert "rounding explains 1.0e-03" in found.because
 
     def test_beyond_it(self):
-        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), NARROW, False)
+        found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), NARROW, 0.0)
         assert found.outcome is Outcome.DIFFERENT
         assert found.score > 0.99
         assert "1e+05 times what rounding explains" in found.because
@@ -120,17 +120,17 @@ class TestAuto:
         left = np.ones(4096, np.float32)
         right = left.copy()
         right[17] = 0.0
-        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.ROUNDING
-        assert self.policy.verdict(evidence(left, right), WIDE, False).outcome is Outcome.DIFFERENT
+        assert self.policy.verdict(evidence(left, right), WIDE, 1e-7).outcome is Outcome.ROUNDING
+        assert self.policy.verdict(evidence(left, right), WIDE, 0.0).outcome is Outcome.DIFFERENT
         right[:400] = 0.0
-        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.DIFFERENT
+        assert self.policy.verdict(evidence(left, right), WIDE, 1e-7).outcome is Outcome.DIFFERENT
 
     def test_integers_do_not_round(self):
         left, right = np.arange(4096), np.arange(4096)
         right[5] = 6
-        assert self.policy.verdict(evidence(left, right), WIDE, False).outcome is Outcome.DIFFERENT
-        assert self.policy.verdict(evidence(left, right), WIDE, True).outcome is Outcome.ROUNDING
-        assert self.policy.verdict(evidence(left, right, values=False), WIDE, True).outcome is Outcome.DIFFERENT
+        assert self.policy.verdict(evidence(left, right), WIDE, 0.0).outcome is Outcome.DIFFERENT
+        assert self.policy.verdict(evidence(left, right), WIDE, 1e-7).outcome is Outcome.ROUNDING
+        assert self.policy.verdict(evidence(left, right, values=False), WIDE, 1e-7).outcome is Outcome.DIFFERENT
 
     def test_nothing_finite_is_unknown(self):
         left = np.full(3, np.nan, np.float32)
@@ -150,7 +150,7 @@ def test_policies_with_tolerances(name, factor, good, values):
     right = (VALUES.astype(np.float64) * factor).astype(np.float32)
     plain = evidence(VALUES, right)
     rtol, atol = policy.tolerance(plain.left, plain.right, ())
-    found = policy.verdict(evidence(VALUES, right, values=values, rtol=rtol, atol=atol), WIDE, False)
+    found = policy.verdict(evidence(VALUES, right, values=values, rtol=rtol, atol=atol), WIDE, 0.0)
     assert found.outcome.good is good, found
     assert found.because
 
@@ -158,7 +158,7 @@ def test_policies_with_tolerances(name, factor, good, values):
 def test_msprobe_lets_no_element_be_off_by_more_than_one():
     right = VALUES.copy()
     right[0, 0] += 1.5
-    assert policy_named("msprobe").verdict(evidence(VALUES, right), WIDE, False).outcome is Outcome.DIFFERENT
+    assert policy_named("msprobe").verdict(evidence(VALUES, right), WIDE, 0.0).outcome is Outcome.DIFFERENT
 
 
 def test_torch_testing_has_a_tolerance_for_each_type():

@@ -24,7 +24,7 @@ from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
 from .policies import Evidence, Policy, certain, relative_error
-from .rounding import Allowance, allowance, size
+from .rounding import Allowance, Backward, allowance, size
 from .settings import different_settings
 
 _PASSES = 4
@@ -63,8 +63,10 @@ class _Making:
     sources: Sequence[Tensor] = ()
     apart: float = 0.0
     calls: int = 1
-    tie: bool = False
+    tie: float = 0.0
+    """How far apart what the operation decides by is: near a tie, rounding picks the other side."""
     tainted: bool = False
+    backward: Backward | None = None
 
 
 _FROM_OUTSIDE = _Making(Traits())
@@ -126,11 +128,11 @@ class Bench:
         key = (evidence.pair.left, evidence.pair.right)
         verdict = self._known[key][0] if key in self._known else certain(evidence)
         if verdict is None:
-            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, True)
+            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, self._backward)
             allowed = self._allowed(evidence, making)
             own = max(size(evidence.left), size(evidence.right))
             gain = max(1.0, 0.1 * largest / own) if own else 1.0
-            verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), True)
+            verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), self._backward)
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
 
@@ -147,7 +149,7 @@ class Bench:
         ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
-        making = _Making(trial.kind, sources, trial.apart, trial.calls, bool(trial.apart), _bad(came))
+        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came))
         trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
         self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
 
@@ -158,20 +160,24 @@ class Bench:
         evidence = [item for item in trial.case.evidence if item.pair.part.backward]
         outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
-        tie = bool(trial.apart or self._backward)
+        tie = max(trial.apart, self._backward)
         # A gradient of an output is the sum of what its consumers sent back; they were judged before.
         summing = _Making(Traits(decides=True), (), self._backward, 4, tie)
         results = [self._remembered(item, summing) for item in outputs]
         apart = max(
             map(self._error, (*trial.values, *results)), default=0.0
         )  # results are saved for the backward pass, too
+        taken = [item.left for item in trial.values if item.pair.part in _PASSED]
+        made = [item.left for item in trial.values if item.pair.part not in _PASSED]
+        gradients = [item.left for item in outputs]
         making = _Making(
-            replace(trial.kind, cancels=True, steps=4 * trial.kind.steps),
-            [item.left for item in outputs] + [item.left for item in trial.values],
+            replace(trial.kind, steps=4 * trial.kind.steps),
+            [*gradients, *taken],
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
             _bad(results) or (_bad(trial.values) and not trial.absorbed[0]),
+            Backward(gradients, taken, made),
         )
         results += [self._remembered(item, making) for item in others]
         good = [item for item in results if item.verdict.outcome.good]
@@ -193,7 +199,7 @@ class Bench:
         if verdict is not None:
             return verdict, 0.0
         allowed = self._allowed(evidence, making)
-        verdict = self._policy.verdict(evidence, allowed, making.tie and making.kind.decides)
+        verdict = self._policy.verdict(evidence, allowed, making.tie if making.kind.decides else 0.0)
         error = relative_error(evidence) or 0.0
         # What is too far apart is passed on as what it should have been: what follows from it is different as well.
         return verdict, error if verdict.outcome.good else min(error, allowed.bound)
@@ -207,6 +213,7 @@ class Bench:
             incoming=making.apart,
             calls=making.calls,
             tainted=making.tainted,
+            backward=making.backward,
         )
         noise = self._noise.get(evidence.pair.left, 0.0)
         if 4 * noise > allowed.bound:

@@ -50,8 +50,8 @@ class Policy(Protocol):
     def tolerance(self, left: Tensor, right: Tensor, names: tuple[str, ...]) -> tuple[float, float]:
         """(rtol, atol) that the measurement is to count close elements with."""
 
-    def verdict(self, evidence: Evidence, allowance: Allowance, tie: bool) -> Verdict:
-        """`tie`: the operation decides by comparing, and what came in was not equal to the last bit."""
+    def verdict(self, evidence: Evidence, allowance: Allowance, tie: float) -> Verdict:
+        """`tie`: how far apart what the operation decides by is; 0 where it does not decide, or by equal values."""
 
 
 # --- what needs no policy ---------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def relative_error(evidence: Evidence) -> float | None:
 # --- auto -------------------------------------------------------------------------------------------------------------
 
 _FEW = 1e-3
-"""The share of elements that may fall on the other side of a tie."""
+"""The share of elements that may fall on the other side of a tie; more where what decides is farther apart."""
 
 
 class Auto:
@@ -163,7 +163,7 @@ class Auto:
         coarsest = unit(left.spec.dtype, right.spec.dtype)
         return 16 * coarsest, 16 * coarsest * max(size(left), size(right))
 
-    def verdict(self, evidence: Evidence, allowance: Allowance, tie: bool) -> Verdict:
+    def verdict(self, evidence: Evidence, allowance: Allowance, tie: float) -> Verdict:
         error = relative_error(evidence)
         if error is None:
             return Verdict(Outcome.UNKNOWN, "no finite element on both sides")
@@ -174,7 +174,7 @@ class Auto:
         if error <= allowance.bound:
             because = f"relative error {error:.1e}, rounding explains {allowance.bound:.1e} ({allowance.because}{by})"
             return Verdict(Outcome.ROUNDING, because, error, allowance.bound)
-        few = _few_far_off(evidence.measurement, allowance.bound) if tie else None
+        few = _few_far_off(evidence.measurement, allowance.bound, tie) if tie else None
         if few is not None:
             because = (
                 f"{few} of {elements(evidence.left)} elements fell on the other side of a tie, as rounding may have it"
@@ -186,24 +186,24 @@ class Auto:
         return Verdict(Outcome.DIFFERENT, because, error, allowance.bound)
 
 
-def _exact(evidence: Evidence, tie: bool, by: str) -> Verdict:
+def _exact(evidence: Evidence, tie: float, by: str) -> Verdict:
     """Integers and truth values do not round; but they may have been decided by numbers that do."""
     measured, count = evidence.measurement, elements(evidence.left)
     if measured is None:
         return Verdict(Outcome.DIFFERENT, f"{evidence.left.spec.dtype} values that differ{by}")
     apart = measured.count - measured.equal
-    if tie and apart <= max(1, _FEW * count):
+    if tie and apart <= max(1.0, max(_FEW, 8 * tie) * count):
         return Verdict(Outcome.ROUNDING, f"{apart} of {count} elements fell on the other side of a tie", 1.0, 1.0)
     return Verdict(Outcome.DIFFERENT, f"{apart} of {count} {evidence.left.spec.dtype} elements differ")
 
 
-def _few_far_off(measured: Measurement | None, bound: float) -> int | None:
-    """How many elements are far off, if it is only a few of them; None otherwise."""
+def _few_far_off(measured: Measurement | None, bound: float, tie: float) -> int | None:
+    """How many elements are far off, if no more of them than lie so near a tie; None otherwise."""
     if measured is None:
         return None
     edges = (0.0, 0.0, *(10.0**power for power in HISTOGRAM_EDGES))
     far = sum(number for edge, number in zip(edges, measured.histogram, strict=False) if edge >= 10 * bound)
-    return far if 0 < far <= max(1, _FEW * measured.count) else None
+    return far if 0 < far <= max(1.0, max(_FEW, 8 * tie) * measured.count) else None
 
 
 # --- tolerances -------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class ByTolerance:
     def tolerance(self, left: Tensor, right: Tensor, names: tuple[str, ...]) -> tuple[float, float]:
         return self.tolerances.of((left.spec.dtype, right.spec.dtype), names)
 
-    def verdict(self, evidence: Evidence, allowance: Allowance, tie: bool) -> Verdict:
+    def verdict(self, evidence: Evidence, allowance: Allowance, tie: float) -> Verdict:
         rtol, atol = self.tolerance(evidence.left, evidence.right, evidence.names)
         given = f"rtol {rtol:g}, atol {atol:g}"
         measured = evidence.measurement
@@ -264,7 +264,7 @@ class Msprobe:
     def tolerance(self, left: Tensor, right: Tensor, names: tuple[str, ...]) -> tuple[float, float]:
         return 1e-3, 1e-3
 
-    def verdict(self, evidence: Evidence, allowance: Allowance, tie: bool) -> Verdict:
+    def verdict(self, evidence: Evidence, allowance: Allowance, tie: float) -> Verdict:
         measured, apart = evidence.measurement, evidence.statistics
         if measured is None:
             assert apart is not None

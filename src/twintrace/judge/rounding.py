@@ -95,6 +95,40 @@ def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits:
     return gain
 
 
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """What a gradient was made of: the gradients of the results, and the values of the forward pass."""
+
+    gradients: Sequence[Tensor]
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+
+def backward_cancellation(left: Tensor, right: Tensor, made_of: Backward, traits: Traits) -> float:
+    """The same for a gradient. Gradients have a unit of their own, so their sizes are compared with each other only; what the
+    operation does to them is told by what it does to values: a norm that makes values ten times larger does so to gradients.
+    """
+    out = max(size(left), size(right))
+    came = max((size(item) for item in made_of.gradients), default=0.0)
+    if not out or not came:
+        return 1.0
+    values = [size(item) for item in made_of.inputs if UNITS.get(item.spec.dtype)]
+    terms = max((elements(item) for item in made_of.gradients), default=1) / max(elements(left), 1)
+    gain = math.sqrt(max(terms, 1.0)) * came / out  # a gradient that is added up: of a bias, of what was broadcast
+    if traits.contracts:
+        length = reduction_length(left, [*made_of.gradients, *made_of.inputs], traits)
+        gain = max(gain, math.sqrt(length) * came * max(values, default=1.0) / out)
+    elif traits.exponential:  # of a softmax p: p·(g - Σ p·g)
+        gain = max(gain, came * max((size(item) for item in made_of.outputs), default=1.0) / out)
+    elif traits.cancels:
+        taken = max(values, default=0.0)
+        scale = max((size(item) for item in made_of.outputs), default=0.0) / taken if taken else 1.0
+        gain = max(gain, came * scale / out)
+    elif terms <= 1:
+        return 1.0
+    return max(gain, 1.0)
+
+
 def _largest(tensor: Tensor) -> float:
     known = tensor.statistics
     return max(abs(known.min or 0.0), abs(known.max or 0.0)) if known else 1.0
@@ -109,15 +143,21 @@ def allowance(
     incoming: float,
     calls: int = 1,
     tainted: bool = False,
+    backward: Backward | None = None,
 ) -> Allowance:
     """What rounding explains of a result, given what it was computed from and how far that was apart.
 
     `tainted`: what came in is different beyond rounding. What follows from a difference is different, until it is as small as the
-    rounding of this one operation.
+    rounding of this one operation. `backward`: it is a gradient.
     """
     coarsest = unit(left.spec.dtype, right.spec.dtype)
     length = reduction_length(left, sources, traits)
-    gain = 1.0 if tainted else cancellation(left, right, sources, traits, length)
+    if tainted:
+        gain = 1.0
+    elif backward is not None:
+        gain = backward_cancellation(left, right, backward, traits)
+    else:
+        gain = cancellation(left, right, sources, traits, length)
     steps = max(traits.steps, calls)
     own = coarsest * (4 + math.sqrt(length) / 2) * math.sqrt(steps)
     if traits.approximates:
