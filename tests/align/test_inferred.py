@@ -229,3 +229,61 @@ def test_a_layer_that_only_one_side_has_does_not_take_its_neighbours_place():
 
     assert names(found) == {"fc0#0": "dense0#0", "fc2#0": "dense2#0"}
     assert alone(found)[0] == ["fc1#0"]
+
+
+def diverged(framework: str, off: float, layer) -> object:
+    """A first layer that differs by `off`, then what `layer` makes: no value agrees any more, parameters do."""
+    made = Maker(framework)
+    x = made.given(noise(4, WIDTH))
+    y = made.call("torch.tanh" if framework == "torch" else "mindspore.ops.Tanh", [x], np.tanh(x.array) + off)
+    layer(made, y)
+    return made.side()
+
+
+def test_running_statistics_are_not_what_a_norm_is_known_by():
+    """MindSpore has them among its parameters, and first; all four are of one size."""
+    scale, shift, mean, variance = (noise(WIDTH, seed=60 + n) for n in range(4))
+
+    def left(made: Maker, x) -> None:
+        made.layer("bn", "BatchNorm1d", x, x.array * scale + shift, weight=scale, bias=shift)
+
+    def right(made: Maker, x) -> None:
+        held = {"moving_mean": mean, "moving_variance": variance, "gamma": scale, "beta": shift}
+        made.layer("norm", "BatchNorm1d", x, x.array * scale + shift, **held)
+
+    found = align(diverged("torch", 0.0, left), diverged("mindspore", 0.5, right))
+
+    assert names(found)["bn#0"] == "norm#0"
+
+
+def test_a_convolution_over_points_is_a_linear_layer_with_its_weight():
+    """They are called differently and their inputs differ by now; the weight is one."""
+    w = weight(0)
+
+    def left(made: Maker, x) -> None:
+        made.layer("squeeze", "Conv2d", x, x.array @ w.T, weight=w.reshape(WIDTH, WIDTH, 1, 1))
+
+    def right(made: Maker, x) -> None:
+        made.layer("reduce", "Dense", x, x.array @ w.T, weight=w)
+
+    found = align(diverged("torch", 0.0, left), diverged("mindspore", 0.5, right))
+
+    assert names(found)["squeeze#0"] == "reduce#0"
+
+
+def test_what_could_be_either_of_two_goes_where_its_tensors_go():
+    """One relu beside two, and nothing is known of values: the one that feeds the same layer is its partner."""
+
+    def side(framework: str, times: int):
+        made = Maker(framework, known=False)
+        x = made.given(noise(4, WIDTH))
+        for _ in range(times):
+            x = made.call("torch.relu" if framework == "torch" else "mindspore.ops.ReLU", [x], relu(x.array))
+        kind = "Linear" if framework == "torch" else "Dense"
+        made.layer("head", kind, x, x.array @ weight(0).T, "", weight=weight(0))
+        return made.side()
+
+    found = align(side("torch", 2), side("mindspore", 1))
+
+    assert names(found)["torch.relu#1"] == "mindspore.ops.ReLU#0"
+    assert alone(found)[0] == ["torch.relu#0"]

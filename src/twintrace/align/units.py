@@ -54,6 +54,7 @@ def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = 
     return found
 
 
+_RUNNING = frozenset(("runningmean", "runningvar"))
 _HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
 
 
@@ -70,12 +71,14 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
 def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
     """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
     best: Slot | None = None
-    most = 1
+    most = (1, False)
     for slot in strand.inputs(index) if into is None else into:
-        if slot.part is not Part.BUFFER and is_parameter(strand, index, slot, what):
-            size = prod(strand.tensor(slot.tensor).spec.shape)
-            if size > most:
-                best, most = slot, size
+        if slot.part is Part.BUFFER or not is_parameter(strand, index, slot, what):
+            continue
+        meaning = meaning_of(what, slot.part, slot.slot)
+        size = prod(strand.tensor(slot.tensor).spec.shape), meaning == "weight"
+        if meaning not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
+            best, most = slot, size
     return best
 
 
@@ -103,7 +106,7 @@ def _same(out: Slot, into: Sequence[Slot], classes: Classes, which: int, strand:
 
 # The columns of `describe`, and what each is worth in a sum: for agreement, against disagreement.
 WORTH = {
-    "operation": (3.0, 7.0),
+    "operation": (3.0, 6.0),
     "handing": (0.0, 20.0),
     "out": (6.0, 0.3),
     "out there": (0.0, 30.0),

@@ -18,7 +18,7 @@ from ..model.pairs import Part
 from ..model.sites import Kind
 from .classes import Classes
 from .strands import Slot, Strand
-from .units import hands_on, is_container, is_parameter, operation
+from .units import hands_on, is_container, is_parameter, main_parameter, operation
 from .values import is_constant, numel
 
 _WRAPPED = 4
@@ -203,7 +203,9 @@ class Web:
         takes = self.takes(0, left), self.takes(1, right)
         only = takes[0] - takes[1], takes[1] - takes[0]
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
-            return bool(only[0] or only[1]) or self.hands_on(0, left) or self._size(0, left) != self._size(1, right)
+            if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
+                return True
+            return bool(only[0] or only[1]) and not self._same_weight(left, right)
         if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
             return False
         same = self.gives(0, left) & self.gives(1, right)
@@ -212,6 +214,15 @@ class Web:
     def _holds(self, which: int, index: int) -> bool:
         strand = self.strands[which]
         return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
+
+    def _same_weight(self, left: int, right: int) -> bool:
+        """A convolution over single points and a linear layer are one, if they hold the same parameters."""
+        numbers = []
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            slot = main_parameter(strand, index, operation(strand.calls[index]))
+            numbers.append(-1 if slot is None else self.classes.of(which, slot.tensor))
+        return numbers[0] == numbers[1] >= 0
 
     def _size(self, which: int, index: int) -> int:
         strand = self.strands[which]
