@@ -184,7 +184,7 @@ def test_the_size_of_the_values_does_not_matter(factor):
 def test_a_difference_without_effect_is_absorbed():
     """Masked scores: -10000 or -9998 before a softmax give the same zeros."""
     results = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE).judge()
-    assert [result.absorbed for result in results] == [True, True]
+    assert [result.absorbed_forward for result in results] == [True, True]
     assert first_forward(results) is None
 
 
@@ -206,10 +206,22 @@ def test_but_not_if_something_else_is_made_of_it():
     call = replace(other.match.left[0], id=9, order=9)
     chain.cases[-1] = Case(Match((call,), (call,), "by hand"), [*inputs, *outputs])
     results = chain.judge()
-    assert [result.absorbed for result in results] == [False, True, False]
+    assert [result.absorbed_forward for result in results] == [False, True, False]
     assert first_forward(results).result is results[0]
 
 
 def test_what_nobody_takes_is_not_absorbed():
     (result,) = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).judge()
-    assert not result.absorbed
+    assert not result.absorbed_forward
+
+
+def test_a_gradient_that_nobody_lets_through_is_absorbed():
+    """Of a tie, one framework gives the gradient to one element and the other to all; a relu before it sets both to zero."""
+    g, other = X + 1, X + 2
+    chain = Chain()
+    chain.call("relu", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, other, 31, 13), (Part.INPUT_GRADIENT, g, g, 32, 14)])
+    chain.call("amax", X, X, gradients=[(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, other, 31, 12)])
+    results = chain.judge()
+    assert [result.absorbed_backward for result in results] == [True, True]
+    assert all(result.harmless for result in results)
+    assert first_backward(results) is None

@@ -422,8 +422,9 @@ def _remarks(
     ]
     if unreadable:
         yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
-    parted = any(result.introduced_forward and not result.absorbed for part in parts for result in part.results)
-    harmless = sum(result.absorbed for part in parts for result in part.results)
+    results = [result for part in parts for result in part.results]
+    parted = any(not result.harmless for result in results)
+    harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
         yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     strays = sum(part.strays for part in parts)

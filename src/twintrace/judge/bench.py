@@ -27,6 +27,7 @@ from .policies import Evidence, Policy, certain, relative_error
 from .rounding import Allowance, allowance, size
 from .settings import different_settings
 
+_PASSES = 4
 _PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
@@ -51,7 +52,7 @@ class _Trial:
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
     """How far what came in is apart."""
-    absorbed: bool = False
+    absorbed: list[bool] = field(default_factory=lambda: [False, False])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,14 @@ class Bench:
         for trial in trials:
             self._judge_values(trial)
             trial.introduced[0] = _introduced(trial, trial.values, differing)
-        _find_absorbed(trials)
+        _find_absorbed(trials, backward=False)
         differing.clear()
-        for trial in sorted(trials, key=_last_gradient):
+        backward = sorted(trials, key=_last_gradient)
+        for trial in backward:
             self._judge_gradients(trial)
             own = _introduced(trial, trial.gradients, differing)
             trial.introduced[1] = own and not _bad(trial.values)
+        _find_absorbed(backward, backward=True)
         modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
             (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
         }
@@ -107,7 +110,7 @@ class Bench:
                 trial.introduced[0],
                 trial.introduced[1],
                 _settings(trial.case.match, modules),
-                trial.absorbed,
+                *trial.absorbed,
             )
             for trial in trials
         ]
@@ -168,7 +171,7 @@ class Bench:
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
-            _bad(results) or _bad(trial.values),
+            _bad(results) or (_bad(trial.values) and not trial.absorbed[0]),
         )
         results += [self._remembered(item, making) for item in others]
         good = [item for item in results if item.verdict.outcome.good]
@@ -259,31 +262,36 @@ def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, C
     return different_settings(around[:1], around[1:]) if around else found
 
 
-def _find_absorbed(trials: Sequence[_Trial]) -> None:
-    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax. From the end: effects add up that way."""
+def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
+    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
+
+    From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
+    """
     effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
-    for trial in reversed(trials):
-        went = [item for item in trial.values if not item.pair.part.incoming]
-        bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
-        effect = any(effective.get(item.pair.left, True) for item in bad)
-        # Other weights always matter: the next input may show it.
-        weights = [item for item in trial.values if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
-        trial.absorbed = bool(went) and not effect and _bad(trial.values) and _certain(went, bad) and not _bad(weights)
-        for item in trial.values:
-            if item.pair.part is Part.INPUT:
-                known = not went or effect or not _certain(went, bad) or not _fades(item, went)
-                effective[item.pair.left] = effective.get(item.pair.left, False) or known
+    for _ in range(_PASSES):  # a region of calls may end after calls that take what it made first
+        before = dict(effective)
+        effective.clear()
+        for trial in reversed(trials):
+            results = trial.gradients if backward else trial.values
+            went = [item for item in results if not item.pair.part.incoming]
+            bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
+            effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)
+            # Other weights always matter: the next input may show it.
+            weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
+            known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
+            trial.absorbed[backward] = known and not effect and _bad(results) and not _bad(weights)
+            for item in results:
+                if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
+                    has = effect or not known or not _fades(item, went)
+                    effective[item.pair.left] = effective.get(item.pair.left, False) or has
+        if effective == before:
+            break
 
 
 def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
-    """Is little left of a difference in what was made of it? A small one that is handed on undiminished has an effect."""
-    left = max((item.verdict.error or 0.0 for item in went), default=0.0)
+    """Is little left of a difference in those results that agree? A small one that is handed on undiminished has an effect."""
+    left = max((item.verdict.error or 0.0 for item in went if item.verdict.outcome.good), default=0.0)
     return left <= 0.1 * (came.verdict.error or 0.0)
-
-
-def _certain(went: Sequence[TensorResult], bad: Sequence[TensorResult]) -> bool:
-    """Is every result known, good or bad?"""
-    return all(item.verdict.outcome.good or item in bad for item in went)
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:

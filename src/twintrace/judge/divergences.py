@@ -22,7 +22,7 @@ _TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
 def first_forward(results: Sequence[CallResult]) -> Divergence | None:
     """Where the values part. The optimizer's update comes after the forward pass of its step."""
     parted = [item for item in results if item.forward is not None and item.forward.outcome is Outcome.DIFFERENT]
-    parted = [item for item in parted if not item.absorbed]
+    parted = [item for item in parted if not item.absorbed_forward]
     if not parted:
         return None
     step = min(item.step for item in parted)
@@ -42,6 +42,7 @@ def first_forward(results: Sequence[CallResult]) -> Divergence | None:
 def first_backward(results: Sequence[CallResult]) -> Divergence | None:
     """Where the gradients part."""
     parted = [item for item in results if item.backward is not None and item.backward.outcome is Outcome.DIFFERENT]
+    parted = [item for item in parted if not item.absorbed_backward]
     if not parted:
         return None
     step = min(item.step for item in parted)

@@ -50,13 +50,16 @@ class CallResult:
     introduced_backward: bool = False
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What was set differently: module configuration, scalar and keyword arguments."""
-    absorbed: bool = False
+    absorbed_forward: bool = False
     """Values differ here, but nothing that is made of them does: they have no effect."""
+    absorbed_backward: bool = False
+    """The same of gradients."""
 
     @property
     def harmless(self) -> bool:
-        """Nothing differs but values without effect."""
-        return self.absorbed and (self.backward is None or self.backward.outcome is not Outcome.DIFFERENT)
+        """Nothing differs, but what has no effect."""
+        sides = ((self.forward, self.absorbed_forward), (self.backward, self.absorbed_backward))
+        return all(item is None or item.outcome is not Outcome.DIFFERENT or absorbed for item, absorbed in sides)
 
     @property
     def verdict(self) -> Verdict:
@@ -149,7 +152,7 @@ class Comparison:
         """Something was compared, no pair differs with effect, and nothing that means something is alone: call, gradient, step."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
-        parted = any(result.verdict.outcome is Outcome.DIFFERENT and not result.harmless for result in self.results)
+        parted = any(not result.harmless for result in self.results)
         return compared and not (alone or self.left_out or self.strays or parted)
 
 

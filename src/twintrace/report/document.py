@@ -179,7 +179,8 @@ def _result(result: CallResult) -> dict[str, Any]:
         "backward": _verdict(result.backward),
         "introduced_forward": result.introduced_forward,
         "introduced_backward": result.introduced_backward,
-        "absorbed": result.absorbed,
+        "absorbed_forward": result.absorbed_forward,
+        "absorbed_backward": result.absorbed_backward,
         "settings": result.settings,
         "only_left": [_stray(item) for item in match.only_left],
         "only_right": [_stray(item) for item in match.only_right],
@@ -322,7 +323,8 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         wire["introduced_forward"],
         wire["introduced_backward"],
         {key: (left, right) for key, (left, right) in wire["settings"].items()},
-        wire["absorbed"],
+        wire["absorbed_forward"],
+        wire["absorbed_backward"],
     )
 
 
