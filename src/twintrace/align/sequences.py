@@ -23,6 +23,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _BAND = 192
 _FULL = 1 << 21  # cells of a table that is filled whole
 _FEW = 24  # cells of a table that is sooner filled than an array is made
+_SLACK = 1e-3  # sums that differ by less are equal
 _AGAIN = 6  # times that a key is tried again within the stretches that it left
 
 
@@ -165,17 +166,30 @@ def _table(left: Numbers, right: Numbers, features: Sequence[Feature], least: fl
     for i in range(len(left)):
         row = np.maximum(best[i, 1:], best[i, :-1] + worth[i])
         np.maximum.accumulate(row, out=best[i + 1, 1:])
-    found = []
-    i, j = len(left), len(right)
-    while i and j:
-        if best[i, j] == best[i - 1, j]:
-            i -= 1
-        elif best[i, j] == best[i, j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            found.append(Link(int(left[i]), int(right[j]), False))
-    return found
+    return [Link(int(left[i]), int(right[j]), False) for i, j in _settled(best.tolist(), worth.tolist())]
+
+
+def _settled(best: list[list[float]], worth: list[list[float]]) -> list[tuple[int, int]]:
+    """The pairs that the best chains of a table agree in: the one that runs as early as it can, and the one as late.
+
+    One call beside two that are just like it may belong to either. That is for the flow of data to say, not for a coin.
+    """
+    ways: list[set[tuple[int, int]]] = []
+    for late in (False, True):
+        way = set()
+        i, j = len(best) - 1, len(best[0]) - 1
+        while i and j:
+            here, up, back = best[i][j], best[i - 1][j], best[i][j - 1]
+            pays = worth[i - 1][j - 1] > 0 and best[i - 1][j - 1] + worth[i - 1][j - 1] >= here - _SLACK
+            if pays and (late or (here - up > _SLACK and here - back > _SLACK)):
+                i, j = i - 1, j - 1
+                way.add((i, j))
+            elif here - up <= _SLACK:
+                i -= 1
+            else:
+                j -= 1
+        ways.append(way)
+    return sorted(ways[0] & ways[1])
 
 
 def _few(left: list[int], right: list[int], features: Sequence[Feature], least: float) -> list[Link]:
@@ -184,26 +198,16 @@ def _few(left: list[int], right: list[int], features: Sequence[Feature], least: 
         (feature.left[left].tolist(), feature.right[right].tolist(), feature.weight, feature.against)
         for feature in features
     ]
+    worth = [[-least] * len(right) for _ in left]
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i in range(len(left)):
+    for i, row in enumerate(worth):
         for j in range(len(right)):
-            worth = -least
             for ours, theirs, weight, against in columns:
                 one, two = ours[i], theirs[j]
                 if one >= 0 and two >= 0:
-                    worth += weight if one == two else -against
-            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + worth)
-    found = []
-    i, j = len(left), len(right)
-    while i and j:
-        if best[i][j] == best[i - 1][j]:
-            i -= 1
-        elif best[i][j] == best[i][j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            found.append(Link(left[i], right[j], False))
-    return found
+                    row[j] += weight if one == two else -against
+            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + row[j])
+    return [Link(left[i], right[j], False) for i, j in _settled(best, worth)]
 
 
 def _banded(left: Numbers, right: Numbers, features: Sequence[Feature], least: float) -> list[Link]:
