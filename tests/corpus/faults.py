@@ -89,8 +89,8 @@ FAULTS = (
     _fault(
         "attention_scale",
         "bert",
-        "layer.1.attention div",
-        "encoder.1.attn mul",
+        "layer.1.attention",
+        "encoder.1.attn",
         "scaled by the width of the model, not of a head",
     ),
     _fault(

@@ -298,8 +298,8 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
 
 
 def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
-    """Is little left of a difference in what was made of it? A small one that is handed on undiminished has an effect."""
-    left = max((item.verdict.error or 0.0 for item in went), default=0.0)
+    """Is little left of a difference in those results that agree? A small one that is handed on undiminished has an effect."""
+    left = max((item.verdict.error or 0.0 for item in went if item.verdict.outcome.good), default=0.0)
     return left <= 0.1 * (came.verdict.error or 0.0)
 
 
