@@ -297,7 +297,9 @@ def _new_leaves(call: Open, known: list[tuple[str, Any, int]]) -> Iterator[tuple
 def _id(node: Any) -> int:
     """The node behind the Python object, of which there is a new one at each question."""
     unique = getattr(node, "_unique_id", None)
-    return hash(node) if unique is None else int(unique() if callable(unique) else unique)
+    if unique is not None:
+        return int(unique() if callable(unique) else unique)
+    return hash(str(node))  # 2.8: <ReLU, seq=4>; a leaf has its name, and all leaves have one number
 
 
 def _after(receivers: list[tuple[int, Callable[[Any], None]]]) -> Callable[[Any, Any], None]:
