@@ -287,3 +287,33 @@ def test_what_could_be_either_of_two_goes_where_its_tensors_go():
 
     assert names(found)["torch.relu#1"] == "mindspore.ops.ReLU#0"
     assert alone(found)[0] == ["torch.relu#0"]
+
+
+def test_updates_are_paired_though_none_of_their_tensors_is_the_same():
+    """From the second step on: each framework has a state of its own, and the gradients are apart by rounding."""
+    sides = []
+    for number, (framework, name) in enumerate((("torch", "torch.optim.SGD.step"), ("mindspore", "mindspore.nn.SGD"))):
+        made = Maker(framework)
+        x = made.given(noise(4, 8))
+        made.call(f"{framework}.tanh", [x], np.tanh(noise(4, 8)))
+        made.phase = Phase.UPDATE
+        gradient = made.given(noise(8, seed=10 + number))
+        made.call(name, [made.given(noise(8, seed=20 + number))], noise(8, seed=30 + number), gradients=gradient)
+        sides.append(made.side())
+    found = align(*sides)
+    assert names(found)["torch.optim.SGD.step#0"] == "mindspore.nn.SGD#0"
+    assert alone(found) == ([], [])
+
+
+def test_a_random_tensor_may_be_taken_by_a_layer_that_is_compared_as_a_whole():
+    """The right side got it from elsewhere; the convolution inside the layer has no partner of its own."""
+    image, kernel = noise(2, 8), noise(8, 8, seed=1)
+    made, other = Maker("torch"), Maker("mindspore")
+    x = made.call("torch.randn", [], image)
+    made.layer("conv", "Conv2d", x, image @ kernel, "torch.nn.functional.conv2d", weight=kernel)
+    y = other.given(image)
+    with other.module("stem", "Conv2d", [y], weight=kernel) as stem:
+        half = other.call("mindspore.ops.first_half", [y, *stem.held.values()], image @ kernel - 1)
+        stem.gives(other.call("mindspore.ops.second_half", [half], image @ kernel))
+    found = align(made.side(), other.side())
+    assert alone(found, skipped=False) == ([], [])

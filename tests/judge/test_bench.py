@@ -239,3 +239,73 @@ def test_gradients_are_judged_by_the_size_of_gradients():
     (result,) = chain.judge()
     assert result.backward.outcome is Outcome.DIFFERENT
     assert result.introduced_backward
+
+
+def test_a_difference_that_shows_in_the_gradients_is_not_absorbed():
+    """The loss hides it (a gelu with tanh or with erf): the gradient that is made of the values does not."""
+    wrong, g = X * np.float32(1.001), X + 1
+    chain = Chain().call("torch.nn.functional.gelu", X, wrong)
+    chain.call("torch.nn.functional.linear", 2 * X, 2 * wrong, gradients=[
+        (Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g * np.float32(1.001), 31, 12)
+    ])  # fmt: skip
+    chain.call("loss", X[:1], X[:1] * NOISE[:1], gradients=[(Part.INPUT_GRADIENT, g, g, 30, 10)])
+    results = chain.judge()
+    assert [result.absorbed_forward for result in results] == [False, False, True]
+    assert first_forward(results).result is results[0]
+
+
+def test_a_loss_that_agrees_is_no_proof_without_gradients():
+    chain = Chain().call("torch.nn.functional.gelu", X, X * np.float32(1.001))
+    loss = np.float32(X.mean())
+    results = chain.call("torch.nn.functional.mse_loss", loss, loss * np.float32(1 + 1e-7)).judge()
+    assert first_forward(results).result is results[0]
+
+
+def test_the_gradients_that_an_optimizer_takes_are_judged_as_gradients():
+    """One that is noise beside the others: neither it nor the state that is made of it is held against the update."""
+    draw = np.random.default_rng(5)
+    large = draw.normal(size=(64,)).astype(np.float32)
+    left, right = (1e-9 * draw.normal(size=(2, 8))).astype(np.float32)
+    noise, real = (left, right), (large, large * np.float32(1 + 2e-7))
+    gradients = [
+        evidence(*pair, part=Part.PARAMETER_GRADIENT, numbers=(50 + number, 50 + number))
+        for number, pair in enumerate((noise, real))
+    ]
+
+    def update(parameter):
+        taken = [
+            replace(item, pair=replace(item.pair, part=Part.INPUT, left_slot=f"kw.gradients.{number}"))
+            for number, item in enumerate(gradients)
+        ]
+        given = [
+            _slot(evidence(*noise, part=Part.OUTPUT, numbers=(60, 60)), "state.0.momentum_buffer"),
+            _slot(evidence(*parameter, part=Part.OUTPUT, numbers=(61, 61)), "parameters.1"),
+        ]
+        call = Call(0, Site(Kind.API, "torch.optim.SGD.step", 0, Phase.UPDATE), None, (), {}, None, order=1)
+        case = Case(Match((call,), (call,), "by hand"), [*taken, *given])
+        return Bench(policy_named("auto")).judge(0, 0, [case], gradients)
+
+    assert outcomes(update(real)) == [Outcome.ROUNDING]
+    (wrong,) = update((large, 2 * large))
+    assert wrong.introduced_forward
+
+
+def _slot(item, name):
+    return replace(item, pair=replace(item.pair, left_slot=name, right_slot=name))
+
+
+def test_weights_may_be_as_far_apart_as_the_step_before_left_them():
+    """A bias that began as zero is its gradient after one step, with the error of a gradient."""
+    weights = (X[0], X[0] * np.float32(1 + 1e-6))
+    chain = Chain().call("torch.nn.functional.linear", X, X * NOISE, extra=[weights])
+    assert outcomes(chain.judge()) == [Outcome.DIFFERENT]
+    assert outcomes(chain.judge(before=1e-6)) == [Outcome.ROUNDING]
+    assert outcomes(chain.judge(before=1e-8)) == [Outcome.DIFFERENT]
+
+
+def test_what_a_step_leaves_behind():
+    g = X + 1
+    bench = Bench(policy_named("auto"))
+    gradients = [(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g * NOISE, 31, 12)]
+    bench.judge(0, 0, Chain().call("torch.Tensor.mul", X, X, gradients=gradients).cases)
+    assert 5e-8 < bench.left_behind < 2e-7

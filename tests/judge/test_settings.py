@@ -66,3 +66,10 @@ def test_of_regions_nothing_is_said():
 
 def test_no_synonym_has_a_synonym():
     assert not set(SYNONYMS) & set(SYNONYMS.values())
+
+
+def test_the_settings_of_optimizers_are_compared_whatever_holds_them():
+    group = Nest("list", (("0", Nest("dict", (("lr", 0.01), ("momentum", 0.9)))),))
+    settings = Nest("dict", (("init_learning_rate", 0.02), ("momentum", 0.9)))
+    found = different_settings(call("torch.optim.SGD.step", groups=group), call("mindspore.nn.SGD", settings=settings))
+    assert found == {"lr": ("0.01", "0.02")}

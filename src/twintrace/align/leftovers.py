@@ -94,4 +94,7 @@ def _inside_compared(web: Web, which: int, index: int) -> bool:
 def _takers_compared(web: Web, which: int, index: int) -> bool:
     users = web.flow(which).users
     takers = [user for slot in web.strands[which].outputs(index) for user in users.get(slot.tensor, ())]
-    return bool(takers) and all(not web.is_free(which, user) or web.hands_on(which, user) for user in takers)
+    return bool(takers) and all(
+        not web.is_free(which, user) or web.hands_on(which, user) or _compared_whole(web, which, user) is not None
+        for user in takers
+    )

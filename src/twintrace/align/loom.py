@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from .asked import ASKED, follow_mapping
 from .containers import Containers
 from .flow import Flowing
@@ -96,7 +96,24 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
     Containers(web, mapper).pair()
+    _pair_updates(web)
     flowing.follow()
+
+
+def _pair_updates(web: Web) -> None:
+    """Optimizers, one after the other: as soon as they have a state, no two frameworks take and give the same tensors."""
+    free = [
+        [
+            index
+            for index in strand.roots
+            if strand.calls[index].site.phase is Phase.UPDATE and web.is_free(which, index)
+        ]
+        for which, strand in enumerate(web.strands)
+    ]
+    if len(free[0]) == len(free[1]):
+        for one, two in zip(*free, strict=True):
+            if len(free[0]) == 1 or not web.elsewhere(one, two):
+                web.pair(one, two, "the updates of both sides, in their order", 0.7)
 
 
 def _opened_units(web: Web, which: int, opened: Callable[[Strand, int], bool]) -> list[int]:

@@ -64,10 +64,12 @@ def compare(
     common, left_out = _places(traces, steps, ranks)
     told = progress or _silent
     mapped = _read_mapping(mapping)
-    parts = [
-        _compare_place(traces, place, chosen, mapped, repeat, workers, told, f"step {place[0]}, rank {place[1]}")
-        for place in common
-    ]
+    parts: list[_Part] = []
+    left_behind: dict[int, float] = {}
+    for place in common:
+        label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1], 0.0)
+        parts.append(_compare_place(traces, place, chosen, mapped, repeat, workers, told, label, before))
+        left_behind[place[1]] = parts[-1].left_behind
     results = tuple(result for part in parts for result in part.results)
     results = _with_pictures(results, traces, workers)
     return Comparison(
@@ -183,6 +185,8 @@ class _Part:
     only_left: tuple[Alone, ...]
     only_right: tuple[Alone, ...]
     strays: int
+    left_behind: float = 0.0
+    """How far apart rounding may have left the weights."""
 
 
 def _side(journal: Journal) -> Side:
@@ -199,6 +203,7 @@ def _compare_place(
     workers: int | None,
     progress: Progress,
     label: str,
+    before: float,
 ) -> _Part:
     from ..align import align
 
@@ -208,7 +213,7 @@ def _compare_place(
     alignment = align(*sides, mapping=mapping)
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, f"{label}: measuring")
-    bench = Bench(policy, noise=noise)
+    bench = Bench(policy, noise=noise, before=before)
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -218,10 +223,12 @@ def _compare_place(
         )
         for match in alignment.matches
     ]
-    results = bench.judge(*place, cases)
     gradients = [replace(measured[_key(pair)], pair=pair) for pair in alignment.parameter_gradients]
+    results = bench.judge(*place, cases, gradients)
     results += bench.judge_gradients(*place, gradients)
-    return _Part(results, alignment.only_left, alignment.only_right, _stray_gradients(alignment, sides))
+    return _Part(
+        results, alignment.only_left, alignment.only_right, _stray_gradients(alignment, sides), bench.left_behind
+    )
 
 
 def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:

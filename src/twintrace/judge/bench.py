@@ -7,8 +7,9 @@ What comes into a call has been judged where it came from; so each call is judge
     in  3e-07 apart (good)   ─▶  layer_norm  ─▶   out 5e-06 apart, rounding explains 1.4e-06        different, introduced here
     in  5e-06 apart (bad)    ─▶  linear      ─▶   out 6e-06 apart                                   different, inherited
 
-Values first, in the order in which the calls ended; then gradients, in the order in which they came. What is known of a pair of
-tensors is remembered by their numbers in the two journals: a value is judged once, by the innermost call that made it.
+Values first, in the order in which the calls ended; then gradients, in the order in which they came; but before an optimizer's
+update the gradients that it takes. What is known of a pair of tensors is remembered by their numbers in the two journals: a value
+is judged once, by the innermost call that made it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from dataclasses import dataclass, field, replace
 from ..model.pairs import Match, Part
 from ..model.records import Call
 from ..model.results import CallResult, TensorResult, badness
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
 from .policies import Evidence, Policy, certain, relative_error
-from .rounding import Allowance, Backward, allowance, size
+from .rounding import Allowance, Backward, allowance, elements, size
 from .settings import different_settings
 
 _PASSES = 4
+_NOISE = 0.5
+"""A relative error from which on two values have nothing in common: the gradient of a bias before a batch norm."""
 _PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
@@ -47,12 +50,15 @@ class _Trial:
     case: Case
     kind: Traits
     calls: int
+    updates: bool = False
     values: list[TensorResult] = field(default_factory=list)
     gradients: list[TensorResult] = field(default_factory=list)
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
     """How far what came in is apart."""
     absorbed: list[bool] = field(default_factory=lambda: [False, False])
+    shown: bool = False
+    """Values differ, and by that the gradients that are made of them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +75,45 @@ class _Making:
     backward: Backward | None = None
 
 
-_FROM_OUTSIDE = _Making(Traits())
-
-
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
-    tensor's number: what a repeated run shows by itself is allowed as well.
+    tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
     """
 
-    def __init__(self, policy: Policy, *, noise: Mapping[int, float] | None = None) -> None:
+    def __init__(self, policy: Policy, *, noise: Mapping[int, float] | None = None, before: float = 0.0) -> None:
         self._policy = policy
         self._noise = noise or {}
+        self._before = self._after = before
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
 
-    def judge(self, step: int, rank: int, cases: Sequence[Case]) -> list[CallResult]:
-        """The results, in the order in which the left calls ended."""
+    @property
+    def left_behind(self) -> float:
+        """How far apart rounding may have left the weights for the next step. One that was zero is as far apart as its gradient."""
+        return max(self._after, self._forward, self._backward)
+
+    def judge(
+        self, step: int, rank: int, cases: Sequence[Case], gradients: Sequence[Evidence] = ()
+    ) -> list[CallResult]:
+        """The results, in the order in which the left calls ended. `gradients` are those that `judge_gradients` is asked for later:
+        an optimizer takes them.
+        """
         trials = [_trial(case) for case in sorted(cases, key=_ended)]
-        differing: set[int] = set()  # left calls with something inside that differs
+        differing: tuple[set[int], set[int]] = (set(), set())  # left calls with something inside that differs
+        backward = waiting = sorted(trials, key=_last_gradient)
+        judged: set[int] = set()
         for trial in trials:
+            if trial.updates:
+                ready = [item for item in waiting if id(item) in judged and _last_gradient(item) < _ended(trial.case)]
+                self._judge_backward(ready, differing[1])
+                done = {id(item) for item in ready}
+                waiting = [item for item in waiting if id(item) not in done]
+                self._judge_parameters(gradients)
             self._judge_values(trial)
-            trial.introduced[0] = _introduced(trial, trial.values, differing)
+            trial.introduced[0] = _introduced(trial, trial.values, differing[0])
+            judged.add(id(trial))
+        self._judge_backward(waiting, differing[1])
         _find_absorbed(trials, backward=False)
-        differing.clear()
-        backward = sorted(trials, key=_last_gradient)
-        for trial in backward:
-            self._judge_gradients(trial)
-            own = _introduced(trial, trial.gradients, differing)
-            trial.introduced[1] = own and not _bad(trial.values)
         _find_absorbed(backward, backward=True)
         modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
             (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
@@ -121,18 +138,22 @@ class Bench:
         """The gradients of parameters, which belong to no call. One that is nothing beside the largest of them (of a bias before a
         batch norm) is rounding noise on both sides.
         """
-        largest = max((size(item.left) for item in evidence), default=0.0)
-        return [self._judge_gradient(step, rank, item, largest) for item in evidence]
+        self._judge_parameters(evidence)
+        return [self._gradient(step, rank, item) for item in evidence]
 
-    def _judge_gradient(self, step: int, rank: int, evidence: Evidence, largest: float) -> CallResult:
-        key = (evidence.pair.left, evidence.pair.right)
-        verdict = self._known[key][0] if key in self._known else certain(evidence)
-        if verdict is None:
-            making = _Making(Traits(contracts=True), [evidence.left], self._backward, 4, self._backward)
-            allowed = self._allowed(evidence, making)
-            own = max(size(evidence.left), size(evidence.right))
-            gain = max(1.0, 0.1 * largest / own) if own else 1.0
-            verdict = self._policy.verdict(evidence, Allowance(allowed.bound * gain, allowed.because), self._backward)
+    def _judge_parameters(self, gradients: Sequence[Evidence]) -> None:
+        largest = max((size(item.left) for item in gradients), default=0.0)
+        for item in gradients:
+            key = (item.pair.left, item.pair.right)
+            if key in self._known:
+                continue
+            kind = Traits(contracts=True, decides=True)
+            making = _Making(kind, [item.left], self._backward, 4, self._backward)
+            own = max(size(item.left), size(item.right))
+            self._known[key] = self._judged(item, making, max(1.0, 0.1 * largest / own) if own else 1.0)
+
+    def _gradient(self, step: int, rank: int, evidence: Evidence) -> CallResult:
+        verdict = self._known[evidence.pair.left, evidence.pair.right][0]
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
 
@@ -141,19 +162,39 @@ class Bench:
     def _judge_values(self, trial: _Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
         # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
-        between = _Making(Traits(), apart=self._forward)
+        between = _Making(Traits(), apart=max(self._before, self._forward, self._backward if trial.updates else 0.0))
+        weights = _Making(Traits(), apart=self._before)
         came = [
-            self._remembered(item, between if item.pair.part is Part.INPUT else _FROM_OUTSIDE)
+            self._remembered(item, between if item.pair.part is Part.INPUT else weights)
             for item in evidence
             if item.pair.part in _PASSED
         ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
         making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came))
-        trial.values = came + [self._remembered(item, making) for item in evidence if item.pair.part not in _PASSED]
+        went = [item for item in evidence if item.pair.part not in _PASSED]
+        if trial.updates:  # each parameter is made of its own gradient, not of the worst
+            made = [self._remembered(item, replace(making, apart=self._apart_of_one(item, came))) for item in went]
+            self._after = self._largest(self._after, made)
+            trial.values = came + made
+            return
+        trial.values = came + [self._remembered(item, making) for item in went]
         self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
 
+    def _apart_of_one(self, evidence: Evidence, came: Sequence[TensorResult]) -> float:
+        """How far apart that is which has the same number among what an optimizer takes: its parameter, gradient and state."""
+        number = _number(evidence.pair.left_slot)
+        own = [item for item in came if _number(item.pair.left_slot) == number]
+        return max((self._error(item) for item in own or came), default=0.0)
+
     # --- gradients ------------------------------------------------------------------------------------------------------
+
+    def _judge_backward(self, trials: Sequence[_Trial], differing: set[int]) -> None:
+        for trial in trials:
+            self._judge_gradients(trial)
+            own = _introduced(trial, trial.gradients, differing)
+            trial.introduced[1] = own and not _bad(trial.values)
+            trial.shown = own and _bad(trial.values)
 
     def _judge_gradients(self, trial: _Trial) -> None:
         """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
@@ -180,8 +221,7 @@ class Bench:
             Backward(gradients, taken, made),
         )
         results += [self._remembered(item, making) for item in others]
-        good = [item for item in results if item.verdict.outcome.good]
-        self._backward = max([self._backward, *map(self._error, good)])
+        self._backward = self._largest(self._backward, results)
         trial.gradients = results
 
     # --- one pair of tensors --------------------------------------------------------------------------------------------
@@ -193,12 +233,13 @@ class Bench:
             self._known[key] = self._judged(evidence, making)
         return _result(evidence, self._known[key][0])
 
-    def _judged(self, evidence: Evidence, making: _Making) -> tuple[Verdict, float]:
+    def _judged(self, evidence: Evidence, making: _Making, gain: float = 1.0) -> tuple[Verdict, float]:
         """The verdict, and the error that what is made of it may have by that."""
         verdict = certain(evidence)
         if verdict is not None:
             return verdict, 0.0
         allowed = self._allowed(evidence, making)
+        allowed = Allowance(allowed.bound * gain, allowed.because)
         verdict = self._policy.verdict(evidence, allowed, making.tie if making.kind.decides else 0.0)
         error = relative_error(evidence) or 0.0
         # What is too far apart is passed on as what it should have been: what follows from it is different as well.
@@ -220,6 +261,11 @@ class Bench:
             return Allowance(4 * noise, f"a repeated run is {noise:.1e} apart")
         return allowed
 
+    def _largest(self, known: float, results: Sequence[TensorResult]) -> float:
+        """The largest error that rounding explains. What is nothing but noise says nothing of the others."""
+        errors = [self._error(item) for item in results if item.verdict.outcome.good]
+        return max([known, *(error for error in errors if error < _NOISE)])
+
     def _error(self, item: TensorResult) -> float:
         return self._known[item.pair.left, item.pair.right][1]
 
@@ -227,7 +273,13 @@ class Bench:
 def _trial(case: Case) -> _Trial:
     match = case.match
     kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
-    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)))
+    updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
+    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)), updates)
+
+
+def _number(slot: str) -> str:
+    """`3` of `parameters.3`, `state.3.momentum_buffer` and `state.accum.3`."""
+    return next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
 
 
 def _ended(case: Case) -> int:
@@ -283,6 +335,7 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
             went = [item for item in results if not item.pair.part.incoming]
             bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
             effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)
+            effect = effect or (not backward and (trial.shown or _averages(trial, went)))
             # Other weights always matter: the next input may show it.
             weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
             known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
@@ -295,6 +348,15 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
                     effective[item.pair.left] = effective.get(item.pair.left, False) or lasting
         if effective == before:
             break
+
+
+def _averages(trial: _Trial, went: Sequence[TensorResult]) -> bool:
+    """A mean or a loss in which a difference is lost: without gradients that is no proof that it has no effect."""
+    if trial.gradients or not (trial.kind.cancels or trial.kind.exponential):
+        return False
+    bad = [item for item in trial.values if item.pair.part.incoming and item.verdict.outcome is Outcome.DIFFERENT]
+    most = max((elements(item.left) for item in went), default=0)
+    return any(elements(item.left) > most for item in bad)
 
 
 def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:

@@ -19,7 +19,8 @@ SYNONYMS: Mapping[str, str] = {
     "epsilon": "eps", "variance_epsilon": "eps", "axis": "dim", "begin_norm_axis": "dim", "keep_dims": "keepdim",
     "keepdims": "keepdim", "in_channels": "in", "in_features": "in", "out_channels": "out", "out_features": "out",
     "has_bias": "bias", "use_bias": "bias", "alpha": "negative_slope", "group": "groups", "num_groups": "groups",
-    "gelu_type": "approximate", "learning_rate": "lr", "vocab_size": "num_embeddings", "embedding_size": "embedding_dim",
+    "gelu_type": "approximate", "learning_rate": "lr", "init_learning_rate": "lr",
+    "vocab_size": "num_embeddings", "embedding_size": "embedding_dim",
     "perm": "dims", "normalized_shape": "shape", "num_features": "features",
 }  # fmt: skip
 """Names of one setting, to the one that is shown."""
@@ -46,8 +47,8 @@ def _own_names(call: Call) -> set[str]:
 
 
 def canonical(name: str) -> str:
-    """The name that is shown, for all that mean the same: `epsilon.0` is `eps.0`."""
-    head, dot, rest = name.partition(".")
+    """The name that is shown, for all that mean the same: `epsilon.0` is `eps.0`, an optimizer's `groups.0.lr` is `lr`."""
+    head, dot, rest = name.removeprefix("settings.").removeprefix("groups.0.").partition(".")
     return SYNONYMS.get(head, head) + dot + rest
 
 
