@@ -73,6 +73,7 @@ class _Making:
     """How far apart what the operation decides by is: near a tie, rounding picks the other side."""
     tainted: bool = False
     backward: Backward | None = None
+    steady: bool = False
 
 
 class Bench:
@@ -217,8 +218,11 @@ class Bench:
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
-            _bad(results) or (_bad(trial.values) and not trial.absorbed[0]),
+            _bad(results),
             Backward(gradients, taken, made),
+            _bad(
+                trial.values
+            ),  # a difference of values may or may not show in gradients; cancellation is no excuse for it
         )
         results += [self._remembered(item, making) for item in others]
         self._backward = self._largest(self._backward, results)
@@ -255,6 +259,7 @@ class Bench:
             calls=making.calls,
             tainted=making.tainted,
             backward=making.backward,
+            steady=making.steady,
         )
         noise = self._noise.get(evidence.pair.left, 0.0)
         if 4 * noise > allowed.bound:

@@ -144,15 +144,16 @@ def allowance(
     calls: int = 1,
     tainted: bool = False,
     backward: Backward | None = None,
+    steady: bool = False,
 ) -> Allowance:
     """What rounding explains of a result, given what it was computed from and how far that was apart.
 
     `tainted`: what came in is different beyond rounding. What follows from a difference is different, until it is as small as the
-    rounding of this one operation. `backward`: it is a gradient.
+    rounding of this one operation. `backward`: it is a gradient. `steady`: nothing is put down to cancellation.
     """
     coarsest = unit(left.spec.dtype, right.spec.dtype)
     length = reduction_length(left, sources, traits)
-    if tainted:
+    if tainted or steady:
         gain = 1.0
     elif backward is not None:
         gain = backward_cancellation(left, right, backward, traits)
