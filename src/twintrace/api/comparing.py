@@ -434,6 +434,18 @@ def _remarks(
     harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
         yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
+    other = [
+        (result, item)
+        for result in results
+        for item in result.tensors
+        if item.left.spec.dtype != item.right.spec.dtype and item.pair.part is Part.OUTPUT and result.match.left
+    ]
+    if other:
+        result, item = other[0]
+        yield (
+            f"{len(other)} results have another dtype on the right, first {result.match.left[0].site}: "
+            f"{item.left.spec.dtype} | {item.right.spec.dtype}."
+        )
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
