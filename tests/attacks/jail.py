@@ -21,9 +21,11 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "store"))
 
+import numpy as np
 import specimens
 
 from twintrace import api
+from twintrace.measure.values import measure
 from twintrace.model.errors import TraceError, TwintraceError
 from twintrace.model.values import TensorRef, leaves, tensor_slots
 from twintrace.store import digest, native
@@ -170,6 +172,7 @@ def in_a_child(request):
 
 def main() -> None:
     digest.warm_up()
+    measure(np.ones(2, np.float32), np.zeros(2, np.float32), "f32", "f32", rtol=0, atol=0, heat=True)  # compiles, once
     # A copy is made for every request: not with 64 MB for the ring each time.
     native.TraceWriter = SimpleNamespace(create=partial(TraceWriter.create, buffer=specimens.SMALL_RING))
     sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)

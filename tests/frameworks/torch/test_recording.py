@@ -25,7 +25,7 @@ def recorded(tmp_path):
 
     def run(function, model=None, *, level="mix", keep="tensor"):
         path = tmp_path / f"trace{len(list(tmp_path.iterdir()))}"
-        with tt.record(path, model, level=level if model is not None else "api", keep=keep, strict=True) as rec:
+        with tt.record(path, model, level=level if model is not None else "api", keep=keep, strict=True, framework="torch") as rec:
             function(rec) if function.__code__.co_argcount else function()
         journal = tt.open(path).journal(0)
         return list(journal.calls()), journal
@@ -583,7 +583,7 @@ def test_a_data_loaders_forked_workers_write_nothing(tmp_path):
         def __getitem__(self, index):
             return torch.sin(torch.full((2,), float(index)))
 
-    with tt.record(tmp_path / "t", level="api", keep="tensor", strict=True):
+    with tt.record(tmp_path / "t", level="api", keep="tensor", strict=True, framework="torch"):
         batches = list(torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="fork"))
     assert len(batches) == 2
     journal = tt.open(tmp_path / "t").journal(0)
