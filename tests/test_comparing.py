@@ -8,6 +8,7 @@ import pytest
 import twintrace as tt
 from tests.test_api import Net, fixed, run
 from twintrace import api
+from twintrace.frameworks.reference import miniature
 from twintrace.frameworks.reference.miniature import Linear, Module, Tensor
 from twintrace.model.verdicts import Outcome
 
@@ -129,3 +130,39 @@ def test_a_run_with_itself_agrees_whatever_is_kept(pair):
 def test_pairs_that_differ_have_a_picture(pair):
     found = api.compare(*pair)
     assert found.divergence.tensors[0].measurement.heat is not None
+
+
+def test_a_line_of_the_journal_that_is_damaged_is_no_difference(tmp_path):
+    """Not even the shape of such a tensor is known: it agrees with nothing and differs from nothing."""
+    left, right = run(tmp_path / "a", keep="tensor"), run(tmp_path / "b", keep="tensor")
+    journal = right / "step0" / "rank0" / "journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")
+    last = max(number for number, line in enumerate(lines) if line.startswith(b'{"k":"tensor"'))
+    lines[last] = lines[last][:-8] + b"\xff" * 8
+    journal.write_bytes(b"\n".join(lines))
+    found = api.compare(left, right)
+    assert found.count(Outcome.DIFFERENT) == 0
+    assert found.count(Outcome.UNKNOWN) > 0
+    assert not found.agree
+    assert "agree where both have a record" in api.verdict(found)
+
+
+def test_a_call_that_only_one_side_makes_is_named(tmp_path):
+    class Halving(Module):
+        def __init__(self, halves):
+            self.halves = halves
+            self.first, self.last = Linear(3, 4), Linear(4, 2)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.last(miniature.mul(x, 0.5) if self.halves else x)
+
+    for name in ("plain", "halved"):
+        net = Halving(name == "halved")
+        for layer, seed in ((net.first, 1), (net.last, 2)):
+            layer.weight.array[...] = np.random.default_rng(seed).normal(size=layer.weight.shape)
+        with tt.record(tmp_path / name, net, level="mix", keep="tensor", framework="reference"):
+            net(Tensor(np.ones((2, 3), np.float32)))
+    text = api.verdict(api.compare(tmp_path / "plain", tmp_path / "halved"))
+    assert "by a call that only one side makes, or outside what was recorded" in text
+    assert "next    look at what only the right calls before it: reference.mul, test_comparing.py:" in text

@@ -78,7 +78,7 @@ def compare(
         results,
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
-        first_forward(results),
+        first_forward(results, alone=_steps_alone(common, parts)),
         first_backward(results),
         chosen.name,
         tuple(left_out),
@@ -187,6 +187,14 @@ class _Part:
     strays: int
     left_behind: float = 0.0
     """How far apart rounding may have left the weights."""
+
+
+def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
+    """The steps with calls that only one side makes, and that mean something."""
+    both = (
+        (place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left + part.only_right
+    )
+    return {place[0] for place, item in both if not item.skipped}
 
 
 def _side(journal: Journal) -> Side:
