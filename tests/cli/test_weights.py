@@ -133,3 +133,15 @@ def test_certify_runs_both_nets(run, tmp_path):
     assert code == 0, text
     assert "6 of 6 outputs and gradients within what rounding explains" in text
     assert mindspore is not None
+
+
+def test_a_counter_that_mindspore_does_not_keep_is_no_difference(run, tmp_path):
+    names = ("weight", "bias", "running_mean", "running_var")
+    batch = {f"bn.{name}": np.arange(1, 4, dtype=np.float32) for name in names}
+    written(tmp_path / "net.pth", batch | {"bn.num_batches_tracked": np.array(7)})
+    assert run("convert", "net.pth", "net.ckpt")[0] == 0
+    code, text, _ = run("compare", "net.pth", "net.ckpt")
+    assert (code, text.splitlines()[0]) == (
+        0,
+        "net.pth and net.ckpt agree: 4 equal, 1 not needed (rtol 0.0001, atol 0.0001)",
+    )

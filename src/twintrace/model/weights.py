@@ -128,8 +128,9 @@ class WeightComparison:
 
     @property
     def agree(self) -> bool:
-        """Every weight has its partner, of the same shape, and close to it."""
-        return bool(self.rows) and all(row.verdict in ("equal", "close") for row in self.rows)
+        """Every weight that the other side needs has its partner, of the same shape, and close to it."""
+        verdicts = {row.verdict for row in self.rows}
+        return bool(verdicts & {"equal", "close"}) and verdicts <= {"equal", "close", "not needed"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,14 +63,18 @@ def _rows(
         if progress and pair.right in right:
             done += nbytes(right.items[pair.right].spec)
             progress("comparing weights", done, total)
-    harmless = {item.name for item in (*map.only_left, *map.only_right) if item.harmless}
+    harmless = {  # a value that must be neutral is for `certify` to look at
+        item.name: "not needed" if item.neutral is None else "not carried"
+        for item in (*map.only_left, *map.only_right)
+        if item.harmless
+    }
     for item in left.items.values():
         if item.name not in seen[0]:
-            verdict = "not carried" if item.name in harmless else "only left"
+            verdict = harmless.get(item.name, "only left")
             yield WeightRow(item.name, None, item.spec, None, verdict=verdict)
     for item in right.items.values():
         if item.name not in seen[1]:
-            verdict = "not carried" if item.name in harmless else "only right"
+            verdict = harmless.get(item.name, "only right")
             yield WeightRow(None, item.name, None, item.spec, verdict=verdict)
 
 
