@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import twintrace as tt
 from tests.test_api import Net, fixed, run
@@ -166,3 +167,36 @@ def test_a_call_that_only_one_side_makes_is_named(tmp_path):
     text = api.verdict(api.compare(tmp_path / "plain", tmp_path / "halved"))
     assert "by a call that only one side makes, or outside what was recorded" in text
     assert "next    look at what only the right calls before it: reference.mul, test_comparing.py:" in text
+
+
+def test_results_of_another_precision_are_told_though_rounding_explains_them(tmp_path):
+    class Coarse(Module):
+        def __init__(self, dtype):
+            self.dtype = dtype
+
+        def forward(self, x):
+            return miniature.add(Tensor(x.array.astype(self.dtype)), 1.0)
+
+    for dtype in ("float32", "float16"):
+        with tt.record(tmp_path / dtype, net := Coarse(dtype), level="mix", keep="tensor", framework="reference"):
+            net(Tensor(np.linspace(0, 1, 6, dtype=np.float32)))
+    found = api.compare(tmp_path / "float32", tmp_path / "float16")
+    assert any("of different precision, first f32 | f16" in remark for remark in found.remarks)
+
+
+def test_names_from_a_trace_do_not_command_the_terminal(tmp_path, capsys):
+    class Odd(Module):
+        def forward(self, x):
+            return self.__dict__["bad\n\x1b[31mname"](x)
+
+    for name, bias in (("left", 0.0), ("right", 1.0)):
+        net, layer = Odd(), Linear(3, 3)
+        layer.bias.array[...] = bias
+        setattr(net, "bad\n\x1b[31mname", layer)
+        with tt.record(tmp_path / name, net, level="module", keep="tensor", framework="reference"):
+            net(Tensor(np.ones((2, 3), np.float32)))
+    found = api.compare(tmp_path / "left", tmp_path / "right")
+    api.print_pairs(found, Console(width=200))
+    for text in (api.verdict(found), capsys.readouterr().out):
+        assert "\x1b" not in text
+        assert r"bad\n\x1b[31mname" in text

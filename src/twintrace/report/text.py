@@ -34,6 +34,7 @@ def verdict(result: Comparison) -> str:
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
     lines += [f"  {remark}" for remark in result.remarks]
+    lines = [legible(line) for line in lines]
     return "\n".join([lines[0], *(_cut(line) for line in lines[1:MAX_LINES])])
 
 
@@ -256,6 +257,13 @@ _WORDS = {
     Outcome.DIFFERENT: "different",
     Outcome.UNKNOWN: "not comparable",
 }
+
+
+def legible(text: str) -> str:
+    """Names come from a file: a line break or a terminal's control sequence among them is shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _cut(line: str) -> str:
