@@ -300,3 +300,15 @@ def test_inputs_without_a_counterpart_are_not_said_to_agree():
     match = replace(case.match, only_left=stray, only_right=stray)
     chain.cases[0] = replace(case, match=match, evidence=case.evidence[1:])
     assert "what comes in has no counterpart" in first_forward(chain.judge()).because
+
+
+def test_what_a_call_takes_without_a_counterpart_is_not_absorbed():
+    """The gather has other inputs on the other side: nobody knows that it hides the difference."""
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
+    gather = Chain().call("torch.gather", X, 2 * X).cases[0]
+    call = replace(gather.match.left[0], id=9, order=9)
+    match = replace(gather.match, left=(call,), right=(call,), only_left=(Stray(Part.INPUT, "0", 1, "by hand"),))
+    output = gather.evidence[1]
+    chain.cases.append(Case(match, [replace(output, pair=replace(output.pair, left=50, right=50))]))
+    results = chain.judge()
+    assert first_forward(results).result is results[0]

@@ -330,6 +330,9 @@ def _find_absorbed(trials: Sequence[_Trial]) -> None:
             if item.pair.part is Part.INPUT:
                 known = not went or effect or not _certain(went, bad)
                 effective[item.pair.left] = effective.get(item.pair.left, False) or known
+        for stray in trial.case.match.only_left:
+            if stray.part is Part.INPUT:  # what becomes of it here is not known
+                effective[stray.tensor] = True
 
 
 def _averages(trial: _Trial, went: Sequence[TensorResult]) -> bool:

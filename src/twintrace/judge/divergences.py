@@ -34,7 +34,7 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
     ordered = sorted((item for item in parted if item.step == step), key=_forward_order)
     update = all(_updates(item) for item in ordered)
     candidates = ordered if update else [item for item in ordered if not _updates(item)]
-    chosen = next((item for item in candidates if item.introduced_forward or _swapped(item)), candidates[0])
+    chosen = next((item for item in candidates if _arises(item)), candidates[0])
     tensors = sorted((item for item in chosen.tensors if _differs(item, backward=False)), key=_most_telling)
     own, swapped = chosen.introduced_forward, _swapped(chosen)
     tensors.sort(key=lambda item: item.pair.part.incoming is own)  # what arose here first, or what came in
@@ -72,6 +72,11 @@ def first_backward(results: Sequence[CallResult]) -> Divergence | None:
         1 for item in results if item.backward is not None and item.step <= step and _backward_order(item) < place
     )
     return Divergence(chosen, True, tuple(tensors), not own, because, before)
+
+
+def _arises(result: CallResult) -> bool:
+    """Does the difference surely arise here? Not if nothing is known of what came in."""
+    return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)
 
 
 def _swapped(result: CallResult) -> bool:
