@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import twintrace as tt
 from tests.test_api import Net, fixed, run
 from twintrace import api
+from twintrace.frameworks.reference import miniature
 from twintrace.frameworks.reference.miniature import Linear, Module, Tensor
 from twintrace.model.verdicts import Outcome
 
@@ -129,3 +131,72 @@ def test_a_run_with_itself_agrees_whatever_is_kept(pair):
 def test_pairs_that_differ_have_a_picture(pair):
     found = api.compare(*pair)
     assert found.divergence.tensors[0].measurement.heat is not None
+
+
+def test_a_line_of_the_journal_that_is_damaged_is_no_difference(tmp_path):
+    """Not even the shape of such a tensor is known: it agrees with nothing and differs from nothing."""
+    left, right = run(tmp_path / "a", keep="tensor"), run(tmp_path / "b", keep="tensor")
+    journal = right / "step0" / "rank0" / "journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")
+    last = max(number for number, line in enumerate(lines) if line.startswith(b'{"k":"tensor"'))
+    lines[last] = lines[last][:-8] + b"\xff" * 8
+    journal.write_bytes(b"\n".join(lines))
+    found = api.compare(left, right)
+    assert found.count(Outcome.DIFFERENT) == 0
+    assert found.count(Outcome.UNKNOWN) > 0
+    assert not found.agree
+    assert "agree where both have a record" in api.verdict(found)
+
+
+def test_a_call_that_only_one_side_makes_is_named(tmp_path):
+    class Halving(Module):
+        def __init__(self, halves):
+            self.halves = halves
+            self.first, self.last = Linear(3, 4), Linear(4, 2)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.last(miniature.mul(x, 0.5) if self.halves else x)
+
+    for name in ("plain", "halved"):
+        net = Halving(name == "halved")
+        for layer, seed in ((net.first, 1), (net.last, 2)):
+            layer.weight.array[...] = np.random.default_rng(seed).normal(size=layer.weight.shape)
+        with tt.record(tmp_path / name, net, level="mix", keep="tensor", framework="reference"):
+            net(Tensor(np.ones((2, 3), np.float32)))
+    text = api.verdict(api.compare(tmp_path / "plain", tmp_path / "halved"))
+    assert "by a call that only one side makes, or outside what was recorded" in text
+    assert "next    look at what only the right calls before it: reference.mul, test_comparing.py:" in text
+
+
+def test_results_of_another_precision_are_told_though_rounding_explains_them(tmp_path):
+    class Coarse(Module):
+        def __init__(self, dtype):
+            self.dtype = dtype
+
+        def forward(self, x):
+            return miniature.add(Tensor(x.array.astype(self.dtype)), 1.0)
+
+    for dtype in ("float32", "float16"):
+        with tt.record(tmp_path / dtype, net := Coarse(dtype), level="mix", keep="tensor", framework="reference"):
+            net(Tensor(np.linspace(0, 1, 6, dtype=np.float32)))
+    found = api.compare(tmp_path / "float32", tmp_path / "float16")
+    assert any("of different precision, first f32 | f16" in remark for remark in found.remarks)
+
+
+def test_names_from_a_trace_do_not_command_the_terminal(tmp_path, capsys):
+    class Odd(Module):
+        def forward(self, x):
+            return self.__dict__["bad\n\x1b[31mname"](x)
+
+    for name, bias in (("left", 0.0), ("right", 1.0)):
+        net, layer = Odd(), Linear(3, 3)
+        layer.bias.array[...] = bias
+        setattr(net, "bad\n\x1b[31mname", layer)
+        with tt.record(tmp_path / name, net, level="module", keep="tensor", framework="reference"):
+            net(Tensor(np.ones((2, 3), np.float32)))
+    found = api.compare(tmp_path / "left", tmp_path / "right")
+    api.print_pairs(found, Console(width=200))
+    for text in (api.verdict(found), capsys.readouterr().out):
+        assert "\x1b" not in text
+        assert r"bad\n\x1b[31mname" in text

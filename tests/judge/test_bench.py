@@ -9,7 +9,7 @@ import pytest
 
 from tests.judge.evidence import evidence
 from twintrace.judge import Bench, Case, first_backward, first_forward, policy_named
-from twintrace.model.pairs import Match, Part
+from twintrace.model.pairs import Match, Part, Stray
 from twintrace.model.records import Call, Gradient, Role
 from twintrace.model.sites import Kind, Phase, Site
 from twintrace.model.verdicts import Outcome
@@ -309,3 +309,40 @@ def test_what_a_step_leaves_behind():
     gradients = [(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g * NOISE, 31, 12)]
     bench.judge(0, 0, Chain().call("torch.Tensor.mul", X, X, gradients=gradients).cases)
     assert 5e-8 < bench.left_behind < 2e-7
+
+
+def test_arguments_that_were_swapped_are_told_as_that():
+    """What comes in differs on each place, and is the same all in all."""
+    chain = Chain(X, 2 * X).call("torch.sub", -X, X)
+    other = evidence(2 * X, X, part=Part.INPUT, numbers=(90, 90))
+    chain.cases[0] = replace(chain.cases[0], evidence=[*chain.cases[0].evidence, other])
+    found = first_forward(chain.call("torch.neg", X, -X).judge())
+    assert found.result.match.left[0].site.name == "torch.sub"
+    assert not found.inherited
+    assert found.because == "the same values come in, in another order"
+
+
+def test_where_calls_are_alone_they_may_be_the_cause():
+    results = Chain(X, X * np.float32(1.001)).call("torch.Tensor.neg", -X, -X * np.float32(1.001)).judge()
+    assert "by a call that only one side makes" in first_forward(results, alone={0}).because
+
+
+def test_inputs_without_a_counterpart_are_not_said_to_agree():
+    chain = Chain().call("torch.nn.functional.linear", X, 2 * X)
+    case = chain.cases[0]
+    stray = (Stray(Part.INPUT, "0", 0, "by hand"),)
+    match = replace(case.match, only_left=stray, only_right=stray)
+    chain.cases[0] = replace(case, match=match, evidence=case.evidence[1:])
+    assert "what comes in has no counterpart" in first_forward(chain.judge()).because
+
+
+def test_what_a_call_takes_without_a_counterpart_is_not_absorbed():
+    """The gather has other inputs on the other side: nobody knows that it hides the difference."""
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1.001)).call("torch.softmax", X, X * NOISE)
+    gather = Chain().call("torch.gather", X, 2 * X).cases[0]
+    call = replace(gather.match.left[0], id=9, order=9)
+    match = replace(gather.match, left=(call,), right=(call,), only_left=(Stray(Part.INPUT, "0", 1, "by hand"),))
+    output = gather.evidence[1]
+    chain.cases.append(Case(match, [replace(output, pair=replace(output.pair, left=50, right=50))]))
+    results = chain.judge()
+    assert first_forward(results).result is results[0]

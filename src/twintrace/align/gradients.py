@@ -31,11 +31,15 @@ class Gradients(NamedTuple):
 
 
 def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
-    """The tensors of a bond without gradients that differ because the tensor goes to other calls on the two sides.
+    """The tensors of a bond without results that no kernel wrote, and without gradients that differ because the tensor goes to
+    other calls on the two sides.
 
     What a concatenation is given back depends on who takes its result; an argument that a region takes in three places
     has three gradients there and one beside it.
     """
+    unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(web, bond, pair)}
+    if unwritten:
+        mapped = _without(mapped, unwritten, _UNWRITTEN)
     doubtful = [
         pair
         for pair in mapped.pairs
@@ -57,16 +61,30 @@ def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
             )
         if not good:
             dropped.add(pair)
+    return _without(mapped, dropped, _OTHER_TAKERS)
+
+
+def _without(mapped: Mapped, dropped: set[TensorPair], because: str) -> Mapped:
+    gone = [pair for pair in mapped.pairs if pair in dropped]
     return Mapped(
         tuple(pair for pair in mapped.pairs if pair not in dropped),
-        (*mapped.only_left, *(Stray(p.part, p.left_slot, p.left, _OTHER_TAKERS) for p in mapped.pairs if p in dropped)),
-        (
-            *mapped.only_right,
-            *(Stray(p.part, p.right_slot, p.right, _OTHER_TAKERS) for p in mapped.pairs if p in dropped),
-        ),
+        (*mapped.only_left, *(Stray(pair.part, pair.left_slot, pair.left, because) for pair in gone)),
+        (*mapped.only_right, *(Stray(pair.part, pair.right_slot, pair.right, because) for pair in gone)),
     )
 
 
+def _is_unwritten(web: Web, bond: Bond, pair: TensorPair) -> bool:
+    """MindSpore's kernel for a CPU leaves two results of a batch norm as the memory was: another run has other numbers there."""
+    tensors = (pair.left, pair.right)
+    return (
+        len(bond.left) == len(bond.right) == 1
+        and pair.left_slot == pair.right_slot in ("1", "2")
+        and all(web.strands[w].calls[bond.side(w)[0]].site.name == "mindspore.ops.BatchNorm" for w in (0, 1))
+        and not any(web.takers(w, tensor) for w, tensor in enumerate(tensors))
+    )
+
+
+_UNWRITTEN = "the kernel need not write it, and nobody takes it"
 _OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradient comes from them"
 
 

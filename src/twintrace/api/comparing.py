@@ -16,6 +16,7 @@ from typing import Any
 
 from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
+from ..judge.rounding import UNITS
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
@@ -78,7 +79,7 @@ def compare(
         results,
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
-        first_forward(results),
+        first_forward(results, alone=_steps_alone(common, parts)),
         first_backward(results),
         chosen.name,
         tuple(left_out),
@@ -187,6 +188,14 @@ class _Part:
     strays: int
     left_behind: float = 0.0
     """How far apart rounding may have left the weights."""
+
+
+def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
+    """The steps with calls that only one side makes, and that mean something."""
+    both = (
+        (place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left + part.only_right
+    )
+    return {place[0] for place, item in both if not item.skipped}
 
 
 def _side(journal: Journal) -> Side:
@@ -434,21 +443,27 @@ def _remarks(
     harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
         yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
-    other = [
-        (result, item)
-        for result in results
-        for item in result.tensors
-        if item.left.spec.dtype != item.right.spec.dtype and item.pair.part is Part.OUTPUT and result.match.left
-    ]
-    if other:
-        result, item = other[0]
-        yield (
-            f"{len(other)} results have another dtype on the right, first {result.match.left[0].site}: "
-            f"{item.left.spec.dtype} | {item.right.spec.dtype}."
-        )
+    yield from _precisions(parts)
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
+
+
+def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
+    """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
+    from ..report.text import places
+
+    found: list[tuple[CallResult, str]] = []
+    for result in (result for part in parts for result in part.results if result.match.left):
+        specs = [
+            (item.left.spec.dtype, item.right.spec.dtype) for item in result.tensors if item.pair.part is Part.OUTPUT
+        ]
+        if any(one != two and one in UNITS and two in UNITS for one, two in specs):
+            one, two = next(pair for pair in specs if pair[0] != pair[1])
+            found.append((result, f"{one} | {two}"))
+    if found:
+        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
+        yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
 
 
 __all__ = ["Progress", "compare", "pair_up", "write_mapping"]

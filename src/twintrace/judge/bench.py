@@ -351,6 +351,9 @@ def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
                 if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
                     lasting = effect or not known or not _fades(item, went)
                     effective[item.pair.left] = effective.get(item.pair.left, False) or lasting
+            for stray in trial.case.match.only_left:
+                if stray.part in (Part.INPUT, Part.OUTPUT_GRADIENT):  # what becomes of it here is not known
+                    effective[stray.tensor] = True
         if effective == before:
             break
 

@@ -9,18 +9,23 @@ that it is inherited.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Divergence, TensorResult, badness
 from ..model.sites import Phase
+from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 
+SWAPPED = "the same values come in, in another order"
 _TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
 
 
-def first_forward(results: Sequence[CallResult]) -> Divergence | None:
-    """Where the values part. The optimizer's update comes after the forward pass of its step."""
+def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ()) -> Divergence | None:
+    """Where the values part. The optimizer's update comes after the forward pass of its step.
+
+    alone   the steps with calls that only one side makes
+    """
     parted = [item for item in results if item.forward is not None and item.forward.outcome is Outcome.DIFFERENT]
     parted = [item for item in parted if not item.absorbed_forward]
     if not parted:
@@ -29,14 +34,19 @@ def first_forward(results: Sequence[CallResult]) -> Divergence | None:
     ordered = sorted((item for item in parted if item.step == step), key=_forward_order)
     update = all(_updates(item) for item in ordered)
     candidates = ordered if update else [item for item in ordered if not _updates(item)]
-    chosen = next((item for item in candidates if item.introduced_forward), candidates[0])
+    chosen = next((item for item in candidates if _arises(item)), candidates[0])
     tensors = sorted((item for item in chosen.tensors if _differs(item, backward=False)), key=_most_telling)
-    own = chosen.introduced_forward
+    own, swapped = chosen.introduced_forward, _swapped(chosen)
     tensors.sort(key=lambda item: item.pair.part.incoming is own)  # what arose here first, or what came in
-    because = "what comes in agrees, what goes out does not" if own else _inherited_because(tensors)
+    if own:
+        because = "what comes in agrees, what goes out does not"
+        if _takes_unpaired(chosen):
+            because = "what goes out does not agree, and what comes in has no counterpart"
+    else:
+        because = SWAPPED if swapped else _inherited_because(tensors, step in alone)
     place = _forward_order(chosen)
     before = sum(1 for item in results if item.step <= step and _forward_order(item) < place and item.match.left)
-    return Divergence(chosen, False, tuple(tensors), not own, because, before)
+    return Divergence(chosen, False, tuple(tensors), not (own or swapped), because, before)
 
 
 def first_backward(results: Sequence[CallResult]) -> Divergence | None:
@@ -65,10 +75,37 @@ def first_backward(results: Sequence[CallResult]) -> Divergence | None:
     return Divergence(chosen, True, tuple(tensors), not own, because, before)
 
 
-def _inherited_because(tensors: Sequence[TensorResult]) -> str:
+def _arises(result: CallResult) -> bool:
+    """Does the difference surely arise here? Not if nothing is known of what came in."""
+    return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)
+
+
+def _swapped(result: CallResult) -> bool:
+    """Do the same tensors come in on both sides, in another order? Known by their bits."""
+    came = [item for item in result.tensors if item.pair.part is Part.INPUT]
+    if not any(_differs(item, backward=False) for item in came):
+        return False
+    left, right = (sorted(side.fingerprint or "" for side in sides) for sides in zip(*_sides(came), strict=True))
+    return left == right and all(left)
+
+
+def _takes_unpaired(result: CallResult) -> bool:
+    """Is none of its inputs compared, though both sides have some?"""
+    compared = any(item.pair.part is Part.INPUT for item in result.tensors)
+    sides = (result.match.only_left, result.match.only_right)
+    return not compared and all(any(item.part is Part.INPUT for item in side) for side in sides)
+
+
+def _sides(results: Sequence[TensorResult]) -> list[tuple[Tensor, Tensor]]:
+    return [(item.left, item.right) for item in results]
+
+
+def _inherited_because(tensors: Sequence[TensorResult], alone: bool) -> str:
     parts = {item.pair.part for item in tensors}
     if Part.PARAMETER in parts or Part.BUFFER in parts:
         return "the two start from different weights"
+    if alone:
+        return "what comes in differs already: by a call that only one side makes, or outside what was recorded"
     return "what comes in differs already: the cause lies before, outside what was recorded"
 
 

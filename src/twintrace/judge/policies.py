@@ -60,6 +60,9 @@ class Policy(Protocol):
 def certain(evidence: Evidence) -> Verdict | None:
     """The verdict where it does not depend on what is allowed; None where it does."""
     left, right, measured = evidence.left, evidence.right, evidence.measurement
+    lost = [f"{side}: {item.missing}" for side, item in (("left", left), ("right", right)) if item.is_lost]
+    if lost:
+        return Verdict(Outcome.UNKNOWN, "; ".join(lost))
     if not fits(left.spec.shape, right.spec.shape, evidence.pair.layout):
         return Verdict(Outcome.DIFFERENT, f"the shapes do not fit: {left.spec} | {right.spec}")
     as_it_is = evidence.pair.layout == Layout()

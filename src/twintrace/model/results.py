@@ -152,11 +152,19 @@ class Comparison:
 
     @property
     def agree(self) -> bool:
-        """Something was compared, no pair differs with effect, and nothing that means something is alone: call, gradient, step."""
+        """Something was compared, no pair differs with effect, none is damaged, and nothing that means something is alone: call,
+        gradient, step.
+        """
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
         parted = any(not result.harmless for result in self.results)
-        return compared and not (alone or self.left_out or self.strays or parted)
+        return compared and not (alone or self.left_out or self.strays or parted or self._damaged)
+
+    @property
+    def _damaged(self) -> bool:
+        """Was something recorded that cannot be read any more? (What could not be recorded at all is no damage.)"""
+        unknown = (x for result in self.results for x in result.tensors if x.verdict.outcome is Outcome.UNKNOWN)
+        return any(side.is_lost or side.payload is not None for item in unknown for side in (item.left, item.right))
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,8 @@ class Tensor:
     missing: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     parts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_lost(self) -> bool:
+        """Its line is damaged or was never written: not even its shape is known, and `u8[0]` stands for it."""
+        return self.missing is not None and self.spec == Spec("u8", (0,)) and self.statistics is None

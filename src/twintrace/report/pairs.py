@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as _escape
 from rich.table import Table
 
 from ..model.pairs import Alone
 from ..model.results import CallResult, Comparison
 from ..model.verdicts import Outcome, Verdict
-from .text import places_of, single_place
+from .text import legible, places_of, single_place
 
 _COLOURS = {Outcome.SAME: "green", Outcome.ROUNDING: "green", Outcome.UNKNOWN: "yellow", Outcome.DIFFERENT: "red"}
 
@@ -42,7 +42,7 @@ def _row(result: CallResult) -> Iterator[str]:
     yield f"[{_COLOURS[verdict.outcome]}]{verdict.outcome}[/]"
     yield from _numbers(verdict)
     left, right = places_of(result)
-    yield from (escape(left), escape(right))
+    yield from (_plain(left), _plain(right))
     parts = [
         word for own, word in ((result.introduced_forward, "forward"), (result.introduced_backward, "backward")) if own
     ]
@@ -57,6 +57,10 @@ def _numbers(verdict: Verdict) -> Iterator[str]:
 def _alone(side: str, item: Alone) -> Iterator[str]:
     yield f"[dim]{'skipped' if item.skipped else 'only'} {side}[/]"
     yield from ("", "")
-    place = escape(single_place(item.call))
+    place = _plain(single_place(item.call))
     yield from (place, "") if side == "left" else ("", place)
-    yield f"[dim]{escape(item.because)}[/]"
+    yield f"[dim]{_plain(item.because)}[/]"
+
+
+def _plain(text: str) -> str:
+    return _escape(legible(text))

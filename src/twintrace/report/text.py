@@ -34,6 +34,7 @@ def verdict(result: Comparison) -> str:
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
     lines += [f"  {remark}" for remark in result.remarks]
+    lines = [legible(line) for line in lines]
     return "\n".join([lines[0], *(_cut(line) for line in lines[1:MAX_LINES])])
 
 
@@ -199,15 +200,35 @@ def advice(result: Comparison, found: Divergence) -> str:
         return "give both sides the same weights and compare again"
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
+    near = None if found.backward else _nearest_alone(result, found)
+    if near and (found.inherited or not names):
+        return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
     if found.inherited:
         return "record more: level='mix', and every step from the first"
     if names:
         return f"give both sides the same {', '.join(names[:3])}"
+    if found.tensors and found.tensors[0].pair.part.incoming and not found.backward:
+        return "give both sides their arguments in the same order"
     if any(item.left.spec.dtype != item.right.spec.dtype for item in found.tensors):
         return "compute in the same dtype on both sides"
-    if result.only_left or result.only_right:
+    if any(not item.skipped for _, _, item in (*result.only_left, *result.only_right)):
         return "look at the two lines above, and at the calls that only one side makes (--table)"
     return "look at the two lines above: the same input gives another output"
+
+
+def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | None:
+    """The last call before the parting, or inside it, that only one side makes and that means something."""
+    place, match = (found.result.step, found.result.rank), found.result.match
+    near: list[tuple[int, str, Call]] = []
+    for side, alone, here in (("left", result.only_left, match.left), ("right", result.only_right, match.right)):
+        until = max((call.order for call in here), default=0)
+        near += [
+            (until - item.call.order, side, item.call)
+            for step, rank, item in alone
+            if (step, rank) == place and not item.skipped and item.call.order < until
+        ]
+    first = min(near, key=lambda item: item[:2], default=None)
+    return first[1:] if first else None
 
 
 def _alone(result: Comparison) -> Iterator[str]:
@@ -236,6 +257,13 @@ _WORDS = {
     Outcome.DIFFERENT: "different",
     Outcome.UNKNOWN: "not comparable",
 }
+
+
+def legible(text: str) -> str:
+    """Names come from a file: a line break or a terminal's control sequence among them is shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _cut(line: str) -> str:

@@ -12,11 +12,12 @@ import dataclasses
 import json
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as _escape
 from rich.table import Table
 from rich.tree import Tree
 
 from ..model.results import Listing, Row
+from .text import legible
 
 
 def as_json(listing: Listing) -> str:
@@ -49,7 +50,7 @@ def print_table(listing: Listing, console: Console) -> None:
         table.add_column(column, overflow="fold")
     for row in listing.rows:
         texts = (row.site, row.type, ", ".join(row.inputs), ", ".join(row.outputs))
-        table.add_row(str(row.step), str(row.rank), *map(escape, texts), str(row.gradients), escape(row.where))
+        table.add_row(str(row.step), str(row.rank), *map(_plain, texts), str(row.gradients), _plain(row.where))
     console.print(table)
     _print_rest(listing, console)
 
@@ -60,28 +61,32 @@ def _title(listing: Listing) -> str:
         f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
     )
     return (
-        f"[bold]{escape(listing.path)}[/]  {escape(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
+        f"[bold]{_plain(listing.path)}[/]  {_plain(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
     )
 
 
 def _label(row: Row) -> str:
     flow = f"{', '.join(row.inputs) or '–'} → {', '.join(row.outputs) or '–'}"
-    kind = f" [cyan]({escape(row.type)})[/]" if row.type else ""
+    kind = f" [cyan]({_plain(row.type)})[/]" if row.type else ""
     gradients = f" [green]∂{row.gradients}[/]" if row.gradients else ""
-    remark = f" [red]{escape(row.remark)}[/]" if row.remark else ""
-    return f"{escape(row.site)}{kind}  [dim]{escape(flow)}[/]{gradients}  [dim]{escape(row.where)}[/]{remark}"
+    remark = f" [red]{_plain(row.remark)}[/]" if row.remark else ""
+    return f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{gradients}  [dim]{_plain(row.where)}[/]{remark}"
 
 
 def _print_rest(listing: Listing, console: Console) -> None:
     if listing.hidden:
         console.print(f"… {listing.hidden} more calls; use --limit to see them", highlight=False)
     for note in listing.notes:
-        console.print(f"[yellow]note[/]  {escape(note)}", highlight=False)
+        console.print(f"[yellow]note[/]  {_plain(note)}", highlight=False)
     for damage in listing.damage:
-        console.print(f"[red]damaged[/]  {escape(damage)}", highlight=False)
+        console.print(f"[red]damaged[/]  {_plain(damage)}", highlight=False)
 
 
 def _span(numbers: tuple[int, ...]) -> str:
     if len(numbers) > 2 and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]}-{numbers[-1]}"
     return ", ".join(map(str, numbers)) or "none"
+
+
+def _plain(text: str) -> str:
+    return _escape(legible(text))

@@ -25,7 +25,9 @@ def recorded(tmp_path):
 
     def run(function, model=None, *, level="mix", keep="tensor"):
         path = tmp_path / f"trace{len(list(tmp_path.iterdir()))}"
-        with tt.record(path, model, level=level if model is not None else "api", keep=keep, strict=True, framework="torch") as rec:
+        with tt.record(
+            path, model, level=level if model is not None else "api", keep=keep, strict=True, framework="torch"
+        ) as rec:
             function(rec) if function.__code__.co_argcount else function()
         journal = tt.open(path).journal(0)
         return list(journal.calls()), journal
