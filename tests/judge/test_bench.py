@@ -346,3 +346,16 @@ def test_what_a_call_takes_without_a_counterpart_is_not_absorbed():
     chain.cases.append(Case(match, [replace(output, pair=replace(output.pair, left=50, right=50))]))
     results = chain.judge()
     assert first_forward(results).result is results[0]
+
+
+@pytest.mark.parametrize("mask", [-1e4, -1e9, float(np.finfo(np.float32).min)])
+def test_a_mask_does_not_hide_a_wrong_softmax(mask):
+    """What is masked gives zero: its size allows nothing."""
+    scores = X.copy()
+    scores[:, 8:] = mask
+    right = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    wrong = np.exp(scores) / np.exp(scores[:, :8]).sum(0).max()
+    (good,) = Chain(scores, scores).call("torch.softmax", right, right * NOISE).judge()
+    (bad,) = Chain(scores, scores).call("torch.softmax", right, wrong).judge()
+    assert (good.forward.outcome, bad.forward.outcome) == (Outcome.ROUNDING, Outcome.DIFFERENT)
+    assert bad.introduced_forward

@@ -37,6 +37,10 @@ POLYNOMIAL = 256.0
 """Units by which two implementations of tanh, exp or erf differ, in f32; measured between PyTorch and MindSpore: up to 160."""
 
 
+UNDERFLOW = 104.0
+"""exp(-104) is zero in f32."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """How far two values may be apart, and why."""
@@ -81,7 +85,10 @@ def reduction_length(result: Tensor, sources: Sequence[Tensor], traits: Traits) 
 def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits: Traits, length: float) -> float:
     """The size of what was summed over the size of the sum; 1 where nothing cancels."""
     out = max(size(left), size(right))
-    sizes = sorted((size(item) for item in sources if UNITS.get(item.spec.dtype)), reverse=True)
+    known = [item for item in sources if UNITS.get(item.spec.dtype)]
+    sizes = sorted(
+        (min(size(item), _largest(item)) if traits.exponential else size(item) for item in known), reverse=True
+    )
     if not sizes or not out:
         return 1.0
     gain = 1.0
@@ -130,8 +137,12 @@ def backward_cancellation(left: Tensor, right: Tensor, made_of: Backward, traits
 
 
 def _largest(tensor: Tensor) -> float:
+    """The largest magnitude that an exponential sees: what lies further below the maximum (a mask of -1e9) gives zero."""
     known = tensor.statistics
-    return max(abs(known.min or 0.0), abs(known.max or 0.0)) if known else 1.0
+    if known is None:
+        return 1.0
+    highest = abs(known.max or 0.0)
+    return min(max(abs(known.min or 0.0), highest), highest + UNDERFLOW)
 
 
 def allowance(

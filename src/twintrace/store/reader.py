@@ -259,7 +259,8 @@ class NativeJournal:
 
     def _note_damage(self, where: str, text: str) -> None:
         if len(self._damage) < MAX_DAMAGE:
-            self._damage[Damage(str(self._path), where, text)] = None
+            told = text.removeprefix(f"{self._path}: {where}: ")  # an error says itself where it is
+            self._damage[Damage(str(self._path), where, told)] = None
         else:
             self._damage[Damage(str(self._path), "and more", f"only {MAX_DAMAGE} damaged places are listed")] = None
 
