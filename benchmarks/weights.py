@@ -99,10 +99,8 @@ def judge(figures: Sequence[Figure], tasks: Sequence[str] = tuple(TASKS)) -> lis
     for task in tasks:
         ours, theirs = table.get(("twintrace", task)), table.get(("troubleshooter", task))
         faster = theirs.seconds / ours.seconds if ours and theirs else None
-        cheaper = theirs.cpu / ours.cpu if ours and theirs else None
         smaller = ours.megabytes / theirs.megabytes if ours and theirs else None
         verdicts.append(Verdict(f"{task}: times as fast as TroubleShooter", faster, SPEED, at_least=True))
-        verdicts.append(Verdict(f"{task}: TroubleShooter's processor time / ours", cheaper, SPEED, at_least=True))
         verdicts.append(Verdict(f"{task}: peak memory / TroubleShooter's", smaller, MEMORY, at_least=False))
     return verdicts
 

@@ -12,14 +12,13 @@ GOOD = [
 
 
 def test_a_good_run_meets_every_target():
-    assert [verdict.met for verdict in judge(GOOD)] == [True] * 6
+    assert [verdict.met for verdict in judge(GOOD)] == [True] * 4
 
 
 @pytest.mark.parametrize(
     ("figure", "target"),
     [
         (Figure("twintrace", "convert", 2.0, 1.0, 100.0), "convert: times as fast as TroubleShooter"),
-        (Figure("twintrace", "convert", 1.0, 2.0, 100.0), "convert: TroubleShooter's processor time / ours"),
         (Figure("twintrace", "compare", 1.0, 1.0, 600.0), "compare: peak memory / TroubleShooter's"),
     ],
 )
