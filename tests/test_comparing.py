@@ -202,3 +202,9 @@ def test_names_from_a_trace_do_not_command_the_terminal(tmp_path, capsys):
     for text in (api.verdict(found), capsys.readouterr().out):
         assert "\x1b" not in text
         assert r"bad\n\x1b[31mname" in text
+
+
+def test_two_runs_of_nan_agree_and_are_told_of(tmp_path):
+    found = api.compare(run(tmp_path / "a", scale=np.nan), run(tmp_path / "b", scale=np.nan))
+    assert found.agree
+    assert any("NaN on both sides, first: reference.linear" in remark for remark in found.remarks)

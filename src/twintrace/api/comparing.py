@@ -444,9 +444,28 @@ def _remarks(
     if harmless and not parted:
         yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
     yield from _precisions(parts)
+    yield from _not_numbers(results)
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
+
+
+def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
+    """Two runs that agree in being NaN agree, and yet neither of them is well."""
+    from ..report.text import places
+
+    found = [
+        result
+        for result in results
+        if any(
+            item.left.statistics and item.right.statistics and item.left.statistics.nan and item.right.statistics.nan
+            for item in result.tensors
+            if not item.pair.part.incoming
+        )
+    ]
+    if found:
+        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
+        yield f"{count} NaN on both sides, first: {places(found[0])}."
 
 
 def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
