@@ -319,11 +319,12 @@ def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, C
     may be an argument on one side, and a property of the kernel on the other.
     """
     found = different_settings(match.left, match.right)
-    if found or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
+    decisive = any("–" not in sides for sides in found.values())  # not merely by name here, by position there
+    if decisive or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
         return found
     parents = (match.left[0].parent, match.right[0].parent)
     around = None if None in parents else known.get(parents)
-    return different_settings(around[:1], around[1:]) if around else found
+    return (different_settings(around[:1], around[1:]) if around else {}) or found
 
 
 def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
