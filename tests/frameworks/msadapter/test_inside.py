@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import twintrace as tt
 from scripts.layers import layer
 
 HERE = Path(__file__).parent
@@ -140,6 +141,55 @@ def test_functions_have_the_names_that_pytorchs_workshop_gives(path):
             assert described is not None, f"{name} is not worth a record in PyTorch"
             assert described.name == name
     assert compared > 300
+
+
+SAME_NET = """
+import sys
+import numpy as np, torch
+import torch.nn.functional as F
+from torch import nn
+import twintrace as tt
+
+class Net(nn.Module):
+    def __init__(self, eps):
+        super().__init__()
+        self.fc1, self.norm, self.fc2 = nn.Linear(6, 16), nn.LayerNorm(16, eps=eps), nn.Linear(16, 3)
+    def forward(self, x):
+        return self.fc2(F.relu(self.norm(self.fc1(x))))
+
+net, draw = Net(float(sys.argv[2])), np.random.default_rng(0)
+for name, parameter in net.named_parameters():
+    values = (0.3 * draw.normal(size=tuple(parameter.shape)) + (name == "norm.weight")).astype(np.float32)
+    with torch.no_grad():
+        parameter.copy_(torch.from_numpy(values))
+x = torch.tensor((0.1 * draw.normal(size=(5, 6))).astype(np.float32))
+with tt.record(sys.argv[1], net, level="mix", keep="tensor", strict=True):
+    if hasattr(torch.Tensor, "asnumpy"):
+        import mindspore as ms
+        ms.value_and_grad(lambda x: net(x).sum(), grad_position=0, weights=list(net.parameters()))(x)
+    else:
+        net(x).sum().backward()
+"""
+
+
+@pytest.mark.needs_torch
+def test_a_trace_of_msadapter_lies_beside_one_of_pytorch(path, tmp_path):
+    """The same code in both: it agrees, and where it does not, the layer and the setting are named."""
+    runs = {
+        "torch": (sys.executable, str(ROOT / "src"), "1e-5"),
+        "adapter": (layer("msadapter", MINDTORCH), path, "1e-5"),
+        "wrong": (layer("msadapter", MINDTORCH), path, "1e-3"),
+    }
+    for name, (python, paths, eps) in runs.items():
+        command = [str(python), "-c", SAME_NET, str(tmp_path / name), eps]
+        env = os.environ | {"PYTHONPATH": paths, "GLOG_v": "4"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+    good = tt.compare(tmp_path / "torch", tmp_path / "adapter")
+    assert good.agree, tt.verdict(good)
+    found = tt.compare(tmp_path / "torch", tmp_path / "wrong").divergence.result
+    assert found.match.left[0].site.path == "norm"
+    assert found.settings["eps"] == ("1e-05", "0.001")
 
 
 @pytest.mark.slow
