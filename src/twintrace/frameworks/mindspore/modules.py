@@ -111,7 +111,12 @@ def _own_buffers(cell: nn.Cell) -> dict[str, Any]:
 
 
 class Modules:
-    """Reports the calls of some models' Cells."""
+    """Reports the calls of some models' Cells. What a Cell is, and what it has, is asked of these four: MSAdapter's are others."""
+
+    _kind: type = nn.Cell
+    _named_modules = staticmethod(named_modules)
+    _named_parameters = staticmethod(named_parameters)
+    _view_of: Callable[[str, Any], ModuleView] = staticmethod(view_of)
 
     def __init__(self, models: Mapping[str, nn.Cell], sink: Sink, gradients: Gradients) -> None:
         self._models, self._sink, self._gradients = models, sink, gradients
@@ -121,22 +126,22 @@ class Modules:
         """Install; yields what undoes each change."""
         self._learn()
         yield self._known.clear
-        yield patch(nn.Cell, "__call__", self._layer)
+        yield patch(self._kind, "__call__", self._layer)
 
     def parameter_names(self) -> dict[int, str]:
         """The parameters' names by object, those that there are by now: a model grows."""
         return {
             id(parameter): ".".join(filter(None, (prefix, name)))
             for prefix, model in self._models.items()
-            for name, parameter in named_parameters(model)
+            for name, parameter in self._named_parameters(model)
         }
 
     def _learn(self) -> None:
         for prefix, model in self._models.items():
-            for path, cell in named_modules(model):
+            for path, cell in self._named_modules(model):
                 full = ".".join(filter(None, (prefix, path)))
                 if id(cell) not in self._known or self._known[id(cell)][1] is None:
-                    self._known[id(cell)] = (cell, view_of(full, cell))
+                    self._known[id(cell)] = (cell, self._view_of(full, cell))
 
     def _layer(self, original: Any) -> Any:
         def __call__(cell: nn.Cell, /, *args: Any, **kwargs: Any) -> Any:

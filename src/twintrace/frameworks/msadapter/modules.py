@@ -8,7 +8,7 @@ MSAdapter's `nn.Module` has torch's names, and is no MindSpore Cell. Calls are s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -16,7 +16,6 @@ from torch import nn
 from ..mindspore.modules import Modules as MindsporeModules
 from ..mindspore.modules import end_without_result, present_phase
 from ..protocol import ModuleView
-from .patches import patch
 from .tensors import is_tensor
 
 __all__ = [
@@ -93,26 +92,10 @@ def configuration(module: Any) -> Mapping[str, Any]:
 class Modules(MindsporeModules):
     """MindSpore's, on torch's modules."""
 
-    def install(self) -> Iterator[Callable[[], None]]:
-        """Install; yields what undoes each change."""
-        self._learn()
-        yield self._known.clear
-        yield patch(nn.Module, "__call__", self._layer)
-
-    def parameter_names(self) -> dict[int, str]:
-        """The parameters' names by object, those that there are by now: a model grows."""
-        return {
-            id(parameter): ".".join(filter(None, (prefix, name)))
-            for prefix, model in self._models.items()
-            for name, parameter in named_parameters(model)
-        }
-
-    def _learn(self) -> None:
-        for prefix, model in self._models.items():
-            for path, module in named_modules(model):
-                full = ".".join(filter(None, (prefix, path)))
-                if id(module) not in self._known or self._known[id(module)][1] is None:
-                    self._known[id(module)] = (module, view_of(full, module))
+    _kind = nn.Module
+    _named_modules = staticmethod(named_modules)
+    _named_parameters = staticmethod(named_parameters)
+    _view_of = staticmethod(view_of)
 
     def _keeps_state(self, module: Any) -> bool:
         return bool(module._buffers)  # moving averages
