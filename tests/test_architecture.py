@@ -4,7 +4,7 @@
     compat  → api, store, model                             store, frameworks, engine → model
     testing → api, store, frameworks, model                 model → nothing
     api     → everything below                              weights, diagnose → frameworks, measure, store, model
-    collect → store, frameworks, model                      frameworks/<one> → frameworks/protocol.py, no other <one>,
+    collect → store, frameworks, model                      frameworks/<one> → protocol.py, nodes.py, no other <one>,
                                                             but msadapter → mindspore
 
 `testing` is above `api` because what it ships is for the tests of others. The package's own `__init__.py` lends names out of
@@ -104,8 +104,13 @@ def fault_of(path: str, parts: tuple[str, ...], module: str) -> str | None:
         return f"{room} has no door to {target} ({module})"
     shop = inner[1] if target == "frameworks" and len(inner) > 1 else None
     lenders = BORROWS.get(parts[1], set()) if room == "frameworks" and len(parts) > 1 else set()
-    if shop and room == "frameworks" and parts[1] in WORKSHOPS and shop not in {parts[1], "protocol", *lenders}:
-        return f"the {parts[1]} workshop may use itself and protocol.py ({module})"
+    if (
+        shop
+        and room == "frameworks"
+        and parts[1] in WORKSHOPS
+        and shop not in {parts[1], "protocol", "nodes", *lenders}
+    ):
+        return f"the {parts[1]} workshop may use itself, protocol.py and nodes.py ({module})"
     if shop in WORKSHOPS - lenders and parts[:2] != (target, shop) and (room, shop) != ("testing", "reference"):
         return f"names the {shop} workshop, which only registry.py may, as a string ({module})"
     return None

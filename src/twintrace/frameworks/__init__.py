@@ -2,6 +2,7 @@
 
     protocol.py    all that is ever asked of a framework, and the sink that hears of its calls
     registry.py    whose object is this? (a table of dotted names)
+    nodes.py       hooks on the nodes of an autograd graph, for frameworks whose graph has them
     torch/         PyTorch
     mindspore/     MindSpore
     msadapter/     MSAdapter: PyTorch's names on MindSpore, most of it borrowed from there

@@ -1,11 +1,7 @@
 """What flows back through a call, read without touching the graph.
 
-    x ──▶ [ nodes made by this call ] ──▶ y            forward
-    x ◀──  hook on the node whose edge   ◀── hook before the node of y      backward
-           leaves towards x
-
-MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks. No node is inserted; a full
-backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
+MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks (see `nodes.py`). No node is inserted; a
+full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
 Before 2.8 the graph cannot be seen. There the arguments of a call are replaced by aliases with a hook in between, which is a node
 more; that hook stays in the graph, and is only told to be silent.
@@ -25,6 +21,7 @@ import mindspore as ms
 from mindspore import ops
 
 from ...model.records import Role
+from ..nodes import LEAF_NUMBER, NodeHooks
 from ..protocol import Open, Sink
 from .patches import patch
 from .tensors import running, same_value
@@ -42,9 +39,7 @@ __all__ = [
 
 HAS_NODES = hasattr(ms.Tensor, "_grad_node")
 """Can the graph be seen?"""
-_LEAF_NUMBER = 2**64 - 1
 _DIFFERENTIABLE = (ms.float16, ms.float32, ms.float64, ms.bfloat16, ms.complex64, ms.complex128)
-_MAX_NODES = 200_000
 
 
 class _Here(threading.local):
@@ -112,12 +107,12 @@ def without_gradient(call: Open, mutates: Sequence[str], start: int) -> tuple[st
     return tuple(
         f"argument {slot} was written to in place, and MindSpore keeps no gradient of that write"
         for slot, node in nodes
-        if node is None or not start <= node._sequence_nr() < _LEAF_NUMBER
+        if node is None or not start <= node._sequence_nr() < LEAF_NUMBER
     )
 
 
 def _seen(number: int) -> None:
-    if _Backward.highest < number < _LEAF_NUMBER:
+    if _Backward.highest < number < LEAF_NUMBER:
         _Backward.highest = number
 
 
@@ -126,8 +121,9 @@ class Gradients:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._handles: list[Any] = []
-        self._sums: list[_Sum] = []
+        self._nodes = NodeHooks(
+            sink, unseen=unseen, identity=_id, target=lambda node, number: (_id(node), number), add=_add
+        )
         self._taps: list[_Tap] = []
         self._names: Callable[[], dict[int, str]] = dict
         self._passes = 0
@@ -153,7 +149,7 @@ class Gradients:
         )
 
     def _alias(self, call: Open, slot: str, tensor: Any) -> Any:
-        tap = _Tap(self._reporter(call, slot))
+        tap = _Tap(self._nodes.reporter(call, slot))
         self._taps.append(tap)
         with unseen():
             alias = ops.HookBackward(tap.function())(tensor)
@@ -164,8 +160,8 @@ class Gradients:
         """Without nodes to hook: each result tells of its gradient itself."""
         for slot, tensor in call.outputs:
             if _is_tappable(tensor) and tensor._has_auto_grad():
-                tap = _Tap(self._reporter(call, slot, Role.OUTPUT))
-                self._handles.append(tensor.register_hook(tap.function()))
+                tap = _Tap(self._nodes.reporter(call, slot, Role.OUTPUT))
+                self._nodes.keep(tensor.register_hook(tap.function()))
         call.inputs.clear()
         call.outputs.clear()
 
@@ -181,31 +177,24 @@ class Gradients:
                 continue
             number = node._sequence_nr()
             _seen(number)
-            if start <= number < _LEAF_NUMBER:
+            if start <= number < LEAF_NUMBER:
                 ends.setdefault(_id(node), (node, []))[1].append((slot, tensor._output_index))
         inputs = [*inputs, *_new_leaves(call, inputs)] if ends else []
         call.inputs.clear()
         call.outputs.clear()
-        if not ends:
-            return
-        for node, slots in ends.values():
-            self._handles.append(node.register_prehook(self._before(call, slots)))
-        if inputs:
-            self._hook_inputs(call, inputs, [node for node, _ in ends.values()], start)
+        if ends:
+            keys = [(slot, (_id(node), number)) for slot, node, number in inputs]
+            self._nodes.follow(call, keys, list(ends.values()), start)
 
     def flush(self) -> None:
-        """The backward pass is over: sums that wait for an edge which never came are as complete as they will be."""
-        for waiting in self._sums:
-            waiting.give_up()
+        """The backward pass is over."""
+        self._nodes.flush()
 
     def remove(self) -> None:
         """Take every hook off again."""
-        self.flush()
-        self._sums.clear()
         while self._taps:
             self._taps.pop().silent = True
-        while self._handles:
-            self._handles.pop().remove()
+        self._nodes.remove()
 
     def _around_backward(self, original: Any) -> Any:
         def grad(executor: Any, function: Any, operation: Any, weights: Any, position: Any, *rest: Any) -> Any:
@@ -237,54 +226,6 @@ class Gradients:
             if id(parameter) in names and gradient is not None:
                 self._sink.parameter_gradient(names[id(parameter)], gradient)
 
-    def _before(self, call: Open, slots: list[tuple[str, int]]) -> Callable[[Any], None]:
-        count = 0
-
-        def hook(gradients: tuple[Any, ...]) -> None:
-            nonlocal count
-            with unseen():
-                for slot, number in slots:
-                    gradient = gradients[number] if number < len(gradients) else None
-                    if gradient is not None:
-                        self._sink.gradient(call, Role.OUTPUT, slot, gradient, count)
-            count += 1
-
-        return hook
-
-    def _hook_inputs(self, call: Open, inputs: list[tuple[str, Any, int]], ends: list[Any], start: int) -> None:
-        wanted: dict[tuple[int, int], list[str]] = {}
-        for slot, node, number in inputs:
-            wanted.setdefault((_id(node), number), []).append(slot)
-        leaving: dict[tuple[int, int], list[tuple[Any, int]]] = {}
-        for node, position, target, number in _leaving_edges(ends, start):
-            key = (_id(target), number)
-            if key in wanted:
-                leaving.setdefault(key, []).append((node, position))
-        by_node: dict[int, tuple[Any, list[tuple[int, Callable[[Any], None]]]]] = {}
-        for key, edges in leaving.items():
-            slots = wanted[key]
-            if len(slots) == len(edges):  # one edge for each mention, in the order of the arguments
-                for slot, (node, position) in zip(slots, edges, strict=True):
-                    by_node.setdefault(_id(node), (node, []))[1].append((position, self._reporter(call, slot)))
-            else:
-                total = _Sum(len(edges), self._reporter(call, slots[0]))
-                self._sums.append(total)
-                for node, position in edges:
-                    by_node.setdefault(_id(node), (node, []))[1].append((position, total.add))
-        for node, receivers in by_node.values():
-            self._handles.append(node.register_hook(_after(receivers)))
-
-    def _reporter(self, call: Open, slot: str, role: Role = Role.INPUT) -> Callable[[Any], None]:
-        count = 0
-
-        def report(gradient: Any) -> None:
-            nonlocal count
-            if gradient is not None:
-                self._sink.gradient(call, role, slot, gradient, count)
-                count += 1
-
-        return report
-
 
 def _new_leaves(call: Open, known: list[tuple[str, Any, int]]) -> Iterator[tuple[str, Any, int]]:
     """Inputs that have got their node in this call: the first that uses a parameter makes it (MSAdapter's have none before)."""
@@ -300,34 +241,6 @@ def _id(node: Any) -> int:
     if unique is not None:
         return int(unique() if callable(unique) else unique)
     return hash(str(node))  # 2.8: <ReLU, seq=4>; a leaf has its name, and all leaves have one number
-
-
-def _after(receivers: list[tuple[int, Callable[[Any], None]]]) -> Callable[[Any, Any], None]:
-    def hook(sent: tuple[Any, ...], _received: Any) -> None:
-        with unseen():
-            for position, receive in receivers:
-                receive(sent[position] if position < len(sent) else None)
-
-    return hook
-
-
-def _leaving_edges(ends: list[Any], start: int) -> list[tuple[Any, int, Any, int]]:
-    """(node, position, target, number) of every edge from the call's own nodes to a node that was there before."""
-    found: list[tuple[Any, int, Any, int]] = []
-    pending = list(reversed(ends))
-    seen = {_id(node) for node in ends}
-    while pending and len(seen) < _MAX_NODES:
-        node = pending.pop()
-        for position, (target, number) in enumerate(node.next_functions):
-            if target is None:
-                continue
-            if start <= target._sequence_nr() < _LEAF_NUMBER:
-                if _id(target) not in seen:
-                    seen.add(_id(target))
-                    pending.append(target)
-            else:
-                found.append((node, position, target, number))
-    return found
 
 
 class _Tap:
@@ -369,25 +282,6 @@ def _replaced(value: Any, slot: str, by: Mapping[str, Any]) -> Any:
     return value
 
 
-class _Sum:
-    """Adds up what several edges send to the same input."""
-
-    def __init__(self, edges: int, report: Callable[[Any], None]) -> None:
-        self._edges, self._report = edges, report
-        self._total: Any = None
-        self._arrived = 0
-
-    def add(self, gradient: Any) -> None:
-        """One edge's gradient has come; with the last one the sum is reported."""
-        self._arrived += 1
-        if gradient is not None:
-            with running._no_grad():
-                self._total = gradient if self._total is None else ops.add(self._total, gradient)
-        if self._arrived == self._edges:
-            self.give_up()
-
-    def give_up(self) -> None:
-        """Report what there is."""
-        if self._arrived:
-            total, self._total, self._arrived = self._total, None, 0
-            self._report(total)
+def _add(total: Any, gradient: Any) -> Any:
+    with running._no_grad():
+        return gradient if total is None else ops.add(total, gradient)
