@@ -5,7 +5,7 @@
          ms_args: [0, 1]                 -lm  ParallelMLP:
          pt_args: [0, 2]                        mapping: dense_h_to_4h
 
-A file may hold several YAML documents, and the API file a list as well. Keys are spelt as the document has them (`ms_outputs`) or as
+A file may hold several YAML documents, and the API file a list as well. Keys are spelt as in the document (`ms_outputs`) or as
 the tool reads them (`ms_output`). A file that breaks a rule is refused by file, line and key.
 """
 
