@@ -55,6 +55,7 @@ from .reporting import (
     write_csv,
     write_html,
     write_json,
+    write_table,
     write_xlsx,
 )
 from .weights import (
@@ -122,6 +123,7 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_table",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
