@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..dumps import Dump
+from ..names import MODULES, parse
 from .mappings import TOP
-from .records import parse_record
 
 __all__ = ["pair_layers"]
 
@@ -38,8 +38,9 @@ def pair_layers(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) 
 
 def _classes(dump: Dump) -> dict[str, str]:
     """The class of each module that has a record, by its path."""
-    names = (parse_record(name) for name in dict.fromkeys([*dump.records, *dump.construct]))
-    return {name.path: name.class_name for name in names if name is not None and name.is_module and name.path}
+    records = dict.fromkeys([*(item.record for item in dump.items), *dump.construct])
+    names = (parse(record) for record in records)
+    return {name.name: name.type for name in names if name is not None and name.prefix in MODULES}
 
 
 def _translated(

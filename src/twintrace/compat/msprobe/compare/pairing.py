@@ -14,17 +14,17 @@ number it has, which is the call that it is the gradient of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .... import api
 from ....model.errors import UsageError
 from ....model.pairs import Layout
 from ..dumps import Dump, Item
+from ..names import MODULES, RecordName, parse
 from .aligned import Found, aligned
 from .layers import pair_layers
 from .mappings import ApiRule, Slots
-from .records import RecordName, parse_record
 
 __all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
 
@@ -107,9 +107,9 @@ def _wanted(wishes: Wishes) -> Callable[[RecordName | None, RecordName | None], 
     if wishes.layers is not None:
         return lambda one, two: True
     if wishes.api_rules is not None:
-        return lambda one, two: not (one and one.is_module) and not (two and two.is_module)
+        return lambda one, two: not _is_module(one) and not _is_module(two)
     if wishes.fuzzy:
-        return lambda one, two: bool(one and two and (one.api, one.direction) == (two.api, two.direction))
+        return lambda one, two: bool(one and two and (_stem(one), one.what) == (_stem(two), two.what))
     return None
 
 
@@ -149,18 +149,13 @@ class _Board:
 
     def follow_paths(self, modules: Mapping[str, str]) -> None:
         """Modules whose paths belong together: call by call."""
-        theirs: dict[tuple[str, str, int | None], str] = {}
-        for name in self._records[1]:
-            record = parse_record(name)
-            if record is not None and record.is_module:
-                theirs.setdefault((record.path, record.direction, record.call), name)
-                theirs.setdefault((record.path, record.direction, None), name)
-        for name in self._records[0]:
-            record = parse_record(name)
-            if record is not None and record.is_module and record.path in modules:
-                other = theirs.get((modules[record.path], record.direction, record.call))
-                if other is not None:
-                    self._pair_records(name, other, "layers of the same name, or as the layer mapping has it")
+        theirs: dict[tuple[str, str, int], str] = {}
+        for name, record in _modules(self._records[1]):
+            theirs.setdefault((record.name, record.what, record.call), name)
+        for name, record in _modules(self._records[0]):
+            other = theirs.get((modules.get(record.name, ""), record.what, record.call))
+            if other is not None:
+                self._pair_records(name, other, "layers of the same name, or as the layer mapping has it")
 
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
@@ -180,34 +175,21 @@ class _Board:
                     self._alone.setdefault((0, self._dumps[0].items[i].name), "the API mapping leaves it out")
 
     def follow_cells(self, cells: Mapping[str, str]) -> None:
-        """`Cell` is `Module`, as a file says or with an equal path and an equivalent class; the rest by equal names."""
-        theirs = {str(record): name for name in self._records[1] if (record := parse_record(name)) is not None}
-        paths: dict[tuple[str, str, int | None], list[tuple[str, str]]] = {}
-        for name in self._records[1]:
-            record = parse_record(name)
-            if record is not None and record.is_module:
-                paths.setdefault((record.path, record.direction, record.call), []).append((record.class_name, name))
-        for name in self._records[0]:
-            record = parse_record(name)
-            if record is None or not record.is_module:
-                continue
-            owner = _cell_owner(record, cells)
-            wanted = RecordName("Module", owner, record.direction, record.call)
-            other = theirs.get(str(wanted)) or next(
-                (
-                    found
-                    for kind, found in paths.get((wanted.path, record.direction, record.call), [])
-                    if api.same_operation(kind, wanted.class_name)
-                ),
-                None,
-            )
-            if other is not None:
-                because = "Cell is Module" if owner == record.owner else "the cell mapping says so"
-                self._pair_records(name, other, because)
+        """`Cell` is `Module`: as a file says, or with an equal path and an equivalent class."""
+        theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
+        for name, record in _modules(self._records[1]):
+            theirs.setdefault((record.name, record.what, record.call), []).append((record.type, name))
+        for name, record in _modules(self._records[0]):
+            owner = _mapped_cell(f"{record.name}.{record.type}", cells)
+            path, _, kind = owner.rpartition(".")
+            beside = theirs.get((path, record.what, record.call), [])
+            same = [other for found, other in beside if found == kind]
+            same += [other for found, other in beside if api.same_operation(found, kind)]
+            if same:
+                told = "Cell is Module" if owner == f"{record.name}.{record.type}" else "the cell mapping says so"
+                self._pair_records(name, same[0], told)
 
-    def follow_alignment(
-        self, found: Found, wanted: Callable[[RecordName | None, RecordName | None], bool]
-    ) -> None:
+    def follow_alignment(self, found: Found, wanted: Callable[[RecordName | None, RecordName | None], bool]) -> None:
         """What the project's alignment has found, of the kind that is wanted."""
         records: dict[tuple[str, str], str] = {}
         for pair in found.items:
@@ -215,7 +197,7 @@ class _Board:
             if not ours or not theirs:
                 continue
             one, two = self._dumps[0].items[ours[0]].record, self._dumps[1].items[theirs[0]].record
-            if wanted(parse_record(one), parse_record(two)):
+            if wanted(parse(one), parse(two)):
                 records.setdefault((one, two), pair.because)
                 if self._is_free(ours[0], theirs[0]):
                     self._pair(ours[0], theirs[0], pair.because, pair.layout)
@@ -288,26 +270,23 @@ class _Board:
                     self._pair(i, free[0], because, again=again)
                     places[wanted] = [j for j in free if j != free[0]]
 
-    def _check_range(self, rule: ApiRule, ours: Sequence[str] | object, theirs: Sequence[str] | object) -> None:
+    def _check_range(self, rule: ApiRule, ours: Collection[str], theirs: Collection[str]) -> None:
         """A place that no call of the API has is a mistake in the file."""
         for which, (side, name, records) in enumerate((("ms", rule.ms_api, ours), ("pt", rule.pt_api, theirs))):
-            items = [
-                self._dumps[which].items[i]
-                for record in records  # type: ignore[attr-defined]
-                if record.endswith(".forward")
-                for i in self._records[which][record]
-            ]
+            forward = [record for record in records if record.endswith(".forward")]
+            there = [_slot(self._dumps[which].items[i]) for record in forward for i in self._records[which][record]]
             for state, key in (("input", "args"), ("output", "outputs")):
                 slots = rule.slots(state)
-                heads = {place.split(".")[0] for found, place in map(_slot, items) if found == state}
+                if slots is None or not forward:
+                    continue
+                heads = {place.split(".")[0] for found, place in there if found == state}
                 count = max((int(head) + 1 for head in heads if head.isdecimal()), default=0)
-                for place in (slots.ms if side == "ms" else slots.pt) if slots and items else ():
+                places, line = (slots.pt, slots.pt_line) if which else (slots.ms, slots.ms_line)
+                for place in places:
                     if isinstance(place, int) and place >= count:
-                        line = slots.ms_line if side == "ms" else slots.pt_line  # type: ignore[union-attr]
-                        there = f"0 to {count - 1}" if count else "none"
                         raise UsageError(
-                            f"{rule.file}: line {line}: {side}_{key}: {place} is out of range; {name} has {count} of them in "
-                            f"{self._dumps[which].path} ({there})."
+                            f"{rule.file}: line {line}: {side}_{key}: {place} is out of range: in {self._dumps[which].path} "
+                            f"{name} has {count} of them, counted from 0."
                         )
 
     def pairs(self) -> Iterator[ItemPair]:
@@ -335,7 +314,9 @@ class _Board:
         return ItemPair(None, item, because) if which else ItemPair(item, None, because)
 
 
-def _anchors(records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]) -> dict[str, int]:
+def _anchors(
+    records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[str, int]:
     """For each record of the bench: the last item of the npu's record that it stands with, or that the one before it stands with."""
     found: dict[str, int] = {}
     last = -1
@@ -395,21 +376,37 @@ def _ruled(slot: _Slot | None, rule: ApiRule | None, *, backward: bool) -> _Slot
     return None
 
 
-def _calls_of(records: Mapping[str, Sequence[int]]) -> dict[str, dict[tuple[int | None, str], str]]:
-    """The records of each API, by number and direction."""
-    found: dict[str, dict[tuple[int | None, str], str]] = {}
+def _is_module(record: RecordName | None) -> bool:
+    return record is not None and record.prefix in MODULES
+
+
+def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
     for name in records:
-        record = parse_record(name)
+        record = parse(name)
+        if record is not None and record.prefix in MODULES:
+            yield name, record
+
+
+def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
+    """The records of each API, by number and direction."""
+    found: dict[str, dict[tuple[int, str], str]] = {}
+    for name in records:
+        record = parse(name)
         if record is not None:
-            found.setdefault(record.api, {})[record.call, record.direction] = name
+            found.setdefault(_stem(record), {})[record.call, record.what] = name
     return found
 
 
-def _cell_owner(record: RecordName, cells: Mapping[str, str]) -> str:
-    """What the other side calls this cell: as a whole, or the first stretch of its name that the file speaks of."""
-    if record.owner in cells:
-        return cells[record.owner]
-    parts = record.owner.split(".")
+def _stem(record: RecordName) -> str:
+    """`Functional.conv2d`: what mapping files call it."""
+    return ".".join(filter(None, (record.prefix, record.name, record.type)))
+
+
+def _mapped_cell(owner: str, cells: Mapping[str, str]) -> str:
+    """What the other side calls this cell: as a whole, or with the stretches of its name that the file speaks of."""
+    if owner in cells:
+        return cells[owner]
+    parts = owner.split(".")
     for one, two in cells.items():
         wanted = one.split(".")
         for start in range(len(parts) - len(wanted) + 1):
