@@ -44,7 +44,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .comparing import compare, pair_up, write_mapping
+from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
 from .reporting import (
     listing_json,
     print_pairs,
@@ -102,6 +102,7 @@ __all__ = [
     "net_from",
     "open",
     "pair_up",
+    "parameter_role",
     "print_pairs",
     "print_table",
     "print_tree",
@@ -110,6 +111,7 @@ __all__ = [
     "read_tensor",
     "read_weight_map",
     "record",
+    "same_operation",
     "seed_all",
     "selfcheck",
     "selfcheck_script",

@@ -1,10 +1,20 @@
-"""An embassy of msprobe (MindStudio's accuracy tool): its debugger, its dumps, its comparison.
+"""An embassy of msprobe (mindstudio-probe), Ascend's accuracy tool.
 
-What lives here: the names that its users write, and the files behind them. In: scripts, config files, dumps. Out: dumps
-that both tools read. SURFACE.md lists every name and every deliberate difference.
+    from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all
+    from twintrace.compat.msprobe.mindspore import PrecisionDebugger, seed_all      MindSpore, and MSAdapter
 
-    dumps.py   a dump directory as items, straight from its JSON        salvage.py   what can be read of a damaged JSON file
+What lives here: those names, and the files behind them. In: a script, a config.json or a dump of the other tool. Out: dumps that
+both tools read. SURFACE.md lists every name, every field and every deliberate difference.
 
-Not here: recording, pairing, measuring; they are the project's own. Surprising: a dump vouches for nothing. Every element is
-checked when it is read, and one that does not fit is an item that says so.
+    pytorch.py, mindspore.py   what scripts import          names.py      `Functional.conv2d.3.forward.input.1`
+    debugger.py                the one recording            elements.py   a value as dump.json has it
+    config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
+    allowed.py                 support_wrap_ops.yaml        documents.py  JSON that is whole at any time
+    chosen.py                  scope and list               stand_in.py   `msprobe` for unchanged scripts
+    dumps.py                   a dump as items              layout.py     dumps as traces, for every verb
+    folding.py                 records into calls           values.py     elements into tensors and values
+    payloads.py                .npy and .pt files           salvage.py    what can be read of damaged JSON
+
+Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
+the closing braces of the last, so that it is valid JSON whenever the process is killed.
 """

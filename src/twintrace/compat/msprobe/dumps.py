@@ -21,13 +21,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...model.errors import TraceFormatError, TraceNotFoundError
+from ...store.arrays import as_float
+from .payloads import read_values
 from .salvage import salvage
 
 Number: TypeAlias = "float | int | bool | None"
@@ -78,8 +80,22 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """One rank of one step as it stands in its files; `path` is that of the JSON file."""
+
+    path: Path
+    task: str
+    level: str
+    framework: str
+    data: Mapping[str, Any]
+    stacks: Mapping[str, tuple[str, ...]]
+    construct: Mapping[str, str | None]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Dump:
-    """One rank of one step. `path` is that of the JSON file; `records` are its records as they stand there."""
+    """One rank of one step, as items."""
 
     path: Path
     task: str
@@ -89,18 +105,13 @@ class Dump:
     stacks: Mapping[str, tuple[str, ...]] = field(repr=False)
     construct: Mapping[str, str | None] = field(repr=False)
     problems: tuple[str, ...]
-    records: Mapping[str, Any] = field(repr=False)
 
     def array(self, item: Item) -> np.ndarray[Any, Any]:
         """The values of an item, for arithmetic: bf16 and fp8 widened exactly to float32. TraceError names the file."""
-        from ...store.arrays import as_float
-
         return as_float(*self.stored(item))
 
     def stored(self, item: Item) -> tuple[np.ndarray[Any, Any], str]:
-        """The values as they lie in the file, and what the elements are: `bf16` lies as uint16."""
-        from .payloads import read_values
-
+        """The values as they lie in the file, and what the elements are: `bf16` lies as uint16, or as float32."""
         if item.data_name is None:
             raise TraceFormatError(
                 f"{self.path}: no values were kept of {item.name}. Record with task=tensor to have them."
@@ -110,6 +121,32 @@ class Dump:
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
     """Read the dump of one rank: its dump.json (or debug.json), or the directory that holds it."""
+    found = read_records(path)
+    items: list[Item] = []
+    problems = list(found.problems)
+    for name, record in found.data.items():
+        if isinstance(record, dict):
+            items.extend(_items(name, record))
+        elif name.endswith(".debug"):
+            items.extend(_elements(record, name, name, "debug"))
+        else:
+            problem = f"expected an object, got {some(record)}"
+            problems.append(f"{found.path}: {name}: {problem}.")
+            items.append(Item(name, name, "", "", problem=problem))
+    return Dump(
+        found.path,
+        found.task,
+        found.level,
+        found.framework,
+        tuple(items),
+        found.stacks,
+        found.construct,
+        tuple(problems),
+    )
+
+
+def read_records(path: str | os.PathLike[str]) -> Records:
+    """The same, not taken apart."""
     file = _find(Path(path))
     problems: list[str] = []
     document = _read(file, problems)
@@ -119,25 +156,15 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
         raise TraceFormatError(
             f'{file}: expected {{"task": …, "data": {{records}}}}, found {known}. Give the dump.json of a rank.'
         )
-    items: list[Item] = []
-    for name, record in data.items():
-        if isinstance(record, dict):
-            items.extend(_items(name, record))
-        elif record is None or name.endswith(".debug"):
-            items.extend(_elements(record, name, name, "debug"))
-        else:
-            problems.append(f"{file}: {name}: expected an object, got {_some(record)}.")
-            items.append(Item(name, name, "", "", problem=f"expected an object, got {_some(record)}"))
-    return Dump(
-        path=file,
-        task=_text(document, "task", file, problems),
-        level=_text(document, "level", file, problems),
-        framework=_framework(document, data, file, problems),
-        items=tuple(items),
-        stacks=_stacks(file.with_name("stack.json"), problems),
-        construct=_construct(file.with_name("construct.json"), problems),
-        problems=tuple(problems),
-        records=data,
+    return Records(
+        file,
+        _text(document, "task", file, problems),
+        _text(document, "level", file, problems),
+        _framework(document, data, file, problems),
+        data,
+        _stacks(file.with_name("stack.json"), problems),
+        _construct(file.with_name("construct.json"), problems),
+        tuple(problems),
     )
 
 
@@ -176,7 +203,7 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
                 f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
             ) from None
     if not isinstance(document, dict):
-        raise TraceFormatError(f"{file}: expected a JSON object, got {_some(document)}. Give the dump.json of a rank.")
+        raise TraceFormatError(f"{file}: expected a JSON object, got {some(document)}. Give the dump.json of a rank.")
     return document
 
 
@@ -184,7 +211,7 @@ def _text(document: Mapping[str, Any], key: str, file: Path, problems: list[str]
     value = document.get(key)
     if isinstance(value, str):
         return value
-    problems.append(f"{file}: it does not say its {key} (expected a text, got {_some(value)}).")
+    problems.append(f"{file}: it does not say its {key} (expected a text, got {some(value)}).")
     return ""
 
 
@@ -221,7 +248,7 @@ def _stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
         if all(isinstance(text, str) for text in (*names, *frames)):
             found.update(dict.fromkeys(names, tuple(frames)))
         elif grouped or value:
-            problems.append(f"{file}: {key}: expected names and lines of a stack, got {_some(value)}.")
+            problems.append(f"{file}: {key}: expected names and lines of a stack, got {some(value)}.")
     return found
 
 
@@ -233,7 +260,7 @@ def _construct(file: Path, problems: list[str]) -> dict[str, str | None]:
         if parent is None or isinstance(parent, str):
             found[name] = parent
         elif name != "megatron_micro_step_number":
-            problems.append(f"{file}: {name}: expected the name of a record or null, got {_some(value)}.")
+            problems.append(f"{file}: {name}: expected the name of a record or null, got {some(value)}.")
     return found
 
 
@@ -282,7 +309,7 @@ def _elements(value: Any, name: str, record: str, state: str, depth: int = 0) ->
     elif value is None:
         yield Item(name, record, state, "NoneType")
     else:
-        yield Item(name, record, state, "", problem=f"expected an object, a list or null, got {_some(value)}")
+        yield Item(name, record, state, "", problem=f"expected an object, a list or null, got {some(value)}")
 
 
 def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str) -> Item:
@@ -305,7 +332,8 @@ def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: st
         and (md5 is None or type(md5) is str)
     ):
         return _misfit(entry, kind, name, record, state, data_name)
-    return Item(name, record, state, kind, dtype, tuple(shape), *numbers, grad, md5, None, data_name)
+    high, low, mean, norm = numbers
+    return Item(name, record, state, kind, dtype, tuple(shape), high, low, mean, norm, grad, md5, None, data_name)
 
 
 def _misfit(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str, data_name: str | None) -> Item:
@@ -313,11 +341,11 @@ def _misfit(entry: Mapping[str, Any], kind: str, name: str, record: str, state: 
     problems: list[str] = []
     dtype, shape, grad = entry.get("dtype"), entry.get("shape"), entry.get("requires_grad")
     if type(dtype) is not str:
-        problems.append(f"its dtype is {_some(dtype)}, not a text")
+        problems.append(f"its dtype is {some(dtype)}, not a text")
         dtype = ""
     sizes = tuple(shape) if type(shape) is list else None
     if sizes is None or not all(type(size) is int and size >= 0 for size in sizes):
-        problems.append(f"its shape is {_some(shape)}, not a list of sizes")
+        problems.append(f"its shape is {some(shape)}, not a list of sizes")
         sizes = None
     numbers: list[Number] = []
     for key in ("Max", "Min", "Mean", "Norm"):
@@ -325,16 +353,17 @@ def _misfit(entry: Mapping[str, Any], kind: str, name: str, record: str, state: 
         if type(number) is str and number.lower() in _SPELLED:
             number = _SPELLED[number.lower()]
         elif type(number) not in _NUMBERS:
-            problems.append(f"its {key} is {_some(number)}, not a number")
+            problems.append(f"its {key} is {some(number)}, not a number")
             number = None
         numbers.append(number)
     if type(grad) is str and grad in ("True", "False"):
         grad = grad == "True"
     elif grad is not None and type(grad) is not bool:
-        problems.append(f"its requires_grad is {_some(grad)}, not true or false")
+        problems.append(f"its requires_grad is {some(grad)}, not true or false")
         grad = None
-    md5 = _digits(entry.get("md5"))
-    return Item(name, record, state, kind, dtype, sizes, *numbers, grad, md5, None, data_name, "; ".join(problems))
+    high, low, mean, norm = numbers
+    md5, problem = _digits(entry.get("md5")), "; ".join(problems)
+    return Item(name, record, state, kind, dtype, sizes, high, low, mean, norm, grad, md5, None, data_name, problem)
 
 
 def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> Item:
@@ -343,15 +372,14 @@ def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> It
     value = {key: entry.get(key) for key in ("op", "peer", "tag", "group_id")}
     if not isinstance(tensor, dict) or not isinstance(tensor.get("type"), str):
         return Item(name, record, state, str(entry["class_type"]), value=value)
-    item = _item(tensor, tensor["type"], name, record, state)
-    return Item(**{**{key: getattr(item, key) for key in Item.__slots__}, "value": value})
+    return replace(_item(tensor, tensor["type"], name, record, state), value=value)
 
 
 def _digits(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _some(value: Any) -> str:
+def some(value: Any) -> str:
     """A value in a few characters."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:59]}…"
