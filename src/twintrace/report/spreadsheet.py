@@ -125,23 +125,22 @@ def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) 
     end = f"{number}' s='{style}'" if style else f"{number}'"
     made = [f"<row r='{number}'>"]
     for place, value in zip(places, cells, strict=True):
-        kind = type(value)
-        if kind is str:
+        if isinstance(value, str):
             if value:
-                made.append(f"<c r='{place}{end} t='inlineStr'><is>{_text(value)}</is></c>")  # type: ignore[arg-type]
+                made.append(f"<c r='{place}{end} t='inlineStr'><is>{_text(value)}</is></c>")
             elif style:
                 made.append(f"<c r='{place}{end}/>")
-        elif kind is float:
-            if value - value == 0:  # type: ignore[operator]  # finite
-                made.append(f"<c r='{place}{end}><v>{value!r}</v></c>")
+        elif isinstance(value, float):
+            if value - value == 0:  # finite
+                made.append(f"<c r='{place}{end}><v>{float.__repr__(value)}</v></c>")
             else:
                 made.append(f"<c r='{place}{end} t='inlineStr'><is><t>{value}</t></is></c>")
         elif value is None:
             if style:
                 made.append(f"<c r='{place}{end}/>")
-        elif kind is bool:
+        elif isinstance(value, bool):
             made.append(f"<c r='{place}{end} t='b'><v>{value:d}</v></c>")
-        elif abs(value) <= _EXACT:  # type: ignore[arg-type]
+        elif abs(value) <= _EXACT:
             made.append(f"<c r='{place}{end}><v>{value}</v></c>")
         else:
             made.append(f"<c r='{place}{end} t='inlineStr'><is><t>{value}</t></is></c>")
