@@ -30,8 +30,11 @@ from ..collect.seeding import Seeded, seed_all
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
+from ..measure.ratios import ratios
+from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
 from ..model.records import Call, Keep, Level, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -56,6 +59,7 @@ from .reporting import (
     write_html,
     write_json,
     write_table,
+    write_text,
     write_xlsx,
 )
 from .weights import (
@@ -80,6 +84,7 @@ __all__ = [
     "Comparison",
     "Finding",
     "Listing",
+    "Local",
     "Recorder",
     "Run",
     "Seeded",
@@ -99,6 +104,7 @@ __all__ = [
     "listing_json",
     "map_text",
     "map_weights",
+    "measure",
     "net_from",
     "open",
     "pair_up",
@@ -107,6 +113,7 @@ __all__ = [
     "print_table",
     "print_tree",
     "random_input",
+    "ratios",
     "read_report",
     "read_tensor",
     "read_weight_map",
@@ -126,6 +133,7 @@ __all__ = [
     "write_json",
     "write_mapping",
     "write_table",
+    "write_text",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
