@@ -22,7 +22,7 @@ from ....model.errors import UsageError
 from ....model.pairs import Layout
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .aligned import Found, aligned
+from .aligned import Aligned, align_dumps
 from .layers import pair_layers
 from .mappings import ApiRule, Slots
 
@@ -91,7 +91,7 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_cells(wishes.cells)
     wanted = _wanted(wishes)
     if wanted is not None:
-        board.follow_alignment(aligned(npu, bench, modules), wanted)
+        board.follow_alignment(align_dumps(npu, bench, modules), wanted)
     else:
         board.follow_names(wishes)
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
@@ -189,22 +189,27 @@ class _Board:
                 told = "Cell is Module" if owner == f"{record.name}.{record.type}" else "the cell mapping says so"
                 self._pair_records(name, same[0], told)
 
-    def follow_alignment(self, found: Found, wanted: Callable[[RecordName | None, RecordName | None], bool]) -> None:
-        """What the project's alignment has found, of the kind that is wanted."""
-        records: dict[tuple[str, str], str] = {}
+    def follow_alignment(self, found: Aligned, wanted: Callable[[RecordName | None, RecordName | None], bool]) -> None:
+        """What the project's alignment has found, of the kind that is wanted: tensors as it says, what is none by its place."""
+        fitting = [
+            (one, two, because)
+            for one, two, because in found.records
+            if one in self._records[0] and two in self._records[1] and wanted(parse(one), parse(two))
+        ]
+        for one, two, because in fitting:
+            if _call_free(one) == _call_free(two):
+                self._pair_records(one, two, because)
         for pair in found.items:
-            ours, theirs = self._names[0].get(pair.npu), self._names[1].get(pair.bench)
-            if not ours or not theirs:
-                continue
-            one, two = self._dumps[0].items[ours[0]].record, self._dumps[1].items[theirs[0]].record
-            if wanted(parse(one), parse(two)):
-                records.setdefault((one, two), pair.because)
-                if self._is_free(ours[0], theirs[0]):
-                    self._pair(ours[0], theirs[0], pair.because, pair.layout)
-        for (one, two), because in records.items():  # what is no tensor, or was not told apart
-            self._pair_records(one, two, because)
-        for which, names in enumerate((found.alone_npu, found.alone_bench)):
-            self._alone |= {(which, name): because for name, because in names.items()}
+            ours, theirs = self._names[0][pair.npu][0], self._names[1][pair.bench][0]
+            records = (self._dumps[0].items[ours].record, self._dumps[1].items[theirs].record)
+            if self._is_free(ours, theirs) and wanted(parse(records[0]), parse(records[1])):
+                self._pair(ours, theirs, pair.because, pair.layout)
+        for one, two, because in fitting:
+            self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
+        for which, names in enumerate(found.alone):
+            for record, because in names.items():
+                for index in self._records[which].get(record, ()):
+                    self._alone.setdefault((which, self._dumps[which].items[index].name), because)
 
     def follow_names(self, wishes: Wishes) -> None:
         """Equal names. Across frameworks an API is not paired where the modules around it are not those of each other."""
@@ -253,16 +258,17 @@ class _Board:
         rule: ApiRule | None = None,
         backward: bool = False,
         again: bool = False,
+        only: Callable[[Item], bool] = lambda item: True,
     ) -> None:
         """The items of two records: by place, then by what a parameter is."""
         npu, bench = self._dumps
         for slot in (_slot, _role):
             places: dict[_Slot | None, list[int]] = {}
             for j in self._records[1][two]:
-                if again or j not in self._taken:
+                if (again or j not in self._taken) and only(bench.items[j]):
                     places.setdefault(slot(bench.items[j]), []).append(j)
             for i in self._records[0][one]:
-                if i in self._partner:
+                if i in self._partner or not only(npu.items[i]):
                     continue
                 wanted = _ruled(slot(npu.items[i]), rule, backward=backward)
                 free = [j for j in places.get(wanted, ()) if again or j not in self._taken] if wanted else []
@@ -395,6 +401,11 @@ def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
         if record is not None:
             found.setdefault(_stem(record), {})[record.call, record.what] = name
     return found
+
+
+def _call_free(name: str) -> tuple[str, str]:
+    record = parse(name)
+    return (_stem(record), record.what) if record is not None else (name, "")
 
 
 def _stem(record: RecordName) -> str:
