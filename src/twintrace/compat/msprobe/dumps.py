@@ -162,7 +162,7 @@ def read_records(path: str | os.PathLike[str]) -> Records:
         _text(document, "level", file, problems),
         _framework(document, data, file, problems),
         data,
-        _stacks(file.with_name("stack.json"), problems),
+        read_stacks(file.with_name("stack.json"), problems),
         _construct(file.with_name("construct.json"), problems),
         tuple(problems),
     )
@@ -237,7 +237,7 @@ def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
+def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
     """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
     found: dict[str, tuple[str, ...]] = {}
     for key, value in _beside(file, problems).items():

@@ -323,7 +323,7 @@ class _Board:
 def _anchors(
     records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[str, int]:
-    """For each record of the bench: the last item of the npu's record that it stands with, or that the one before it stands with."""
+    """For each record of the bench: the end of the npu's record that it, or else the one before it, stands beside."""
     found: dict[str, int] = {}
     last = -1
     for record, indexes in records.items():
