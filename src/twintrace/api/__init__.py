@@ -30,8 +30,11 @@ from ..collect.seeding import Seeded, seed_all
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
+from ..measure.ratios import ratios
+from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
 from ..model.records import Call, Keep, Level, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -55,6 +58,8 @@ from .reporting import (
     write_csv,
     write_html,
     write_json,
+    write_table,
+    write_text,
     write_xlsx,
 )
 from .weights import (
@@ -79,6 +84,7 @@ __all__ = [
     "Comparison",
     "Finding",
     "Listing",
+    "Local",
     "Recorder",
     "Run",
     "Seeded",
@@ -98,6 +104,7 @@ __all__ = [
     "listing_json",
     "map_text",
     "map_weights",
+    "measure",
     "net_from",
     "open",
     "pair_up",
@@ -106,6 +113,7 @@ __all__ = [
     "print_table",
     "print_tree",
     "random_input",
+    "ratios",
     "read_report",
     "read_tensor",
     "read_weight_map",
@@ -124,6 +132,8 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_table",
+    "write_text",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
