@@ -9,7 +9,7 @@ is told of at the end. A file is written whole, or not at all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -162,20 +162,19 @@ def _with_stacks(dump: Dump, file: Path | None) -> Dump:
 def _wishes(settings: Settings) -> Wishes:
     if settings.data_mapping is True:
         raise UsageError("data_mapping: expected a YAML file; without one there is nothing to map.")
-    empty: dict[str, Mapping[str, str]] = {}
     return Wishes(
         settings.fuzzy,
-        _read(settings.api_mapping, read_api_mapping, ()),
-        _read(settings.cell_mapping, read_cell_mapping, {}),
-        _read(settings.data_mapping, read_data_mapping, {}),
-        _read(settings.layer_mapping, read_layer_mapping, empty),
+        _read(settings.api_mapping, read_api_mapping, tuple),
+        _read(settings.cell_mapping, read_cell_mapping, dict),
+        _read(settings.data_mapping, read_data_mapping, dict),
+        _read(settings.layer_mapping, read_layer_mapping, dict),
     )
 
 
-def _read(file: MappingFile, read: Callable[[Path], _T], without: _T) -> _T | None:
+def _read(file: MappingFile, read: Callable[[Path], _T], without: Callable[[], _T]) -> _T | None:
     if file is None or file is False:
         return None
-    return without if file is True else read(file)
+    return without() if file is True else read(file)
 
 
 def _make(folder: Path) -> None:

@@ -45,7 +45,7 @@ def short_dtype(text: object) -> str | None:
     return _DTYPES.get(text.rpartition(".")[2].lower().replace("_", "")) if isinstance(text, str) else None
 
 
-class Values:
+class Readings:
     """Gives tensors their numbers. `problems` are (name of the element, what is wrong with it)."""
 
     def __init__(self, framework: str, folder: Path, files: frozenset[str]) -> None:
@@ -204,27 +204,27 @@ def _number(number: object) -> float | int | None:
 
 
 def _statistics(numbers: list[float | int | None], spec: Spec | None, facts: dict[str, object]) -> Statistics | None:
-    """The four numbers; how many elements are not finite the tool does not count, so 1 stands for some."""
+    """The four numbers; how many elements are not finite the tool does not count, so 1 stands for some.
+
+    Of integers PyTorch's dumps have the ends alone. MindSpore's go through float32, which has integers up to 2**24.
+    """
     if all(number is None for number in numbers):
         return None
+    facts["statistics"] = "of msprobe: in the precision of the elements, nothing counted"
     high, low, mean, norm = numbers
     odd = [number for number in numbers if number is not None and not math.isfinite(number)]
-    if odd or (norm is not None and norm < 0):  # of a tensor without dimensions the tool takes the value for the norm
-        facts["statistics"] = ", ".join(
-            f"{key} {n}" for key, n in zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True)
-        )
     nan = any(number != number for number in odd)
-    if spec is not None and spec.dtype[0] in "iub" and spec.dtype != "bf16":
-        high, low = (int(n) if isinstance(n, float) and n.is_integer() else n for n in (high, low))
+    if spec is not None and spec.dtype[0] in "iu":
+        high, low = (int(n) if isinstance(n, float) and abs(n) <= 1 << 24 else n for n in (high, low))
+        high, low = (n if isinstance(n, int) else None for n in (high, low))
+        mean = norm = None
     high, low, mean, norm = (None if n is None or not math.isfinite(n) else n for n in (high, low, mean, norm))
-    positive, negative = math.inf in odd and not nan, numbers[1] == -math.inf
-    return Statistics(
-        low,
-        high,
-        None if mean is None else float(mean),
-        None if norm is None else abs(float(norm)),
-        int(nan),
-        int(positive and numbers[0] == math.inf),
-        int(negative),
-        0,
-    )
+    norm = None if norm is None else abs(norm)  # of a tensor without dimensions the tool takes the value for the norm
+    if numbers != [high, low, mean, norm]:
+        told = zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True)
+        facts["statistics"] = "of msprobe: " + ", ".join(
+            f"{key} {number}" for key, number in told if number is not None
+        )
+    infinite = [0 if nan else int(number == end) for number, end in ((numbers[0], math.inf), (numbers[1], -math.inf))]
+    mean, norm = (None if n is None else float(n) for n in (mean, norm))
+    return Statistics(low, high, mean, norm, int(nan), infinite[0], infinite[1], 0)
