@@ -36,7 +36,7 @@ class Settings:
     """How to compare, besides what.
 
     generation   whose tables: with the columns and verdicts of the commands with a compare.json, or of those with two paths
-    xlsx         a spreadsheet; otherwise csv              stacks   a column that says where each API was called
+    xlsx         a spreadsheet; otherwise csv              stacks   a column that says where each API was called; None: if known
     advise       advice on the first row that fails        verbose  name rows that fail
     framework    whose dumps they are said to be
     """
@@ -44,7 +44,7 @@ class Settings:
     output: Path = Path("output")
     generation: Generation = Generation.OLDER
     xlsx: bool = True
-    stacks: bool = False
+    stacks: bool | None = False
     advise: bool = True
     verbose: bool = True
     framework: str | None = None
@@ -100,7 +100,7 @@ def _compare(
         output=settings.output,
         name=f"compare_result{place.label}",
         generation=settings.generation,
-        stack=settings.stacks,
+        stack=bool(npu.stacks) if settings.stacks is None else settings.stacks,
         xlsx=settings.xlsx,
         advise=settings.advise and not request.kernels,
         stamp=stamp,
@@ -128,10 +128,11 @@ def _laid_out(place: Place, request: Request, settings: Settings, wishes: Wishes
 def _told(place: Place, pairing: Pairing, made: Summary, written: Sequence[Path]) -> Iterator[str]:
     """What people want to know, in a few lines."""
     both = sum(pair.npu is not None and pair.bench is not None for pair in pairing.pairs)
-    alone = [sum(side is None for side in sides) for sides in zip(*((p.bench, p.npu) for p in pairing.pairs), strict=True)]
-    counts = ", ".join(f"{count} {name or 'not judged'}" for name, count in made.verdicts.items())
+    only_npu = sum(pair.bench is None for pair in pairing.pairs)
+    only_bench = sum(pair.npu is None for pair in pairing.pairs)
+    verdicts = ", ".join(f"{count} {name or 'not judged'}" for name, count in made.verdicts.items()) or "no rows"
     label = f"{_where(place)}: " if place.label else ""
-    yield f"{label}{both} items of both, {(alone or [0])[0]} of the npu alone, {(alone or [0, 0])[1]} of the bench alone: {counts or 'no rows'}."
+    yield f"{label}{both} items of both, {only_npu} of the npu alone, {only_bench} of the bench alone: {verdicts}."
     if made.first is not None:
         yield f"  first that fails: line {made.first[0]}, {made.first[1]}"
     if made.arises is not None:
@@ -181,7 +182,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ReportError(f"{folder}: the directory cannot be made ({error.strerror}). Choose another with -o.") from None
+        raise ReportError(
+            f"{folder}: the directory cannot be made ({error.strerror}). Choose another with -o."
+        ) from None
 
 
 def _where(place: Place) -> str:
