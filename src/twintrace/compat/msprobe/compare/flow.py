@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
@@ -28,7 +27,6 @@ __all__ = ["MappingFile", "Settings", "run"]
 Say = Callable[[str], None]
 MappingFile = Path | bool | None
 """A file; True: without a file; None or False: not at all."""
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +161,19 @@ def _with_stacks(dump: Dump, file: Path | None) -> Dump:
 def _wishes(settings: Settings) -> Wishes:
     if settings.data_mapping is True:
         raise UsageError("data_mapping: expected a YAML file; without one there is nothing to map.")
+    apis, cells, items, layers = (
+        settings.api_mapping,
+        settings.cell_mapping,
+        settings.data_mapping,
+        settings.layer_mapping,
+    )
     return Wishes(
         settings.fuzzy,
-        _read(settings.api_mapping, read_api_mapping, tuple),
-        _read(settings.cell_mapping, read_cell_mapping, dict),
-        _read(settings.data_mapping, read_data_mapping, dict),
-        _read(settings.layer_mapping, read_layer_mapping, dict),
+        (() if apis is True else read_api_mapping(apis)) if apis else None,
+        ({} if cells is True else read_cell_mapping(cells)) if cells else None,
+        read_data_mapping(items) if items else None,
+        ({} if layers is True else read_layer_mapping(layers)) if layers else None,
     )
-
-
-def _read(file: MappingFile, read: Callable[[Path], _T], without: Callable[[], _T]) -> _T | None:
-    if file is None or file is False:
-        return None
-    return without() if file is True else read(file)
 
 
 def _make(folder: Path) -> None:
