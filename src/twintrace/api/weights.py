@@ -29,6 +29,7 @@ from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
 from ..weights.mapping import declare, map_states, predict
+from ..weights.pth import write_one as write_tensor
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
 
@@ -45,6 +46,7 @@ __all__ = [
     "read_weight_map",
     "to_troubleshooter",
     "weight_names",
+    "write_tensor",
     "write_troubleshooter",
     "write_weight_map",
 ]
