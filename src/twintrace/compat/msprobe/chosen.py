@@ -16,7 +16,7 @@ from typing import Protocol
 from ...model.sites import Kind, Phase, Site
 from .allowed import is_allowed
 from .config import Settings
-from .names import parse, record_name, stem
+from .names import parse, record_name, stems
 
 
 class Chosen(Protocol):
@@ -71,16 +71,17 @@ class Selected:
             if site.kind is Kind.MODULE:
                 self._wanted.add(site.name)
             return True
-        begin = stem(site.kind, site.name, site.type, self._framework)
-        if self._allowed is not None and site.kind is Kind.API and not is_allowed(begin, self._allowed):
-            return False
-        name = record_name(begin, site.call)
-        wanted = self._begins(name, site.path, site.name if site.kind is Kind.MODULE else None)
-        if wanted and site.kind is Kind.MODULE:
-            self._wanted.add(site.name)
-        if wanted or not self._needs_all:
+        begins = stems(site.kind, site.name, site.type, self._framework)
+        if self._allowed is not None and site.kind is Kind.API:
+            begins = tuple(begin for begin in begins if is_allowed(begin, self._allowed))
+        module = site.name if site.kind is Kind.MODULE else None
+        names = [record_name(begin, site.call) for begin in begins]
+        wanted = any([self._begins(name, site.path, module) for name in names])
+        if wanted and module is not None:
+            self._wanted.add(module)
+        if wanted or not self._needs_all or not names:
             return wanted
-        self._forgone.add(name)
+        self._forgone.update(names)
         return True
 
     def reset(self) -> None:
