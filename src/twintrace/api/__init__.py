@@ -73,6 +73,7 @@ from .weights import (
     read_weight_map,
     to_troubleshooter,
     weight_names,
+    write_tensor,
     write_troubleshooter,
     write_weight_map,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "exporters",
     "framework_of_net",
     "from_troubleshooter",
+    "imported_frameworks",
     "listing",
     "listing_json",
     "map_text",
@@ -128,6 +130,7 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_tensor",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -271,6 +274,11 @@ def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: s
     """
     undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
+
+
+def imported_frameworks() -> tuple[str, ...]:
+    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    return tuple(workshop.name for workshop in registry.foremost())
 
 
 def doctor() -> list[Finding]:
