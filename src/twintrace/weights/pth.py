@@ -529,7 +529,12 @@ def write_one(file: BinaryIO, spec: Spec, raw: Any) -> int:
     a zip file has other fields, it is asked all the same.
     """
     program = b"".join([b"\x80\x02", *_tensor_program(0, spec), b"."])
-    entries: list[tuple[str, Any]] = [("data.pkl", program), ("byteorder", b"little"), ("version", b"3\n"), ("data/0", raw)]
+    entries: list[tuple[str, Any]] = [
+        ("data.pkl", program),
+        ("byteorder", b"little"),
+        ("version", b"3\n"),
+        ("data/0", raw),
+    ]
     if len(raw) >= 1 << 31:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, content in entries[:-1]:
