@@ -6,6 +6,7 @@ listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
+convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
@@ -48,6 +49,7 @@ from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
+from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
     print_pairs,
@@ -95,10 +97,14 @@ __all__ = [
     "certify_weights",
     "compare",
     "compare_weights",
+    "conversion_line",
     "conversion_text",
+    "convert_trace",
     "convert_weights",
+    "damage_of",
     "describe_net",
     "doctor",
+    "exporters",
     "framework_of_net",
     "from_troubleshooter",
     "imported_frameworks",

@@ -159,11 +159,11 @@ class _Folding:
         if role is Role.INPUT and self._records.by_node and forward.name.kind is Kind.API:
             yield from ((f"node.{place}", tensor) for place, tensor in found)
             return
-        by_place = self._by_place(value, forward, role, ends)
         shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}
-        if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
-            yield from ((by_place[place][0], tensor) for place, tensor in found)
-            return
+        for by_place in self._by_place(value, forward, role, ends):
+            if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
+                yield from ((by_place[place][0], tensor) for place, tensor in found)
+                return
         wanting = [end for end in ends if role is Role.OUTPUT or self._readings.tensors[end[1]].requires_grad] or ends
         for place, tensor in found:
             fitting = [slot for slot, end in wanting if shapes[end] == shapes[tensor]]
@@ -172,17 +172,18 @@ class _Folding:
 
     def _by_place(
         self, value: Value, forward: _Draft, role: Role, ends: Sequence[tuple[str, int]]
-    ) -> dict[int, tuple[str, int]]:
-        """Slots by their number among all leaves. Of results and arguments that are no tensors there is no gradient."""
+    ) -> Iterator[dict[int, tuple[str, int]]]:
+        """Slots by their number: among tensors, or among all that was given by position."""
         whole: list[tuple[str, Value]] = (
             list(leaves(forward.output))
             if role is Role.OUTPUT
             else [pair for place, item in enumerate(forward.args) for pair in leaves(item, str(place))]
         )
         count = sum(1 for _ in leaves(value))
+        if count == len(ends):
+            yield dict(enumerate(ends))
         if count == len(whole):
-            return {n: (slot, leaf.id) for n, (slot, leaf) in enumerate(whole) if isinstance(leaf, TensorRef)}
-        return dict(enumerate(ends)) if count == len(ends) else {}
+            yield {n: (slot, leaf.id) for n, (slot, leaf) in enumerate(whole) if isinstance(leaf, TensorRef)}
 
     def _save(self, order: int, name: RecordName, record: str, entry: Any) -> None:
         """What the script saved itself; `loss_grad` is the gradient of `loss`."""

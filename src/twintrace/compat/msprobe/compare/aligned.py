@@ -6,17 +6,22 @@
 Dumps open as traces. Values, parameters, operations and their order pair the calls, so names count for little and numbers of calls
 that are shifted do no harm. A tensor that goes from call to call is one tensor in a trace and an item in every record that it goes
 through: which item is meant is seen from the call.
+
+A module that is one operation (`Dense`, `Linear`) is aligned as a whole, and what is inside it is not looked at. Where APIs are
+asked for, they are aligned without the modules around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from .... import api
 from ....model.pairs import Layout, Part, TensorPair
-from ....model.records import Call
-from ....store.trace import Trace
+from ....model.records import Call, Gradient
+from ....model.sites import Kind
+from ....store.trace import Journal, Trace
 from ..dumps import Dump
 from ..layout import DumpJournal, read
 from ..names import parse
@@ -45,9 +50,11 @@ class Aligned:
     alone: tuple[Mapping[str, str], Mapping[str, str]]
 
 
-def align_dumps(npu: Dump, bench: Dump, modules: Mapping[str, str] | None = None) -> Aligned:
-    """Align two dumps; `modules` are paths of modules that are known to belong together."""
-    sides = (_Side(npu), _Side(bench))
+def align_dumps(
+    npu: Dump, bench: Dump, modules: Mapping[str, str] | None = None, *, only_apis: bool = False
+) -> Aligned:
+    """Align two dumps, or only their APIs; `modules` are paths of modules that are known to belong together."""
+    sides = (_Side(npu, only_apis), _Side(bench, only_apis))
     alignment = api.pair_up(sides[0].trace, sides[1].trace, modules=modules or None)[_PLACE]
     records: list[tuple[str, str, str]] = []
     items: list[AlignedItems] = []
@@ -73,15 +80,32 @@ def align_dumps(npu: Dump, bench: Dump, modules: Mapping[str, str] | None = None
     return Aligned(tuple(records), tuple(items), (alone[0], alone[1]))
 
 
+class _Apis:
+    """A journal without its modules."""
+
+    def __init__(self, journal: DumpJournal) -> None:
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def calls(self) -> Iterator[Call]:
+        return (replace(call, parent=None) for call in self._journal.calls() if call.site.kind is Kind.API)
+
+    def parameter_gradients(self) -> Iterator[Gradient]:
+        return iter(())
+
+
 class _Side:
     """A dump as a trace of one step and rank, whatever numbers its folders have: the other side's may be others."""
 
-    def __init__(self, dump: Dump) -> None:
+    def __init__(self, dump: Dump, only_apis: bool) -> None:
         opened = read(dump.path, tolerant=True)
         journal = opened.journal(*opened.places[0])
         assert isinstance(journal, DumpJournal)
         self.journal = journal
-        self.trace = Trace(opened.path, opened.manifest, [_PLACE], lambda step, rank: journal, layout=opened.layout)
+        seen = cast(Journal, _Apis(journal)) if only_apis else journal
+        self.trace = Trace(opened.path, opened.manifest, [_PLACE], lambda step, rank: seen, layout=opened.layout)
         self._records = frozenset(journal.records)
         self._record_of = {item.name: item.record for item in dump.items}
 
