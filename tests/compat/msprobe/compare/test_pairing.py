@@ -331,6 +331,31 @@ def test_without_a_file_apis_are_paired_by_what_they_do(tmp_path):
     ]
 
 
+def test_one_call_beside_two_is_compared_at_its_edge(tmp_path):
+    """A dump of MindSpore does not say which tensors are parameters."""
+    x, w, b, xw, y = 1.75, 3.5, 5.25, 7.0, 8.75
+    one = make_dump(
+        tmp_path / "ms",
+        {
+            "Primitive.matmul.MatMul.0.forward": record([f32(2, 3, seed=x), f32(4, 3, seed=w)], [f32(2, 4, seed=xw)]),
+            "Primitive.bias_add.BiasAdd.0.forward": record([f32(2, 4, seed=xw), f32(4, seed=b)], [f32(2, 4, seed=y)]),
+        },
+        **MS,
+    )
+    taken = [tensor(2, 3, seed=x), tensor(4, 3, seed=w), tensor(4, seed=b)]
+    two = make_dump(tmp_path / "pt", {"Functional.linear.0.forward": record(taken, [tensor(2, 4, seed=y)])})
+
+    found = pair_items(one, two, Wishes(api_rules=()))
+
+    assert_whole(found, one, two)
+    assert [row for row in rows(found) if "–" not in row] == [
+        ("Primitive.matmul.MatMul.0.forward.input.0", "Functional.linear.0.forward.input.0"),
+        ("Primitive.matmul.MatMul.0.forward.input.1", "Functional.linear.0.forward.input.1"),
+        ("Primitive.bias_add.BiasAdd.0.forward.input.1", "Functional.linear.0.forward.input.2"),
+        ("Primitive.bias_add.BiasAdd.0.forward.output.0", "Functional.linear.0.forward.output.0"),
+    ]
+
+
 # --- items by a file ----------------------------------------------------------------------------------------------------
 
 
