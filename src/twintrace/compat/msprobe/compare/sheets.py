@@ -29,7 +29,7 @@ from .rows import NOTHING, Cell, Row, cells_of, make_row
 from .tensors import weigh
 from .verdicts import judge
 
-__all__ = ["Summary", "write_result"]
+__all__ = ["Summary", "common_mode", "write_result"]
 
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
 
@@ -74,7 +74,7 @@ def write_result(
     advise   with an advisor_{time}.txt; else the older generation has one
     stamp    the time in the names of the files; else now        say     is called with a line for each row whose values are read
     """
-    mode = mode or _common_mode(npu, bench)
+    mode = mode or common_mode(npu, bench)
     older = generation is Generation.OLDER
     xlsx = older if xlsx is None else xlsx
     advise = older and not mode.of_kernels if advise is None else advise
@@ -95,7 +95,8 @@ def write_result(
     return Summary(path, advisor.line - 1, advisor.verdicts, first, advisor.arises, advisor.unread, advice)
 
 
-def _common_mode(npu: Dump, bench: Dump) -> Mode:
+def common_mode(npu: Dump, bench: Dump) -> Mode:
+    """The mode of both dumps, which must be the same."""
     one, two = mode_of(npu), mode_of(bench)
     if one is not two:
         raise UsageError(
