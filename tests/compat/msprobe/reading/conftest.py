@@ -54,6 +54,12 @@ def real(tmp_path_factory):
     return make
 
 
+@pytest.fixture(scope="session")
+def run_real():
+    """`run_real(script, *arguments)`: run a script where the real tool is installed."""
+    return run
+
+
 def run(script, *arguments):
     """Run a script where the real tool is installed."""
     command = [str(environment("msprobe")), str(script), *map(str, arguments)]
