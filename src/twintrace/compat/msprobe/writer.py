@@ -89,6 +89,7 @@ class DumpWriter:
         self._settings, self._portable = settings, portable
         self._chosen: Chosen = chosen or Everything()
         self._steps: set[int] = set()
+        self._step = -1
         self._directory: Path | None = None
         self._documents: dict[str, Document] = {}
         self._values: Values | None = None
@@ -122,8 +123,8 @@ class DumpWriter:
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
     def has_step(self, step: int) -> bool:
-        """Has this run recorded that step? One of an earlier run is replaced."""
-        return step in self._steps
+        """Has this run recorded that step and gone on? One of an earlier run is replaced."""
+        return step in self._steps and step != self._step
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> DumpWriter:
         """Begin the files of a step, or go on with them if the last recorder of this run has stopped there."""
@@ -136,6 +137,7 @@ class DumpWriter:
                 file.resume()
         else:
             self._begin_files(directory)
+            self._step = step
             self._steps.add(step)
             self._numbers = Numbers()
         return self
@@ -294,7 +296,7 @@ class DumpWriter:
         if kind == Kind.SAVE:
             self._add_saved(record)
             return
-        if kind == Kind.MODULE and _is_root(record):
+        if kind == Kind.MODULE and self._chosen.leaves_out(record["name"], record.get("up")):
             return
         stack, code = self._stacks.get(record.get("stack", -1), ("[]", ""))
         begin = stem(kind, record["name"], record.get("type") or "", self._framework, code)
@@ -494,10 +496,6 @@ class DumpWriter:
             found.inputs[record["slot"]] = record["t"]
             place = self._grown(found, "", found.inputs)
             found.text = value_text(found.wires[0], place, "", self._dialect)
-
-
-def _is_root(record: Mapping[str, Wire]) -> bool:
-    return record["name"] == "" or (record.get("up") is None and record["name"].isdecimal())
 
 
 def _is_tensor(wire: Wire) -> bool:

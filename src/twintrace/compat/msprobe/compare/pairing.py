@@ -118,7 +118,8 @@ class _Board:
         self._partner: dict[int, tuple[int, str, Layout]] = {}
         self._taken: set[int] = set()
         self._alone: dict[tuple[int, str], str] = {}
-        self._left_out: set[tuple[int, str]] = set()
+        self._closed: tuple[set[int], set[int]] = (set(), set())
+        """Items that a file leaves out: they have no partner on purpose."""
         self._records = (_by(npu.items, lambda item: item.record), _by(bench.items, lambda item: item.record))
         self._names = (_by(npu.items, lambda item: item.name), _by(bench.items, lambda item: item.name))
 
@@ -170,8 +171,8 @@ class _Board:
                 other = theirs[rule.pt_api].get(key)
                 if other is not None:
                     self._pair_records(name, other, "the API mapping says so", rule=rule, backward=key[1] == "backward")
-                for i in self._records[0][name]:  # what a rule leaves out is left out on purpose
-                    self._left_out.add((0, self._dumps[0].items[i].name))
+                    self._closed[0].update(self._records[0][name])
+                    self._closed[1].update(self._records[1][other])
 
     def follow_cells(self, cells: Mapping[str, str]) -> None:
         """`Cell` is `Module`: as a file says, or with an equal path and an equivalent class."""
@@ -200,7 +201,7 @@ class _Board:
                 self._pair_records(one, two, because)
         for pair in found.items:
             i, j = self._names[0][pair.npu][0], self._names[1][pair.bench][0]
-            if self._is_free(i, j) and wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
+            if wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
                 self._pair(i, j, pair.because, pair.layout)
         for one, two, because in fitting:
             self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
@@ -213,16 +214,16 @@ class _Board:
         """Equal names. Across frameworks an API is not paired where the modules around it are not those of each other."""
         for i, item in enumerate(self._dumps[0].items):
             for j in self._names[1].get(item.name, ()):
-                if self._is_free(i, j) and (wishes.cells is None or self._same_place(item.record)):
+                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
                     self._pair(i, j, "same name")
                     break
         others: dict[tuple[str, _Slot], list[int]] = {}
         for j, item in enumerate(self._dumps[1].items):
-            if j not in self._taken:
+            if self._theirs_free(j):
                 others.setdefault(_loose(item), []).append(j)
         for i, item in enumerate(self._dumps[0].items):
             for j in others.get(_loose(item), ()) if i not in self._partner else ():
-                if j not in self._taken and (wishes.cells is None or self._same_place(item.record)):
+                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
                     self._pair(i, j, "same name, spelt as another generation of the tool does")
                     break
 
@@ -239,11 +240,14 @@ class _Board:
 
     # --- pairs ----------------------------------------------------------------------------------------------------------
 
-    def _is_free(self, i: int, j: int) -> bool:
-        return i not in self._partner and j not in self._taken
+    def _ours_free(self, i: int) -> bool:
+        return i not in self._partner and i not in self._closed[0]
+
+    def _theirs_free(self, j: int) -> bool:
+        return j not in self._taken and j not in self._closed[1]
 
     def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
-        if i not in self._partner and (again or j not in self._taken):
+        if self._ours_free(i) and (again or self._theirs_free(j)):
             self._partner[i] = (j, because, layout)
             self._taken.add(j)
 
@@ -263,13 +267,13 @@ class _Board:
         for slot in (_slot, _role):
             places: dict[_Slot | None, list[int]] = {}
             for j in self._records[1][two]:
-                if (again or j not in self._taken) and only(bench.items[j]):
+                if (again or self._theirs_free(j)) and only(bench.items[j]):
                     places.setdefault(slot(bench.items[j]), []).append(j)
             for i in self._records[0][one]:
                 if i in self._partner or not only(npu.items[i]):
                     continue
                 wanted = _ruled(slot(npu.items[i]), rule, backward=backward)
-                free = [j for j in places.get(wanted, ()) if again or j not in self._taken] if wanted else []
+                free = [j for j in places.get(wanted, ()) if again or self._theirs_free(j)] if wanted else []
                 if free:
                     self._pair(i, free[0], because, again=again)
                     places[wanted] = [j for j in free if j != free[0]]
@@ -303,19 +307,19 @@ class _Board:
         for j, item in enumerate(bench.items):
             if j not in self._taken:
                 after.setdefault(anchors[item.record], []).append(j)
-        yield from (self._lonely(1, bench.items[j]) for j in after.get(-1, ()))
+        yield from (self._lonely(1, j) for j in after.get(-1, ()))
         for i, item in enumerate(npu.items):
             partner = self._partner.get(i)
             if partner is None:
-                yield self._lonely(0, item)
+                yield self._lonely(0, i)
             else:
                 yield ItemPair(item, bench.items[partner[0]], *partner[1:])
-            yield from (self._lonely(1, bench.items[j]) for j in after.get(i, ()))
+            yield from (self._lonely(1, j) for j in after.get(i, ()))
 
-    def _lonely(self, which: int, item: Item) -> ItemPair:
-        side = ("the bench", "the npu")[which]
-        because = self._alone.get((which, item.name)) or f"{side} has nothing that belongs to it"
-        if (which, item.name) in self._left_out:
+    def _lonely(self, which: int, index: int) -> ItemPair:
+        item, other = self._dumps[which].items[index], ("the bench", "the npu")[which]
+        because = self._alone.get((which, item.name)) or f"{other} has nothing that belongs to it"
+        if index in self._closed[which]:
             because = "the API mapping leaves it out"
         return ItemPair(None, item, because) if which else ItemPair(item, None, because)
 

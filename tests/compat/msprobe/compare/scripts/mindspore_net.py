@@ -52,7 +52,7 @@ def main() -> None:
 
 def train(dump: str, task: str, level: str, broken: bool) -> None:
     random = np.random.default_rng(0)
-    model = Model(0.5 if broken else 1e-5)
+    model = Model(50.0 if broken else 1e-5)
     for parameter in model.get_parameters():
         assert isinstance(parameter, Parameter)
         parameter.set_data(Tensor(random.normal(size=parameter.shape).astype(np.float32)))
