@@ -44,7 +44,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .comparing import compare, pair_up, write_mapping
+from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
 from .reporting import (
     listing_json,
     print_pairs,
@@ -55,6 +55,7 @@ from .reporting import (
     write_csv,
     write_html,
     write_json,
+    write_table,
     write_xlsx,
 )
 from .weights import (
@@ -67,6 +68,7 @@ from .weights import (
     map_weights,
     net_from,
     random_input,
+    read_tensor,
     read_weight_map,
     to_troubleshooter,
     weight_names,
@@ -100,13 +102,16 @@ __all__ = [
     "net_from",
     "open",
     "pair_up",
+    "parameter_role",
     "print_pairs",
     "print_table",
     "print_tree",
     "random_input",
     "read_report",
+    "read_tensor",
     "read_weight_map",
     "record",
+    "same_operation",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
@@ -120,6 +125,7 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_table",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
