@@ -208,3 +208,24 @@ def test_two_runs_of_nan_agree_and_are_told_of(tmp_path):
     found = api.compare(run(tmp_path / "a", scale=np.nan), run(tmp_path / "b", scale=np.nan))
     assert found.agree
     assert any("NaN on both sides, first: reference.linear" in remark for remark in found.remarks)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("keep", ["tensor", "statistics"])
+def test_a_mistake_before_a_mask_is_named_and_not_the_softmax_after_it(tmp_path, keep):
+    torch = pytest.importorskip("torch")
+
+    def run(name, scale):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(6, 8, generator=generator)
+        hidden = torch.triu(torch.full((6, 6), -1e9), 1)
+        with tt.record(tmp_path / name, level="api", keep=keep, framework="torch"):
+            scores = torch.matmul(x, x.T)
+            scores = scores / scale
+            torch.matmul(torch.softmax(scores + hidden, -1), x)
+
+    run("left", 8**0.5)
+    run("right", 8**0.5 * 1.01)
+    comparison = tt.compare(tmp_path / "left", tmp_path / "right")
+    assert not comparison.agree
+    assert comparison.forward.result.match.left[0].site.name == "torch.Tensor.div"

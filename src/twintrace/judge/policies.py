@@ -21,7 +21,7 @@ from typing import Protocol
 from ..model.errors import UsageError
 from ..model.measurements import HISTOGRAM_EDGES, Measurement, StatisticsDifference
 from ..model.pairs import Layout, TensorPair
-from ..model.tensors import Tensor
+from ..model.tensors import Statistics, Tensor
 from ..model.verdicts import Outcome, Verdict
 from .rounding import UNITS, Allowance, elements, size, unit
 from .tolerances import Tolerance, Tolerances, check, read_tolerances
@@ -137,6 +137,9 @@ def relative_error(evidence: Evidence) -> float | None:
     if measured is not None:
         if measured.rmse is None:
             return None
+        if measured.filled:  # beside a mask of -1e9 every error would be nothing
+            spread = math.sqrt(measured.finite / (measured.finite - measured.filled))
+            return measured.rmse * spread / measured.rms_rest if measured.rms_rest else 0.0
         scale = max(measured.rms_left or 0.0, measured.rms_right or 0.0)
         return measured.rmse / scale if scale else 0.0
     if apart is None:
@@ -148,7 +151,29 @@ def relative_error(evidence: Evidence) -> float | None:
     # An error of e in the mean square moves the norm by at most e, the mean by e, and an end by a few e.
     count = math.sqrt(max(elements(left), 1))
     parts = [(apart.norm, scale * count), (apart.mean, scale), (apart.min, 8 * scale), (apart.max, 8 * scale)]
+    beside = _beside_a_fill(left.statistics, right.statistics)
+    if beside:
+        parts.append((max(abs(apart.min or 0.0), abs(apart.max or 0.0)), 3 * beside))
     return max((abs(number) / size_ for number, size_ in parts if number is not None), default=0.0)
+
+
+def _beside_a_fill(left: Statistics | None, right: Statistics | None) -> float:
+    """How large what stands beside a fill value is (-1e9 before a softmax); 0 where there is none.
+
+    One end is the same on both sides, everything at the other end is a thousand times smaller, and the norm is that of a whole
+    number of such values, two at least.
+    """
+    if left is None or right is None or None in (left.min, left.max, left.norm, right.min, right.max, right.norm):
+        return 0.0
+    ends = ((left.min, right.min), (left.max, right.max))
+    for (end, other), near in (ends, ends[::-1]):
+        beside = max(abs(number or 0.0) for number in near)
+        if end and end == other and beside * 1000 <= abs(end):
+            times = [((known.norm or 0.0) / abs(end)) ** 2 for known in (left, right)]
+            whole = round(times[0])
+            if whole >= 2 and all(abs(number - whole) <= 1e-6 * number for number in times):
+                return beside
+    return 0.0
 
 
 # --- auto -------------------------------------------------------------------------------------------------------------
