@@ -6,6 +6,7 @@ listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
+convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
@@ -30,8 +31,11 @@ from ..collect.seeding import Seeded, seed_all
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
+from ..measure.ratios import ratios
+from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
 from ..model.records import Call, Keep, Level, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -45,6 +49,7 @@ from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
+from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
     print_pairs,
@@ -56,6 +61,7 @@ from .reporting import (
     write_html,
     write_json,
     write_table,
+    write_text,
     write_xlsx,
 )
 from .weights import (
@@ -72,6 +78,7 @@ from .weights import (
     read_weight_map,
     to_troubleshooter,
     weight_names,
+    write_tensor,
     write_troubleshooter,
     write_weight_map,
 )
@@ -80,6 +87,7 @@ __all__ = [
     "Comparison",
     "Finding",
     "Listing",
+    "Local",
     "Recorder",
     "Run",
     "Seeded",
@@ -89,16 +97,22 @@ __all__ = [
     "certify_weights",
     "compare",
     "compare_weights",
+    "conversion_line",
     "conversion_text",
+    "convert_trace",
     "convert_weights",
+    "damage_of",
     "describe_net",
     "doctor",
+    "exporters",
     "framework_of_net",
     "from_troubleshooter",
+    "imported_frameworks",
     "listing",
     "listing_json",
     "map_text",
     "map_weights",
+    "measure",
     "net_from",
     "open",
     "pair_up",
@@ -107,6 +121,7 @@ __all__ = [
     "print_table",
     "print_tree",
     "random_input",
+    "ratios",
     "read_report",
     "read_tensor",
     "read_weight_map",
@@ -126,6 +141,8 @@ __all__ = [
     "write_json",
     "write_mapping",
     "write_table",
+    "write_tensor",
+    "write_text",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -269,6 +286,11 @@ def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: s
     """
     undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
+
+
+def imported_frameworks() -> tuple[str, ...]:
+    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    return tuple(workshop.name for workshop in registry.foremost())
 
 
 def doctor() -> list[Finding]:

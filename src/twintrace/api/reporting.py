@@ -76,6 +76,14 @@ def write_table(
         book.add("Sheet1", columns, rows, widths)
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A text file, whole or not at all."""
+    from ..report import files
+
+    with files.written(path) as file:
+        file.write(text)
+
+
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Everything that the comparison found, as JSON (docs/report-json.md)."""
     from ..report import document

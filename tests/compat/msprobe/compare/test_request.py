@@ -56,7 +56,8 @@ def test_many_cards_as_in_the_document_with_its_remarks(tree):
 
     found = request(
         root,
-        '{\n"npu_path": "./npu/step0", # up to the step\n"bench_path": "./bench/step0", // here, too\n"is_print_compare_log": true\n}',
+        '{\n"npu_path": "./npu/step0", # up to the step\n'
+        '"bench_path": "./bench/step0", // here, too\n"is_print_compare_log": true\n}',
     )
 
     assert [(place.npu.name, place.bench.name, place.label) for place in found.places] == [

@@ -52,9 +52,9 @@ def _translated(
         owner = classes.get(".".join(parts[:at]), "") if at else TOP
         name = parts[at - 1] if at else TOP
         step, target = _step(parts[at:], [rules.get(owner, {}), rules.get(name, {})])
-        if not target and shift and name == _PIPELINED[1] and parts[at].isdecimal() and at > 1:
-            if classes.get(".".join(parts[: at - 1])) == _PIPELINED[0]:
-                target = str(int(parts[at]) + shift)
+        in_pipeline = at > 1 and (classes.get(".".join(parts[: at - 1])), name) == _PIPELINED
+        if not target and in_pipeline and parts[at].isdecimal():
+            target = str(int(parts[at]) + shift)
         done.append(target or parts[at])
         at += step
     return ".".join(done)

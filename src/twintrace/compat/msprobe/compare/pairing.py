@@ -22,7 +22,7 @@ from ....model.errors import UsageError
 from ....model.pairs import Layout
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .aligned import Found, aligned
+from .aligned import Aligned, align_dumps
 from .layers import pair_layers
 from .mappings import ApiRule, Slots
 
@@ -89,9 +89,12 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_rules(wishes.api_rules)
     if wishes.cells is not None:
         board.follow_cells(wishes.cells)
-    wanted = _wanted(wishes)
-    if wanted is not None:
-        board.follow_alignment(aligned(npu, bench, modules), wanted)
+    if wishes.layers is not None:
+        board.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
+    if wishes.layers is not None or wishes.api_rules is not None:
+        board.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
+    elif wishes.fuzzy:
+        board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     else:
         board.follow_names(wishes)
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
@@ -102,15 +105,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
     return Pairing(tuple(board.pairs()), tuple(board.remarks))
 
 
-def _wanted(wishes: Wishes) -> Callable[[RecordName | None, RecordName | None], bool] | None:
-    """Which pairs of records the alignment is asked for; None if it is not asked."""
-    if wishes.layers is not None:
-        return lambda one, two: True
-    if wishes.api_rules is not None:
-        return lambda one, two: not _is_module(one) and not _is_module(two)
-    if wishes.fuzzy:
-        return lambda one, two: bool(one and two and (_stem(one), one.what) == (_stem(two), two.what))
-    return None
+def _same_but_for_the_number(one: str, two: str) -> bool:
+    return _call_free(one) == _call_free(two)
 
 
 class _Board:
@@ -122,6 +118,8 @@ class _Board:
         self._partner: dict[int, tuple[int, str, Layout]] = {}
         self._taken: set[int] = set()
         self._alone: dict[tuple[int, str], str] = {}
+        self._closed: tuple[set[int], set[int]] = (set(), set())
+        """Items that a file leaves out: they have no partner on purpose."""
         self._records = (_by(npu.items, lambda item: item.record), _by(bench.items, lambda item: item.record))
         self._names = (_by(npu.items, lambda item: item.name), _by(bench.items, lambda item: item.name))
 
@@ -153,9 +151,11 @@ class _Board:
         for name, record in _modules(self._records[1]):
             theirs.setdefault((record.name, record.what, record.call), name)
         for name, record in _modules(self._records[0]):
-            other = theirs.get((modules.get(record.name, ""), record.what, record.call))
+            path = modules.get(record.name, "")
+            other = theirs.get((path, record.what, record.call))
             if other is not None:
-                self._pair_records(name, other, "layers of the same name, or as the layer mapping has it")
+                told = "layers of the same name" if path == record.name else "the layer mapping says so"
+                self._pair_records(name, other, told)
 
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
@@ -171,8 +171,8 @@ class _Board:
                 other = theirs[rule.pt_api].get(key)
                 if other is not None:
                     self._pair_records(name, other, "the API mapping says so", rule=rule, backward=key[1] == "backward")
-                for i in self._records[0][name]:  # what a rule leaves out is left out on purpose
-                    self._alone.setdefault((0, self._dumps[0].items[i].name), "the API mapping leaves it out")
+                    self._closed[0].update(self._records[0][name])
+                    self._closed[1].update(self._records[1][other])
 
     def follow_cells(self, cells: Mapping[str, str]) -> None:
         """`Cell` is `Module`: as a file says, or with an equal path and an equivalent class."""
@@ -189,37 +189,41 @@ class _Board:
                 told = "Cell is Module" if owner == f"{record.name}.{record.type}" else "the cell mapping says so"
                 self._pair_records(name, same[0], told)
 
-    def follow_alignment(self, found: Found, wanted: Callable[[RecordName | None, RecordName | None], bool]) -> None:
-        """What the project's alignment has found, of the kind that is wanted."""
-        records: dict[tuple[str, str], str] = {}
+    def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool]) -> None:
+        """What the alignment has found in records that are wanted together: tensors as it says, what is none by its place."""
+        fitting = [
+            (one, two, because)
+            for one, two, because in found.records
+            if one in self._records[0] and two in self._records[1] and wanted(one, two)
+        ]
+        for one, two, because in fitting:
+            if _same_but_for_the_number(one, two):
+                self._pair_records(one, two, because)
         for pair in found.items:
-            ours, theirs = self._names[0].get(pair.npu), self._names[1].get(pair.bench)
-            if not ours or not theirs:
-                continue
-            one, two = self._dumps[0].items[ours[0]].record, self._dumps[1].items[theirs[0]].record
-            if wanted(parse(one), parse(two)):
-                records.setdefault((one, two), pair.because)
-                if self._is_free(ours[0], theirs[0]):
-                    self._pair(ours[0], theirs[0], pair.because, pair.layout)
-        for (one, two), because in records.items():  # what is no tensor, or was not told apart
-            self._pair_records(one, two, because)
-        for which, names in enumerate((found.alone_npu, found.alone_bench)):
-            self._alone |= {(which, name): because for name, because in names.items()}
+            i, j = self._names[0][pair.npu][0], self._names[1][pair.bench][0]
+            if wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
+                self._pair(i, j, pair.because, pair.layout)
+        for one, two, because in fitting:
+            self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
+        for which, names in enumerate(found.alone):
+            for record, because in names.items():
+                for index in self._records[which].get(record, ()):
+                    self._alone[which, self._dumps[which].items[index].name] = because
 
     def follow_names(self, wishes: Wishes) -> None:
         """Equal names. Across frameworks an API is not paired where the modules around it are not those of each other."""
         for i, item in enumerate(self._dumps[0].items):
             for j in self._names[1].get(item.name, ()):
-                if self._is_free(i, j) and (wishes.cells is None or self._same_place(item.record)):
+                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
                     self._pair(i, j, "same name")
                     break
         others: dict[tuple[str, _Slot], list[int]] = {}
         for j, item in enumerate(self._dumps[1].items):
-            if j not in self._taken:
+            if self._theirs_free(j):
                 others.setdefault(_loose(item), []).append(j)
         for i, item in enumerate(self._dumps[0].items):
             for j in others.get(_loose(item), ()) if i not in self._partner else ():
-                if j not in self._taken and (wishes.cells is None or self._same_place(item.record)):
+                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
                     self._pair(i, j, "same name, spelt as another generation of the tool does")
                     break
 
@@ -236,11 +240,14 @@ class _Board:
 
     # --- pairs ----------------------------------------------------------------------------------------------------------
 
-    def _is_free(self, i: int, j: int) -> bool:
-        return i not in self._partner and j not in self._taken
+    def _ours_free(self, i: int) -> bool:
+        return i not in self._partner and i not in self._closed[0]
+
+    def _theirs_free(self, j: int) -> bool:
+        return j not in self._taken and j not in self._closed[1]
 
     def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
-        if i not in self._partner and (again or j not in self._taken):
+        if self._ours_free(i) and (again or self._theirs_free(j)):
             self._partner[i] = (j, because, layout)
             self._taken.add(j)
 
@@ -253,19 +260,20 @@ class _Board:
         rule: ApiRule | None = None,
         backward: bool = False,
         again: bool = False,
+        only: Callable[[Item], bool] = lambda item: True,
     ) -> None:
         """The items of two records: by place, then by what a parameter is."""
         npu, bench = self._dumps
         for slot in (_slot, _role):
             places: dict[_Slot | None, list[int]] = {}
             for j in self._records[1][two]:
-                if again or j not in self._taken:
+                if (again or self._theirs_free(j)) and only(bench.items[j]):
                     places.setdefault(slot(bench.items[j]), []).append(j)
             for i in self._records[0][one]:
-                if i in self._partner:
+                if i in self._partner or not only(npu.items[i]):
                     continue
                 wanted = _ruled(slot(npu.items[i]), rule, backward=backward)
-                free = [j for j in places.get(wanted, ()) if again or j not in self._taken] if wanted else []
+                free = [j for j in places.get(wanted, ()) if again or self._theirs_free(j)] if wanted else []
                 if free:
                     self._pair(i, free[0], because, again=again)
                     places[wanted] = [j for j in free if j != free[0]]
@@ -299,25 +307,27 @@ class _Board:
         for j, item in enumerate(bench.items):
             if j not in self._taken:
                 after.setdefault(anchors[item.record], []).append(j)
-        yield from (self._lonely(1, bench.items[j]) for j in after.get(-1, ()))
+        yield from (self._lonely(1, j) for j in after.get(-1, ()))
         for i, item in enumerate(npu.items):
             partner = self._partner.get(i)
             if partner is None:
-                yield self._lonely(0, item)
+                yield self._lonely(0, i)
             else:
                 yield ItemPair(item, bench.items[partner[0]], *partner[1:])
-            yield from (self._lonely(1, bench.items[j]) for j in after.get(i, ()))
+            yield from (self._lonely(1, j) for j in after.get(i, ()))
 
-    def _lonely(self, which: int, item: Item) -> ItemPair:
-        side = ("the bench", "the npu")[which]
-        because = self._alone.get((which, item.name)) or f"{side} has nothing that belongs to it"
+    def _lonely(self, which: int, index: int) -> ItemPair:
+        item, other = self._dumps[which].items[index], ("the bench", "the npu")[which]
+        because = self._alone.get((which, item.name)) or f"{other} has nothing that belongs to it"
+        if index in self._closed[which]:
+            because = "the API mapping leaves it out"
         return ItemPair(None, item, because) if which else ItemPair(item, None, because)
 
 
 def _anchors(
     records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[str, int]:
-    """For each record of the bench: the last item of the npu's record that it stands with, or that the one before it stands with."""
+    """For each record of the bench: the end of the npu's record that it, or else the one before it, stands beside."""
     found: dict[str, int] = {}
     last = -1
     for record, indexes in records.items():
@@ -376,10 +386,6 @@ def _ruled(slot: _Slot | None, rule: ApiRule | None, *, backward: bool) -> _Slot
     return None
 
 
-def _is_module(record: RecordName | None) -> bool:
-    return record is not None and record.prefix in MODULES
-
-
 def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
     for name in records:
         record = parse(name)
@@ -395,6 +401,11 @@ def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
         if record is not None:
             found.setdefault(_stem(record), {})[record.call, record.what] = name
     return found
+
+
+def _call_free(name: str) -> tuple[str, str]:
+    record = parse(name)
+    return (_stem(record), record.what) if record is not None else (name, "")
 
 
 def _stem(record: RecordName) -> str:

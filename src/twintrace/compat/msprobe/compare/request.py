@@ -72,13 +72,15 @@ def read_request(path: Path) -> Request:
     return request_of(found, str(path), beside=path.parent)
 
 
-def request_of(parameters: Any, source: str, *, beside: Path | None = None) -> Request:
-    """What these fields ask for; `source` is where they come from, for errors."""
+def request_of(
+    parameters: Any, source: str, *, beside: Path | None = None, names: Mapping[str, str] | None = None
+) -> Request:
+    """What these fields ask for; for errors, `source` is where they come from and `names` what they are called there."""
     if not isinstance(parameters, Mapping):
         raise UsageError(
             f'{source}: expected an object, {{"npu_path": "…", "bench_path": "…"}}, got {_kind(parameters)}.'
         )
-    fields = _Fields(parameters, source, beside)
+    fields = _Fields(parameters, source, beside, names or {})
     npu, bench = fields.path("npu_path"), fields.path("bench_path")
     ranks, steps = fields.numbers("rank_id"), fields.numbers("step_id")
     stack = fields.path("stack_path", must_exist=False) if parameters.get("stack_path") is not None else None
@@ -114,6 +116,7 @@ class _Fields:
     values: Mapping[str, Any]
     source: str
     beside: Path | None
+    names: Mapping[str, str]
 
     def path(self, key: str, *, must_exist: bool = True) -> Path:
         value = self.values.get(key)
@@ -142,7 +145,7 @@ class _Fields:
         return tuple(dict.fromkeys(value))
 
     def refuse(self, key: str, why: str) -> NoReturn:
-        raise UsageError(f"{self.source}: {key}: {why}.")
+        raise UsageError(f"{self.source}: {self.names.get(key, key)}: {why}.")
 
 
 def _kind(value: Any) -> str:
