@@ -195,8 +195,9 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
         raise TraceFormatError(f"{file}: nested too deeply to be a dump. It was not written by msprobe.") from None
     except ValueError:
         document, found = salvage(raw)
-        problems.extend(f"{file}: {text}" for text in found)
-        if not document:
+        if document:
+            problems.extend(f"{file}: {text}" for text in found)
+        else:
             raise TraceFormatError(
                 f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
             ) from None
