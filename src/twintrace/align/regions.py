@@ -182,8 +182,7 @@ class Regions:
         return [
             tensor
             for tensor in sorted(takes[which][0])
-            if self._web.classes.of(which, tensor) not in numbers
-            and self._mapper.partner(which, tensor) not in theirs
+            if self._web.classes.of(which, tensor) not in numbers and self._mapper.partner(which, tensor) not in theirs
         ]
 
     def _grown(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:

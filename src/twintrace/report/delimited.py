@@ -16,6 +16,7 @@ from .files import written
 from .tables import SHEET, Cell, rows
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = frozenset(FORMULA)
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -28,10 +29,8 @@ def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Itera
     with written(path) as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([_harmless(value) for value in row] for row in rows)
+        writer.writerows(map(_harmless, rows))
 
 
-def _harmless(value: Cell) -> Cell:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return "'" + value
-    return value
+def _harmless(row: Sequence[Cell]) -> Sequence[Cell]:
+    return ["'" + value if isinstance(value, str) and value[:1] in _FORMULA else value for value in row]

@@ -65,7 +65,9 @@ def agree(column: str, real: str, found: str, row: dict[str, str]) -> bool:
         return real.strip() == found
     if column == "EucDist":  # printed with all digits; the last depend on the order of the sum
         return math.isclose(one, two, rel_tol=1e-13)
-    if "%" in real + found or column.endswith("diff"):  # it reads its numbers back from text, and no more than 16 decimals
+    if "%" in real + found or column.endswith(
+        "diff"
+    ):  # it reads its numbers back from text, and no more than 16 decimals
         statistic = {"Norm": "l2norm", "L2norm": "l2norm"}.get(
             kind := column.split("Rel")[0].split(" ")[0], kind.lower()
         )

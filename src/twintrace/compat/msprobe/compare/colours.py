@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from .columns import Generation, Mode
-from .rows import Cell, Row
+from .rows import NUMBERS, Cell, Row
 
 __all__ = ["FILLS", "colour"]
 
@@ -66,7 +66,7 @@ def _error(row: Row, mode: Mode) -> float | None:
 
 def _comparable(row: Row, mode: Mode) -> bool:
     numbers = (row.npu.numbers[0], row.bench.numbers[0], _error(row, mode))
-    return all(isinstance(each, float | int) for each in numbers)
+    return all(isinstance(each, NUMBERS) for each in numbers)
 
 
 def _grows(one: Row, two: Row, mode: Mode) -> Iterator[_Found]:
@@ -106,4 +106,4 @@ _MARKS: dict[Mode, Callable[[Row, Row], Iterator[_Found]]] = {
 def _number(value: Cell) -> float | None:
     if isinstance(value, str):
         return float(value[:-1]) / 100 if value.endswith("%") else None
-    return float(value) if isinstance(value, float | int) else None
+    return float(value) if isinstance(value, NUMBERS) else None

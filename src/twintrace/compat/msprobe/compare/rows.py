@@ -9,10 +9,12 @@ Nan, unsupported. `verdicts.py` fills in what a row is worth, `colours.py` how i
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ..dumps import Item
@@ -20,10 +22,11 @@ from .columns import ERRORS, Generation, Mode
 from .pairing import ItemPair
 from .tensors import Weighed
 
-__all__ = ["NOTHING", "Cell", "Row", "cells_of", "make_row"]
+__all__ = ["NOTHING", "NUMBERS", "Cell", "Row", "cells_of", "make_row"]
 
 Cell: TypeAlias = "str | float | int | bool | None"
 NOTHING = "N/A"
+NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
 _NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
 _PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
 _DEVICES = ("npu", "cpu", "cuda")
@@ -82,9 +85,10 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighe
         numbers, unread, remark = weighed.cells, weighed.unread, weighed.remark
     elif mode.reads:
         numbers = (_UNSUPPORTED,) * len(ERRORS)
-    for item, which in ((npu, "NPU"), (bench, "bench")):
-        if item is not None and item.problem:
-            unread = f"{which}: {item.problem}"
+    if npu is not None and npu.problem:
+        unread = f"NPU: {npu.problem}"
+    elif bench is not None and bench.problem:
+        unread = f"bench: {bench.problem}"
     state = (npu or bench).state  # type: ignore[union-attr]  # a pair has at least one side
     return Row(pair, left, right, numbers, _consistent(npu, bench, left, right), state == "output", unread, remark)
 
@@ -92,19 +96,30 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighe
 # Sides --------------------------------------------------------------------------------------------------------------
 
 
+_GRADS = {None: NOTHING, True: "True", False: "False"}
+_NO_HASH = "00000000"  # of nothing
 _ABSENT = Side(NOTHING, NOTHING, NOTHING, NOTHING, (NOTHING,) * 4, NOTHING)
 
 
 def _side(item: Item | None) -> Side:
     if item is None:
         return _ABSENT
-    grad = NOTHING if item.requires_grad is None else str(item.requires_grad)
+    grad = _GRADS[item.requires_grad]
     if item.shape is not None:
-        numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
-        return Side(item.name, item.dtype, str([*item.shape]), grad, numbers, item.md5 or _hash(""))
+        numbers: tuple[Cell, Cell, Cell, Cell] = (item.max, item.min, item.mean, item.norm)
+        for each in numbers:
+            if type(each) is not float or each != each:
+                numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
+                break
+        return Side(item.name, item.dtype, _shape(item.shape), grad, numbers, item.md5 or _NO_HASH)
     if item.type in ("NoneType", ""):
         return Side(item.name, NOTHING, NOTHING, grad, (_NONE,) * 4, NOTHING)
     return Side(item.name, *_described(item), grad, *_valued(item))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(shape: tuple[int, ...]) -> str:
+    return str([*shape])
 
 
 def _described(item: Item) -> tuple[str, str]:
@@ -153,44 +168,34 @@ def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -
 
 def _differences(left: Side, right: Side, generation: Generation) -> tuple[Cell, ...]:
     apart = _APART[generation]
-    found = [apart(one, two) for one, two in zip(left.numbers, right.numbers, strict=True)]
-    return tuple([each[0] for each in found] + [each[1] for each in found])
+    (top, top_share), (low, low_share), (mean, mean_share), (norm, norm_share) = map(apart, left.numbers, right.numbers)
+    return top, low, mean, norm, top_share, low_share, mean_share, norm_share
 
 
 def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
     """Difference and relative error: equal is 0, whatever it is; a text beside something else is `Diff`."""
-    one, two = isinstance(npu, float | int), isinstance(bench, float | int)
     if npu == bench:
         return 0, "0"
-    if one and two:
-        return _numbers_apart(npu, bench)  # type: ignore[arg-type]
-    if NOTHING in (npu, bench):
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
+        if difference - difference != 0:  # one of them is infinite
+            return difference, difference
+        return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf
+    if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
         return NOTHING, NOTHING
-    if (one or npu == _NAN) and (two or bench == _NAN):
-        return _NAN, _NAN
-    if _is_device(npu) and _is_device(bench):
-        return NOTHING, NOTHING
-    return _DIFFERENT, _DIFFERENT
-
-
-def _numbers_apart(npu: float, bench: float) -> tuple[Cell, Cell]:
-    difference = _minus(npu, bench)
-    if math.isinf(npu) or math.isinf(bench):
-        return difference, difference
-    return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (_DIFFERENT, _DIFFERENT)
 
 
 def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
     """Only numbers have a difference, and a relative error only where the bench is not 0."""
-    one, two = isinstance(npu, float | int), isinstance(bench, float | int)
-    if not (one or npu == _NAN) or not (two or bench == _NAN):
-        return NOTHING, NOTHING
-    if not (one and two):
-        return _NAN, _NAN
-    difference = _minus(npu, bench)  # type: ignore[arg-type]
-    if difference != difference:
-        return _NAN, _NAN
-    return difference, f"{abs(difference / bench * 100)}%" if bench else NOTHING  # type: ignore[operator]
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
+        if difference != difference:
+            return _NAN, _NAN
+        return difference, f"{abs(difference / bench * 100)}%" if bench else NOTHING
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
 
 
 def _minus(npu: float, bench: float) -> float:
@@ -240,8 +245,6 @@ def _message(row: Row, generation: Generation) -> str:
         return "\n".join(row.messages)
     if not row.messages:
         return "[]"
-    import json
-
     return json.dumps(row.messages, ensure_ascii=False)
 
 

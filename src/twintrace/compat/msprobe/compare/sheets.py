@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from .... import api
@@ -134,11 +134,15 @@ def _rows(
         judge(rows, mode, generation)
         colour(rows, mode, generation)
         advisor.see(rows)
-        frames = npu.stacks.get(record) if stack else None
-        shown = (NOTHING if frames is None else str([*frames])) if stack else None
+        shown = _stack(npu.stacks.get(record)) if stack else None
         for row in rows:
             yield row.colour, cells_of(row, mode, generation, shown)
             shown = NOTHING if stack else None  # once for each record
+
+
+@lru_cache(maxsize=64)  # calls from one place follow each other
+def _stack(frames: tuple[str, ...] | None) -> str:
+    return NOTHING if frames is None else str([*frames])
 
 
 def _weighed(

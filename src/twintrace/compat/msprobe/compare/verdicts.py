@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from ....model.pairs import Layout
 from .columns import Generation, Mode
-from .rows import NOTHING, Cell, Row
+from .rows import NOTHING, NUMBERS, Cell, Row
 
 __all__ = ["FAILURES", "judge"]
 
@@ -106,7 +106,7 @@ _OLDER: dict[Mode, Callable[[Row], str]] = {
 
 def _apart(npu: Cell, bench: Cell) -> float:
     """How far apart, as a share of the larger; 0 where one of them is no number."""
-    if not isinstance(npu, float | int) or not isinstance(bench, float | int) or npu == bench:
+    if not isinstance(npu, NUMBERS) or not isinstance(bench, NUMBERS) or npu == bench:
         return 0.0
     if math.isinf(npu) or math.isinf(bench):
         return math.inf
@@ -117,7 +117,7 @@ def _apart(npu: Cell, bench: Cell) -> float:
 
 
 def _numeric(value: Cell) -> bool:
-    return isinstance(value, float | int)
+    return isinstance(value, NUMBERS)
 
 
 # Newer --------------------------------------------------------------------------------------------------------------
