@@ -8,6 +8,7 @@ other tools' layouts.
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
+    npy.py        one .npy file, trusting nothing
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
 
 In: lines and bytes from `collect`; paths. Out: `Trace`, which gives `model` types and numpy arrays. Not here: what to record
