@@ -10,7 +10,7 @@ import pytest
 from twintrace.model.errors import TraceFormatError, TraceNotFoundError
 from twintrace.model.sites import Kind
 from twintrace.model.tensors import Spec
-from twintrace.store.npy import StoredArray
+from twintrace.store.npy import Npy
 from twintrace.store.saved import numbers_of, open_folder
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -36,7 +36,7 @@ def written(path, array, **options):
     ids=lambda array: f"{array.dtype}{array.shape}",
 )
 def test_values_are_those_that_numpy_reads(tmp_path, array):
-    stored = StoredArray.of(written(tmp_path / "x.npy", array))
+    stored = Npy.of(written(tmp_path / "x.npy", array))
     assert stored.spec.shape == np.shape(array)
     assert stored.nbytes == array.nbytes
     found = stored.values()
@@ -51,7 +51,7 @@ def test_bf16_has_several_spellings(tmp_path, spelling):
     np.lib.format.write_array_header_1_0(file, {"descr": "<u2", "fortran_order": False, "shape": (2,)})
     head = file.getvalue().replace(b"'<u2'", f"'{spelling}'".encode())
     (tmp_path / "x.npy").write_bytes(head + np.array([0x3F80, 0xC000], np.uint16).tobytes())
-    stored = StoredArray.of(tmp_path / "x.npy")
+    stored = Npy.of(tmp_path / "x.npy")
     assert stored.spec == Spec("bf16", (2,))
     assert stored.values().tolist() == [0x3F80, 0xC000]
 
@@ -75,12 +75,12 @@ def test_what_is_no_array_of_numbers_is_named_and_refused(tmp_path, spoil, sente
     path = written(tmp_path / "x.npy", X)
     spoil(path)
     with pytest.raises(TraceFormatError, match=sentence) as told:
-        StoredArray.of(path)
+        Npy.of(path)
     assert str(path) in str(told.value)
 
 
 def test_a_file_that_changes_after_it_was_opened_is_told_of(tmp_path):
-    stored = StoredArray.of(written(tmp_path / "x.npy", X))
+    stored = Npy.of(written(tmp_path / "x.npy", X))
     os.truncate(tmp_path / "x.npy", 100)
     with pytest.raises(TraceFormatError, match="cannot be mapped"):
         stored.values()

@@ -27,7 +27,7 @@ from typing import Any
 from ..collect import selfcheck as _selfcheck
 from ..collect.models import framework_for, named_models
 from ..collect.scripts import selfcheck_script
-from ..collect.seeding import Seeded, seed_all
+from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
@@ -69,6 +69,7 @@ from .weights import (
     map_weights,
     net_from,
     random_input,
+    read_tensor,
     read_weight_map,
     to_troubleshooter,
     weight_names,
@@ -100,6 +101,7 @@ __all__ = [
     "listing_json",
     "map_text",
     "map_weights",
+    "modules_of",
     "net_from",
     "open",
     "pair_arrays",
@@ -109,6 +111,7 @@ __all__ = [
     "print_tree",
     "random_input",
     "read_report",
+    "read_tensor",
     "read_weight_map",
     "record",
     "seed_all",
@@ -120,6 +123,7 @@ __all__ = [
     "view",
     "weight_comparison_text",
     "weight_names",
+    "without_dropout",
     "write_csv",
     "write_html",
     "write_json",
@@ -142,6 +146,7 @@ def record(
     between: tuple[str, str] | None = None,
     forward_only: bool = False,
     inputs_only: bool = False,
+    flow_only: bool = False,
     first: int | None = None,
     predicate: Callable[[Site], bool] | None = None,
     framework: str | None = None,
@@ -160,6 +165,7 @@ def record(
     steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
     names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
     forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
+    flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
@@ -177,6 +183,7 @@ def record(
         between=between,
         forward_only=forward_only,
         inputs_only=inputs_only,
+        flow_only=flow_only,
         first=first,
         predicate=predicate,
     )
@@ -207,6 +214,18 @@ def record(
         redirected: Recorder = override(workshop, models, options)
         return redirected
     return Recorder(where, workshop, models, **options, writer=writer)
+
+
+def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
+    """Whose model it is, and each of its modules by the path that a record gives it."""
+    models = named_models(model)
+    workshop = framework_for(models)
+    found = {
+        ".".join(filter(None, (prefix, path))): module
+        for prefix, item in models.items()
+        for path, module in workshop.named_modules(item)
+    }
+    return workshop.name, found
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:

@@ -214,6 +214,9 @@ class Framework(Protocol):
     def seed_all(self, seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
         """Seed this framework's generators; what to call to undo each change."""
 
+    def without_dropout(self) -> list[Callable[[], None]]:
+        """Dropout passes its input through, wherever it is; what to call to undo each change, last first."""
+
     def snapshot(self, model: Any) -> Mapping[str, Any]:
         """Parameters, buffers and gradients by name, copied: what a self-check compares."""
 

@@ -26,6 +26,10 @@ DTYPES: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 
 
+CRC = "0" * 24
+"""How a fingerprint begins that is a CRC-32 of the bytes, which is all that some dumps have: it is compared with its like only."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """`f32[8, 1024]`: element type and shape."""

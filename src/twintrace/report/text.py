@@ -177,9 +177,9 @@ def _numbers(item: TensorResult) -> Iterator[str]:
                 if known.nan + known.posinf + known.neginf
                 else ""
             )
-            yield (
-                f"          {side} min {known.min:.9g}  max {known.max:.9g}  mean {known.mean:.9g}  norm {known.norm:.9g}{bad}"
-            )
+            numbers = (("min", known.min), ("max", known.max), ("mean", known.mean), ("norm", known.norm))
+            told = "  ".join(f"{name} {number:.9g}" for name, number in numbers if number is not None)
+            yield f"          {side} {told}{bad}"
 
 
 def sureness(found: Divergence) -> str:

@@ -30,7 +30,7 @@ from ..model.tensors import Location, Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
 from .digest import digest
 from .lines import decode
-from .npy import StoredArray
+from .npy import Npy
 from .trace import Trace
 
 __all__ = ["read", "recognises"]
@@ -189,7 +189,7 @@ class _File:
     io: str
     slot: int
     dtype: str | None = None
-    array: StoredArray | None = None
+    array: Npy | None = None
     statistics: Statistics | None = None
     spec: Spec = field(default_factory=lambda: Spec("u8", (0,)))
     facts: dict[str, object] = field(default_factory=dict)
@@ -348,7 +348,7 @@ class KernelJournal:
             )
         if file.missing is None:
             try:
-                file.array = StoredArray.of(path, meant=_SPELLING.get((file.dtype or "").lower()))
+                file.array = Npy.of(path, _SPELLING.get((file.dtype or "").lower()))
                 file.spec = file.array.spec
             except TraceFormatError as error:
                 file.missing = str(error).removeprefix(f"{path}: ").rstrip(".")

@@ -52,6 +52,7 @@ def write_journal(writer: Writer, source: Journal) -> None:
     journal = writer.begin_step(
         head.step,
         {
+            "rank": head.rank,
             "world": head.world,
             "framework": head.framework,
             "settings": dict(head.settings),

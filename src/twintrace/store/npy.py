@@ -1,10 +1,10 @@
-"""Arrays in .npy files: the header first, the values when they are asked for.
+"""One .npy file, trusting nothing: its header first, its values when they are asked for.
 
-    stored = StoredArray.of("runs/ms/loss_float32_0.npy")     f32[8, 16], at byte 128; nothing else was read
-    stored.values()                                           mapped, not loaded, where they lie in the file as we want them
+file = Npy.of(path)            reads 64 kB at most; refuses objects, what is cut off, what is no array
+file.spec, file.nbytes         f32[2, 3], 24
+file.values()                  mapped where that can be; bf16 as uint16, like everywhere in a trace
 
-Nothing in a file is trusted or run: an object array is refused, a file that is cut off is said to be. The header is read here
-and not by numpy, because numpy refuses MindSpore's bf16 (`<E2`) and would load what it reads.
+Npy.of(path, "bf16")           it holds bf16, whatever its header says: most writers widen it to float32
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from ..model.errors import TraceFormatError
 from ..model.tensors import DTYPES, Spec
 from .arrays import STORAGE
 
-__all__ = ["StoredArray"]
-
-MAX_HEADER = 1 << 16  # most have 128 bytes
-
+MAX_HEADER = 1 << 16  # MindSpore's have 128 bytes
 _STORED = {storage.str[1:]: name for name, storage in STORAGE.items() if storage.kind in "fciub"} | {
-    # Several types lie in memory as these integers; the file itself means the integer. bf16 is E2 to MindSpore, V2 to ml_dtypes.
+    # Several types lie in memory as these integers; the npy file itself means the integer. bf16 is E2 to MindSpore, V2 to
+    # ml_dtypes.
     "u1": "u8", "u2": "u16", "u4": "u32", "E2": "bf16", "V2": "bf16"
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class StoredArray:
-    """The values of one file, not yet read."""
+class Npy:
+    """The values of one npy file, not yet read."""
 
     path: Path
     spec: Spec
@@ -45,14 +43,11 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the values have in memory."""
         return math.prod(self.spec.shape) * DTYPES[self.spec.dtype]
 
     @classmethod
-    def of(cls, path: Path, *, meant: str | None = None) -> StoredArray:
-        """Read the header. `meant` is the element type that the file's name speaks of. TraceFormatError if it is no array of
-        numbers.
-        """
+    def of(cls, path: Path, meant: str | None = None) -> Npy:
+        """Read the header of a file; `meant` is what others say of its elements. TraceFormatError if it is no array of numbers."""
         try:
             with path.open("rb") as file:
                 descr, fortran, shape, offset = _header(path, file.read(MAX_HEADER))
@@ -66,7 +61,7 @@ class StoredArray:
         expected = offset + math.prod(shape) * int(re.sub("[^0-9]", "", descr) or 1)
         if size < expected:
             raise TraceFormatError(f"{path}: cut off: expected {expected} bytes, found {size}.")
-        # bf16 is written as float32 by most tools. Any other contradiction between name and file is decided by the file.
+        # bf16 is written as float32 by most. Any other contradiction is decided by the file.
         return cls(path, Spec("bf16" if (stored, meant) == ("f32", "bf16") else stored, shape), descr, fortran, offset)
 
     def values(self) -> np.ndarray[Any, Any]:
@@ -90,11 +85,10 @@ class StoredArray:
 
 
 def _header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
-    """Element type, order, shape and where the data begins."""
-    if not raw:
-        raise TraceFormatError(f"{path}: no npy file: it is empty. Whoever wrote it did not get that far.")
+    """Element type, order, shape and where the data begins. numpy's own reader refuses MindSpore's bf16 (`<E2`)."""
     if raw[:6] != b"\x93NUMPY" or len(raw) < 12 or raw[6] not in (1, 2, 3):
-        raise TraceFormatError(f"{path}: no npy file: it begins with {raw[:8]!r}.")
+        found = f"it begins with {raw[:8]!r}" if raw else "it is empty"
+        raise TraceFormatError(f"{path}: no npy file: {found}.")
     wide = 2 if raw[6] == 1 else 4
     end = 8 + wide + int.from_bytes(raw[8 : 8 + wide], "little")
     try:

@@ -29,6 +29,7 @@ _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "mindspore-kernels": "twintrace.store.kernels",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
+    "msprobe": "twintrace.compat.msprobe.layout",
 }
 
 

@@ -23,7 +23,7 @@ from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Site
 from ..model.tensors import Location, Spec, Tensor
 from ..model.values import TensorRef
-from .npy import StoredArray
+from .npy import Npy
 from .trace import Trace
 
 __all__ = ["SavedJournal", "numbers_of", "open_folder"]
@@ -77,12 +77,12 @@ class SavedJournal:
         self.header = header
         self.damage: tuple[Damage, ...] = ()
         self._root, self._names = root, names
-        self._stored: dict[int, StoredArray] = {}
+        self._stored: dict[int, Npy] = {}
         self._tensors = [self._tensor(number, name) for number, name in enumerate(names)]
 
     def _tensor(self, number: int, name: str) -> Tensor:
         try:
-            stored = self._stored[number] = StoredArray.of(self._root / name)
+            stored = self._stored[number] = Npy.of(self._root / name)
         except TraceFormatError as error:
             return Tensor(number, _LOST, missing=str(error).removeprefix(f"{self._root}{os.sep}").rstrip("."))
         return Tensor(number, stored.spec, producer=number, payload=Location(stored.offset, stored.nbytes))

@@ -12,5 +12,6 @@ the nets that are given say which ones are there.
 from __future__ import annotations
 
 from . import migrator
+from .seeding import fix_random
 
-__all__ = ["migrator"]
+__all__ = ["fix_random", "migrator"]

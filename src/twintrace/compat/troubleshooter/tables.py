@@ -54,3 +54,9 @@ def say(text: str) -> None:
     """Print, as the real tool does."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def attention(text: str) -> None:
+    """Tell the user what goes on, where it does not mix with tables."""
+    sys.stderr.write(f"[*User Attention*] {text}\n")
+    sys.stderr.flush()

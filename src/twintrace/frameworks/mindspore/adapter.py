@@ -112,6 +112,7 @@ class MindsporeFramework:
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}

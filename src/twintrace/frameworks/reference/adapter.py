@@ -80,6 +80,7 @@ class ReferenceFramework:
     release = staticmethod(tensors.release)
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         return frozenset((Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD))

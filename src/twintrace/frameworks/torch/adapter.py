@@ -108,6 +108,7 @@ class TorchFramework:
     release = staticmethod(tensors.release)
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD}

@@ -6,6 +6,7 @@ chapters, and all their names here, where its users look for them.
 
 from __future__ import annotations
 
+from .api_dump import api_dump_init, api_dump_start, api_dump_stop
 from .weights import (
     compare_ms_ckpt,
     compare_pth_and_ckpt,
@@ -16,6 +17,9 @@ from .weights import (
 )
 
 __all__ = [
+    "api_dump_init",
+    "api_dump_start",
+    "api_dump_stop",
     "compare_ms_ckpt",
     "compare_pth_and_ckpt",
     "convert_weight",
