@@ -12,6 +12,7 @@ seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
+pair_arrays, compare_arrays                                      -> api/arrays.py
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
+from .arrays import compare_arrays, pair_arrays
 from .comparing import compare, pair_up, write_mapping
 from .reporting import (
     listing_json,
     print_pairs,
     print_table,
     print_tree,
+    progress_bar,
     read_report,
     view,
     write_csv,
@@ -87,6 +90,7 @@ __all__ = [
     "certificate_text",
     "certify_weights",
     "compare",
+    "compare_arrays",
     "compare_weights",
     "conversion_text",
     "convert_weights",
@@ -102,10 +106,12 @@ __all__ = [
     "modules_of",
     "net_from",
     "open",
+    "pair_arrays",
     "pair_up",
     "print_pairs",
     "print_table",
     "print_tree",
+    "progress_bar",
     "random_input",
     "read_report",
     "read_tensor",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
 
 if TYPE_CHECKING:
+    from ..report.progress import Tell
     from ..report.server import Server
 
 
@@ -80,3 +82,10 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
     from . import viewing
 
     return viewing.view(path, port=port)
+
+
+def progress_bar() -> AbstractContextManager[Tell | None]:
+    """A bar for the verbs that take `progress`: on a terminal only, and gone when the work is done."""
+    from ..report import progress
+
+    return progress.bar()

@@ -7,6 +7,7 @@
     twintrace run-as TOOL SCRIPT    a script that was written for another tool
     twintrace doctor                what is installed, what can be recorded
     twintrace weights …             map, convert, compare, certify weights
+    twintrace npy compare DIR DIR   two folders of .npy files side by side
 
 In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
 """
@@ -20,6 +21,7 @@ import click
 from ..model.errors import TwintraceError
 from .compare import compare
 from .doctor import doctor
+from .npy import npy
 from .run_as import run_as
 from .selfcheck import selfcheck
 from .show import show
@@ -35,7 +37,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, view, selfcheck, run_as, doctor, weights):
+for _command in (show, compare, view, selfcheck, run_as, doctor, weights, npy):
     cli.add_command(_command)
 
 
