@@ -1,8 +1,8 @@
 """TroubleShooter's dumps as traces: a folder for each rank, a JSON row for each tensor, a npy file beside it.
 
-    torch_dump/rank0/torch_api_dump_info.csv       ["NN_ReLU_0_forward_input.0", 1, [], "torch.float32", [1], [2.8, 2.8, NaN], [], 2.8]
-    torch_dump/rank0/torch_api_dump/               NN_Conv2d_0_forward_input.0.npy
-    torch_dump/rank0/torch_api_dump_stack.json     where calls were made
+    torch_dump/rank0/torch_api_dump_info.csv      ["NN_ReLU_0_forward_output", 1, [], "torch.float32", [1], [2.8, 2.8, NaN], [], 2.8]
+    torch_dump/rank0/torch_api_dump/              NN_ReLU_0_forward_output.npy
+    torch_dump/rank0/torch_api_dump_stack.json    where calls were made
 
 A step ends where a forward follows a backward, and where the number of the region changes (the real tool never changes it). Rows
 are read when the dump is opened, values when a step is looked at. A dump does not say where an argument comes from: one that holds

@@ -6,6 +6,10 @@ chapters, and all their names here, where its users look for them.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from ..left_out import refuse
+from .api_compare import api_dump_compare
 from .api_dump import api_dump_init, api_dump_start, api_dump_stop
 from .weights import (
     compare_ms_ckpt,
@@ -17,6 +21,7 @@ from .weights import (
 )
 
 __all__ = [
+    "api_dump_compare",
     "api_dump_init",
     "api_dump_start",
     "api_dump_stop",
@@ -27,3 +32,7 @@ __all__ = [
     "get_weight_map",
     "save_net_and_weight_params",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    refuse("migrator", name)

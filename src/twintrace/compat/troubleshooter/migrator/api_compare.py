@@ -4,8 +4,8 @@
     |      NN_Conv2d_0       |     NN_Conv2d_0      |
     |       NN_Dense_0       |     NN_Linear_0      |
 
-and a row for each pair of tensors, forward in order and backward in reverse. Which API is which is the project's own alignment: values,
-operations, shapes and the flow of data. What has no partner stands in a table of its own, with the reason.
+and a row for each pair of tensors, forward in order and backward in reverse. Which API is which is the project's own alignment:
+values, operations, shapes and the flow of data. What has no partner stands in a table of its own, with the reason.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
 from ..results import STATISTICS_FIELD, VALUE_FIELDS, statistics_cell, value_cells, without_numbers
 from ..tables import attention, boxed, say
+from .weights import compare_ms_ckpt
 
 StrPath = str | os.PathLike[str]
 _METHODS = ("recursion", "global", "simple")
@@ -80,9 +81,7 @@ def api_dump_compare(
             origin, target, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
         )
     _compare_weights(Path(origin.path), Path(target.path), float(rtol), float(atol), equal_nan)
-    places = sorted({(result.step, result.rank) for result in found.results} | _alone_places(found))
-    if any(place not in found.left_out and place not in places for place in origin.places):
-        places = sorted({*places, *(set(origin.places) & set(target.places))})
+    places = sorted(set(origin.places) & set(target.places))
     for step, rank in found.left_out:
         attention(f"Not compared, because only one of the two has it: step {step} of rank {rank}.")
     sheet = _Sheet(found, (origin, target), equal_nan, ignore_unmatched)
@@ -100,9 +99,7 @@ def api_dump_compare(
 class _Sheet:
     """Two dumps and what was found, as tables."""
 
-    def __init__(
-        self, found: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool
-    ) -> None:
+    def __init__(self, found: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool) -> None:
         self._found, self._traces = found, traces
         self._equal_nan, self._ignore_unmatched = equal_nan, ignore_unmatched
         self._names = tuple(
@@ -250,12 +247,10 @@ def _folder(path: StrPath | None) -> Path | None:
     except TypeError as error:
         raise UsageError(f"output_path: expected the name of a folder, got {path!r} ({error}).") from None
     except OSError as error:
-        raise ReportError(f"{path}: no folder can be made there ({error.strerror}). Choose another output_path.") from error
+        raise ReportError(
+            f"{path}: no folder can be made there ({error.strerror}). Choose another output_path."
+        ) from error
     return folder
-
-
-def _alone_places(found: Comparison) -> set[_Place]:
-    return {(step, rank) for step, rank, _ in (*found.only_left, *found.only_right)}
 
 
 def _suffix(place: _Place, places: Sequence[_Place]) -> tuple[str, str]:
@@ -283,12 +278,12 @@ def _write(path: Path, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
 
 def _compare_weights(origin: Path, target: Path, rtol: float, atol: float, equal_nan: bool) -> None:
     """Weights that `compare_statedict=True` has left beside both dumps."""
-    from .weights import weights_table
-
-    files = [folder / "rank0" / "pt_net.pth" for folder in (origin, target)]
-    if all(file.is_file() for file in files):
-        found = api.compare_weights(files[0], files[1], rtol=rtol, atol=atol, equal_nan=equal_nan)
-        say(weights_table(found))
+    files = [
+        next((file for name in ("pt_net.pth", "ad_net.pth") if (file := folder / "rank0" / name).is_file()), None)
+        for folder in (origin, target)
+    ]
+    if files[0] is not None and files[1] is not None:
+        compare_ms_ckpt(files[0], files[1], rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def _told(found: Comparison) -> Iterator[str]:
