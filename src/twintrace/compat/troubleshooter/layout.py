@@ -1,6 +1,6 @@
 """TroubleShooter's dumps as traces: a folder for each rank, a JSON row for each tensor, a npy file beside it.
 
-    torch_dump/rank0/torch_api_dump_info.csv      ["NN_ReLU_0_forward_output", 1, [], "torch.float32", [1], [2.8, 2.8, NaN], [], 2.8]
+    torch_dump/rank0/torch_api_dump_info.csv      ["NN_ReLU_0_forward_output", 1, [], "torch.float32", [1], [2, 2, NaN], [], 2]
     torch_dump/rank0/torch_api_dump/              NN_ReLU_0_forward_output.npy
     torch_dump/rank0/torch_api_dump_stack.json    where calls were made
 
