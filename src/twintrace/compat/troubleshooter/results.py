@@ -33,7 +33,7 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     if found is None:
         if item.verdict.outcome is not Outcome.SAME:
             unlike = item.left.spec.shape != item.right.spec.shape
-            return without_numbers(MISMATCH if unlike else item.verdict.because)
+            return without_numbers(MISMATCH if unlike else _missing(item) or item.verdict.because)
         undefined = item.left.statistics.nan if item.left.statistics is not None else 0
         if not undefined:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"
@@ -49,6 +49,11 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
         cosine = 1.0
     errors = ", ".join(truncated(error, 5) for error in (found.mean_abs or 0.0, found.max_abs or 0.0))
     return share >= 1, percent(share), truncated(cosine, 5), errors
+
+
+def _missing(item: TensorResult) -> str:
+    """Why a side has no values. What its statistics say is no answer where values were asked for."""
+    return "; ".join(side.missing for side in (item.left, item.right) if side.missing)
 
 
 def statistics_cell(item: TensorResult) -> str:
