@@ -31,6 +31,7 @@ from ...model.values import Nest, TensorRef, Value
 from ...store.digest import digest
 from ...store.native import write_journal
 from ...store.npy import Npy
+from ...store.registry import Tell
 from ...store.trace import Journal, Trace
 from ..torch_npu_hooks.folding import link
 from ..torch_npu_hooks.numbers import storable, stored
@@ -70,7 +71,7 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     return Trace(str(path), manifest, sorted(places), load, layout="troubleshooter")
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     """Write any trace as a dump, as the tool itself would have: layers and functions, tensors of floating point numbers.
 
     A module is a layer if it is known as one operation, or if no call inside it was recorded; other modules are not written.
@@ -88,7 +89,7 @@ def write(trace: Trace, path: Path) -> None:
                 label = _labelled(journal, trace.framework, labels)
                 writer = DumpWriter(path, trace.framework, label, Content(), region=region, copies=False)
                 try:
-                    write_journal(writer, journal)
+                    write_journal(writer, journal, tell=tell)
                 finally:
                     writer.close()
 
