@@ -35,6 +35,7 @@ from ...store.registry import Tell
 from ...store.trace import Journal, Trace
 from ..torch_npu_hooks.folding import link
 from ..torch_npu_hooks.numbers import storable, stored
+from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
 from .writer import Content, DumpWriter
 
@@ -105,7 +106,8 @@ def _labelled(journal: Journal, framework: str, labels: Labels) -> Callable[[Map
         if site.phase is not Phase.FORWARD or call.raised or site.kind not in (Kind.MODULE, Kind.API):
             continue
         inside = call.parent in hidden
-        layer = site.kind is Kind.MODULE and (call.id not in parents or api.is_operation(site.type))
+        whole = site.type not in CONTAINERS and (call.id not in parents or api.is_operation(site.type))
+        layer = site.kind is Kind.MODULE and whole
         if inside or layer:
             hidden.add(call.id)
         if layer or (site.kind is Kind.API and not inside):
