@@ -13,6 +13,7 @@ stand_in(alias)            a device that is not here             -> what undoes 
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
+framework_of, array_of, tap (single tensors)                     -> api/tensors.py
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .arrays import compare_arrays, pair_arrays
+from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
 from .comparing import compare, pair_up, write_mapping
 from .reporting import (
     listing_json,
@@ -60,6 +61,7 @@ from .reporting import (
     write_json,
     write_xlsx,
 )
+from .tensors import array_of, framework_of, tap
 from .weights import (
     certify_weights,
     compare_weights,
@@ -87,6 +89,8 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "array_of",
+    "array_shapes",
     "certificate_text",
     "certify_weights",
     "compare",
@@ -96,12 +100,14 @@ __all__ = [
     "convert_weights",
     "describe_net",
     "doctor",
+    "framework_of",
     "framework_of_net",
     "from_troubleshooter",
     "listing",
     "listing_json",
     "map_text",
     "map_weights",
+    "measure_arrays",
     "modules_of",
     "net_from",
     "open",
@@ -120,6 +126,7 @@ __all__ = [
     "selfcheck",
     "selfcheck_script",
     "stand_in",
+    "tap",
     "to_troubleshooter",
     "verdict",
     "view",

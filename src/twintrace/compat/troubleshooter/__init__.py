@@ -11,7 +11,8 @@ the nets that are given say which ones are there.
 
 from __future__ import annotations
 
-from . import migrator
+from . import migrator, widget
+from .saving import save, save_grad
 from .seeding import fix_random
 
-__all__ = ["fix_random", "migrator"]
+__all__ = ["fix_random", "migrator", "save", "save_grad", "widget"]
