@@ -131,12 +131,12 @@ class Regions:
 
     def _visible(self, which: int) -> set[int]:
         """The values that go between units: what happens inside one is not seen."""
-        strand = self._web.strands[which]
-        return {
-            self._web.classes.of(which, slot.tensor)
-            for index in self._units[which]
-            for slot in (*strand.inputs(index), *strand.outputs(index))
-        } - {-1}
+        web = self._web
+        found: set[int] = set()
+        for index in self._units[which]:
+            found |= web.takes(which, index)
+            found |= web.gives(which, index)
+        return found
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
         """Tensors that leave the region: taken by others, or by nobody."""

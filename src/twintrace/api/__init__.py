@@ -103,6 +103,7 @@ __all__ = [
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
+    "is_operation",
     "listing",
     "listing_json",
     "map_text",
@@ -235,6 +236,13 @@ def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
         for path, module in workshop.named_modules(item)
     }
     return workshop.name, found
+
+
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..align.equivalents import is_known
+
+    return is_known(name)
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:

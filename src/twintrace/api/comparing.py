@@ -47,6 +47,8 @@ def compare(
     noise: Source | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
+    equal_nan: bool = True,
+    pictures: bool = True,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -58,6 +60,7 @@ def compare(
     mapping      a YAML file that says what belongs together, where that is not found by itself
     noise        a trace of the left run repeated: what differs between the two is not held against the right one
     steps, ranks only these                          workers  threads to measure with; all cores if not given
+    equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))
@@ -70,7 +73,16 @@ def compare(
         return align(one, two, mapping=mapped)
 
     return compare_traces(
-        traces, chosen, pair, repeat=repeat, steps=steps, ranks=ranks, workers=workers, progress=progress
+        traces,
+        chosen,
+        pair,
+        repeat=repeat,
+        steps=steps,
+        ranks=ranks,
+        equal_nan=equal_nan,
+        pictures=pictures,
+        workers=workers,
+        progress=progress,
     )
 
 

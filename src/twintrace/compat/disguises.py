@@ -21,7 +21,15 @@ def _torch_npu() -> AbstractContextManager[None]:
     return provide()
 
 
-DISGUISES: Mapping[str, Callable[[], AbstractContextManager[None]]] = MappingProxyType({"torch_npu": _torch_npu})
+def _troubleshooter() -> AbstractContextManager[None]:
+    from .troubleshooter.stand_in import provide
+
+    return provide()
+
+
+DISGUISES: Mapping[str, Callable[[], AbstractContextManager[None]]] = MappingProxyType(
+    {"torch_npu": _torch_npu, "troubleshooter": _troubleshooter}
+)
 """tool -> what puts its modules in place. An embassy is imported when a script is run as its tool, not before."""
 
 

@@ -27,6 +27,7 @@ class Layout(Protocol):
 
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
+    "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "mindspore-kernels": "twintrace.store.kernels",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
     "msprobe": "twintrace.compat.msprobe.layout",

@@ -100,7 +100,7 @@ def stack_key(framework: str, label: str) -> str:
     return f"{prefix}{operation}({number}) forward"
 
 
-def label_of_stack(framework: str, key: str) -> str | None:
+def label_of_stack(key: str) -> str | None:
     """The call that a stack is filed for, or None."""
     if key.endswith("_forward_stack_info"):
         return key.removesuffix("_forward_stack_info")

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ...model.measurements import Measurement
 from .tables import percent, truncated
 
+Cells = tuple[object, str, str, str]
 INCONSISTENT = "Shape is inconsistent"
 
 
@@ -30,7 +31,7 @@ class Scores(NamedTuple):
     diffs: tuple[float, float] = (math.nan, math.nan)
 
     @property
-    def cells(self) -> tuple[object, ...]:
+    def cells(self) -> Cells:
         """As they stand in a table: numbers are cut off, not rounded."""
         return self.allclose, percent(self.ratio), truncated(self.cosine, 5), ", ".join(
             truncated(number, 5) for number in self.diffs

@@ -247,7 +247,7 @@ class DumpWriter:
         if self._content.npy:
             self._save(name, np.asarray(value))
         md5 = hashlib.md5(str(value).encode()).hexdigest() if counts and "md5" in chosen else []
-        norm = abs(float(value)) if counts and "l2norm" in chosen else []
+        norm: float | list[object] = abs(float(value)) if counts and "l2norm" in chosen else []
         return [name, self._region, [], str(type(value)), [], [value if counts else math.nan] * 3, md5, norm]
 
     def _extremes(self, value: _Value) -> list[float]:

@@ -6,7 +6,11 @@ chapters, and all their names here, where its users look for them.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from ..left_out import refuse
 from ..saving import save, save_grad
+from .api_compare import api_dump_compare
 from .api_dump import api_dump_init, api_dump_start, api_dump_stop
 from .arrays import (
     cal_algorithm,
@@ -29,6 +33,7 @@ from .weights import (
 )
 
 __all__ = [
+    "api_dump_compare",
     "api_dump_init",
     "api_dump_start",
     "api_dump_stop",
@@ -50,3 +55,7 @@ __all__ = [
     "save_grad",
     "save_net_and_weight_params",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    refuse("migrator", name)
