@@ -57,7 +57,8 @@ def _save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str 
     file          folder and name; `.npy` at its end is left out       suffix   goes behind the name
     output_mode   "npy", or "print": names and values on stdout, no files
 
-    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by.
+    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by. There a call with keywords
+    gets a dict as a tuple, without its keys: give `suffix` by its place.
     """
     folder, name = _place(file)
     _check_mode(output_mode)
