@@ -15,7 +15,7 @@ import math
 from ...model.results import TensorResult
 from ...model.verdicts import Outcome
 from .scores import INCONSISTENT as MISMATCH
-from .scores import Cells, scores
+from .scores import Cells, is_double, scores
 from .tables import percent, truncated
 
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
@@ -39,7 +39,7 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"
         share = 1.0 if equal_nan else 1 - undefined / count
         return equal_nan, percent(share), "nan", "nan, nan"
-    return scores(found, equal_nan=equal_nan).cells
+    return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
 
 
 def statistics_cell(item: TensorResult) -> str:

@@ -15,7 +15,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from ...model.measurements import Measurement
+from ...model.tensors import Spec
 from .tables import percent, truncated
 
 Cells = tuple[object, str, str, str]
@@ -38,8 +41,12 @@ class Scores(NamedTuple):
         )  # fmt: skip
 
 
-def scores(found: Measurement, *, equal_nan: bool) -> Scores:
-    """From a measurement whose `rtol` is relative to the target, as numpy.allclose has it."""
+def scores(found: Measurement, *, equal_nan: bool, double: bool = True) -> Scores:
+    """From a measurement whose `rtol` is relative to the target, as numpy.allclose has it.
+
+    Without `double`, numbers have the precision of float32, as those of such arrays have in the real tool: a cosine of 0.99999999
+    would be cut off to 0.99999.
+    """
     if not found.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
     kept = found.nan_both if equal_nan else 0  # NaN elements that count as equal
@@ -52,4 +59,12 @@ def scores(found: Measurement, *, equal_nan: bool) -> Scores:
     if found.equal == found.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
     cosine = math.nan if found.cosine is None else found.cosine
-    return Scores(ratio == 1.0, ratio, cosine, (found.mean_abs or 0.0, found.max_abs or 0.0))
+    numbers = [cosine, found.mean_abs or 0.0, found.max_abs or 0.0]
+    if not double:
+        numbers = [float(np.float32(number)) for number in numbers]
+    return Scores(ratio == 1.0, ratio, numbers[0], (numbers[1], numbers[2]))
+
+
+def is_double(left: Spec, right: Spec) -> bool:
+    """Does numpy compute with two such arrays in float64?"""
+    return not {left.dtype, right.dtype} <= {"f32", "f16", "bf16"}

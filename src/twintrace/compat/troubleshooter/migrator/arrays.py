@@ -22,7 +22,7 @@ from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
 from ....model.verdicts import Outcome
-from ..scores import INCONSISTENT, Scores, scores
+from ..scores import INCONSISTENT, Scores, is_double, scores
 from ..tables import attention, boxed, caution, say, write_csv
 
 StrPath = str | os.PathLike[str]
@@ -246,7 +246,7 @@ def _said(item: TensorResult, equal_nan: bool) -> Scores:
         return Scores(INCONSISTENT)
     if item.measurement is None:
         return Scores(f"Cannot be read: {item.verdict.because}")
-    return scores(item.measurement, equal_nan=equal_nan)
+    return scores(item.measurement, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec))
 
 
 def _below(item: TensorResult | None, atol: float) -> bool:
