@@ -14,6 +14,7 @@ stand_in(alias)            a device that is not here             -> what undoes 
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
+framework_of, array_of, tap (single tensors)                     -> api/tensors.py
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .arrays import compare_arrays, pair_arrays
+from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
 from .comparing import compare, pair_up, write_mapping
 from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
@@ -62,6 +63,7 @@ from .reporting import (
     write_json,
     write_xlsx,
 )
+from .tensors import array_of, framework_of, tap
 from .weights import (
     certify_weights,
     compare_weights,
@@ -90,6 +92,8 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "array_of",
+    "array_shapes",
     "certificate_text",
     "certify_weights",
     "compare",
@@ -103,6 +107,7 @@ __all__ = [
     "describe_net",
     "doctor",
     "exporters",
+    "framework_of",
     "framework_of_net",
     "from_troubleshooter",
     "imported_frameworks",
@@ -111,6 +116,7 @@ __all__ = [
     "listing_json",
     "map_text",
     "map_weights",
+    "measure_arrays",
     "modules_of",
     "net_from",
     "open",
@@ -129,6 +135,7 @@ __all__ = [
     "selfcheck",
     "selfcheck_script",
     "stand_in",
+    "tap",
     "to_troubleshooter",
     "verdict",
     "view",

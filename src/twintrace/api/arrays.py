@@ -1,7 +1,9 @@
 """Two folders of .npy files side by side: a Comparison, as of two traces.
 
+array_shapes(folder)           the shape of every file            -> shapes by name, None of what cannot be read
 pair_arrays(left, right)       which file belongs to which        -> pairs of names, None where there is no partner
 compare_arrays(left, right)    shapes and values side by side     -> Comparison
+measure_arrays(left, right)    two arrays, element by element     -> Measurement
 """
 
 from __future__ import annotations
@@ -11,19 +13,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..judge.policies import policy_named
 from ..model.errors import UsageError
+from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import Comparison, TensorResult
 from ..model.verdicts import Outcome
 from ..model.words import Word
 from ..report.text import places
+from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
 from .comparing import Progress, compare_traces
 
-__all__ = ["NamePair", "compare_arrays", "pair_arrays"]
+__all__ = ["NamePair", "array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"]
 
 Folder = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]
@@ -69,6 +75,15 @@ def pair_arrays(
     return _pairs((open_folder(left), open_folder(right)), _chosen(by), key, costs)
 
 
+def array_shapes(folder: Folder) -> dict[str, tuple[int, ...] | None]:
+    """The shape of every .npy file in a folder, by name; None of one that cannot be read. Headers are read, no values."""
+    trace = open_folder(folder)
+    tensors = trace.journal(0).tensors()
+    return {
+        name: None if tensor.is_lost else tensor.spec.shape for name, tensor in zip(_files(trace), tensors, strict=True)
+    }
+
+
 def compare_arrays(
     left: Folder,
     right: Folder,
@@ -104,6 +119,22 @@ def compare_arrays(
         traces, policy, pair, equal_nan=equal_nan, pictures=pictures, workers=workers, progress=progress
     )
     return replace(found, remarks=(*found.remarks, *_remarks(found, traces, named, atol)))
+
+
+def measure_arrays(
+    left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], *, rtol: float = 1e-4, atol: float = 1e-4
+) -> Measurement:
+    """All numbers about two arrays of one shape; `rtol` is relative to the left."""
+    from ..measure.values import measure
+
+    arrays, kinds = [], []
+    for array in (left, right):
+        kind = element_type(array.dtype)
+        if kind is None:
+            raise UsageError(f"expected arrays of numbers, got one of {array.dtype}.")
+        arrays.append(np.asarray(array, array.dtype.newbyteorder("<")))
+        kinds.append(kind)
+    return measure(arrays[0], arrays[1], kinds[0], kinds[1], rtol=rtol, atol=atol)
 
 
 def _chosen(by: str) -> By:

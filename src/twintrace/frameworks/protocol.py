@@ -199,6 +199,9 @@ class Framework(Protocol):
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call back with the tensor's gradient when it is known; the result removes the hook."""
 
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        """The tensor to go on with, itself or an alias: its gradient is told whenever a backward pass comes by, also of a leaf."""
+
     def rank(self) -> tuple[int, int]:
         """(rank, world size)."""
 

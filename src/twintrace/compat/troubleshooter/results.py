@@ -14,10 +14,10 @@ import math
 
 from ...model.results import TensorResult
 from ...model.verdicts import Outcome
+from .scores import INCONSISTENT as MISMATCH
+from .scores import Cells, is_double, scores
 from .tables import percent, truncated
 
-Cells = tuple[object, str, str, str]
-MISMATCH = "Shape is inconsistent"
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
 STATISTICS_FIELD = "max, min, mean diffs"
 
@@ -39,16 +39,7 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"
         share = 1.0 if equal_nan else 1 - undefined / count
         return equal_nan, percent(share), "nan", "nan, nan"
-    share = 1.0 if found.close is None else found.close
-    if found.nan_both and not equal_nan:
-        share -= found.nan_both / count
-    if found.finite < found.count:  # a number over some of the elements would pass for one over all
-        return share >= 1, percent(share), "nan", "nan, nan"
-    cosine = found.cosine
-    if cosine is None and found.equal == found.count:
-        cosine = 1.0
-    errors = ", ".join(truncated(error, 5) for error in (found.mean_abs or 0.0, found.max_abs or 0.0))
-    return share >= 1, percent(share), truncated(cosine, 5), errors
+    return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
 
 
 def _missing(item: TensorResult) -> str:

@@ -11,10 +11,15 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from pathlib import Path
+
+from ...model.errors import ReportError
 
 
 def boxed(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: bool = False) -> str:
@@ -64,6 +69,28 @@ def say(text: str) -> None:
     """Print, as the real tool does."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def write_csv(path: str | os.PathLike[str], heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """The table as the real tool writes it: every cell in quotes. Whole, or as it was before."""
+    place = Path(path)
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            writer = csv.writer(file, dialect="unix")
+            writer.writerow(heads)
+            writer.writerows(rows)
+        part.replace(place)
+    except OSError as error:
+        raise ReportError(f"{place}: the table cannot be written ({error.strerror}). Choose another path.") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def caution(text: str) -> None:
+    """Tell the user what may be wrong, where it does not mix with tables."""
+    sys.stderr.write(f"[*User Warning*] {text}\n")
+    sys.stderr.flush()
 
 
 def attention(text: str) -> None:

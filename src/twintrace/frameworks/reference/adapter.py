@@ -107,6 +107,10 @@ class ReferenceFramework:
         remove: Callable[[], None] = lambda: node.before.remove(callback)  # noqa: E731
         return remove
 
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        self.on_gradient(tensor, callback)
+        return tensor
+
     def rank(self) -> tuple[int, int]:
         return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 

@@ -147,6 +147,10 @@ class TorchFramework:
         remove: Callable[[], None] = edge.node.register_prehook(hook).remove
         return remove
 
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        self.on_gradient(tensor, callback)
+        return tensor
+
     def rank(self) -> tuple[int, int]:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return torch.distributed.get_rank(), torch.distributed.get_world_size()
