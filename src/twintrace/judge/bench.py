@@ -81,10 +81,19 @@ class _Making:
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
+    Without `equal_nan`, NaN beside NaN is a difference.
     """
 
-    def __init__(self, policy: Policy, *, noise: Mapping[int, float] | None = None, before: float = 0.0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        noise: Mapping[int, float] | None = None,
+        before: float = 0.0,
+        equal_nan: bool = True,
+    ) -> None:
         self._policy = policy
+        self._equal_nan = equal_nan
         self._noise = noise or {}
         self._before = self._after = before
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
@@ -242,7 +251,7 @@ class Bench:
 
     def _judged(self, evidence: Evidence, making: _Making, gain: float = 1.0) -> tuple[Verdict, float]:
         """The verdict, and the error that what is made of it may have by that."""
-        verdict = certain(evidence)
+        verdict = certain(evidence, equal_nan=self._equal_nan)
         if verdict is not None:
             return verdict, 0.0
         allowed = self._allowed(evidence, making)
@@ -304,6 +313,8 @@ def _last_gradient(trial: _Trial) -> int:
 def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[int]) -> bool:
     """Did a difference arise here: nothing that came in, nothing inside, but something that went out?"""
     calls = trial.case.match.left
+    if calls and all(call.site.kind is Kind.SAVE for call in calls):
+        return False  # what is saved arose before
     settled = differing.isdisjoint(call.id for call in calls)
     if not settled or _bad(results):
         differing.update(call.parent for call in calls if call.parent is not None)

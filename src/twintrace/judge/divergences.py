@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Divergence, TensorResult, badness
-from ..model.sites import Phase
+from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 
@@ -42,6 +42,8 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
         because = "what comes in agrees, what goes out does not"
         if _takes_unpaired(chosen):
             because = "what goes out does not agree, and what comes in has no counterpart"
+    elif _saved(chosen):
+        because = "the values that were saved differ, wherever they come from"
     else:
         because = SWAPPED if swapped else _inherited_because(tensors, step in alone)
     place = _forward_order(chosen)
@@ -78,6 +80,11 @@ def first_backward(results: Sequence[CallResult]) -> Divergence | None:
 def _arises(result: CallResult) -> bool:
     """Does the difference surely arise here? Not if nothing is known of what came in."""
     return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)
+
+
+def _saved(result: CallResult) -> bool:
+    """Is it a value that was saved, and no call?"""
+    return any(call.site.kind is Kind.SAVE for call in result.match.left)
 
 
 def _swapped(result: CallResult) -> bool:

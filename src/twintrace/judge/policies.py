@@ -57,8 +57,8 @@ class Policy(Protocol):
 # --- what needs no policy ---------------------------------------------------------------------------------------------
 
 
-def certain(evidence: Evidence) -> Verdict | None:
-    """The verdict where it does not depend on what is allowed; None where it does."""
+def certain(evidence: Evidence, *, equal_nan: bool = True) -> Verdict | None:
+    """The verdict where it does not depend on what is allowed; None where it does. `equal_nan`: NaN equals NaN."""
     left, right, measured = evidence.left, evidence.right, evidence.measurement
     lost = [f"{side}: {item.missing}" for side, item in (("left", left), ("right", right)) if item.is_lost]
     if lost:
@@ -75,6 +75,9 @@ def certain(evidence: Evidence) -> Verdict | None:
         return Verdict(Outcome.UNKNOWN, "; ".join(missing) or "neither values nor statistics were kept")
     types = "" if left.spec.dtype == right.spec.dtype else f" ({left.spec.dtype} | {right.spec.dtype})"
     if measured is not None:
+        if measured.nan_both and not equal_nan:
+            places = f"{measured.nan_both} of {measured.count} elements"
+            return Verdict(Outcome.DIFFERENT, f"NaN on both sides in {places}, and NaN is to equal nothing")
         if measured.equal == measured.count:
             return Verdict(Outcome.SAME, f"equal values{types}", 0.0)
         if measured.nan_left != measured.nan_both or measured.nan_right != measured.nan_both:

@@ -153,6 +153,11 @@ class Comparison:
         return sum(1 for result in self.results if result.verdict.outcome in outcomes)
 
     @property
+    def saved(self) -> bool:
+        """Are both sides folders of saved arrays, with no call behind them?"""
+        return self.left.layout == self.right.layout == "npy"
+
+    @property
     def comparable(self) -> bool:
         """Was there anything to compare: a pair of which something is known?"""
         return any(result.verdict.outcome is not Outcome.UNKNOWN for result in self.results)

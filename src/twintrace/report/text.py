@@ -42,8 +42,9 @@ def _agreement(result: Comparison) -> Iterator[str]:
     names = _both(result)
     compared = result.count(Outcome.SAME, Outcome.ROUNDING)
     if not result.results:
+        things = "files" if result.saved else "calls"
         yield (
-            f"{names} have nothing in common: none of the {result.left.calls} calls of the left ({result.left.framework}) "
+            f"{names} have nothing in common: none of the {result.left.calls} {things} of the left ({result.left.framework}) "
             f"could be paired with one of the {result.right.calls} of the right ({result.right.framework})."
         )
     elif result.agree:
@@ -60,7 +61,7 @@ def _agreement(result: Comparison) -> Iterator[str]:
         yield from _alone(result)
         yield f"  {balance(result)}"
     else:
-        yield f"{names}: {len(result.results)} pairs of calls, and no pair of values that could be compared."
+        yield f"{names}: {len(result.results)} {pairs_of(result)}, and no pair of values that could be compared."
         yield from _alone(result)
 
 
@@ -72,16 +73,18 @@ def _exactness(result: Comparison) -> str:
 
 
 def _allowed(result: Comparison) -> str:
-    return "what rounding explains" if result.policy == "auto" else f"the tolerances of {result.policy}"
+    if result.policy == "auto":
+        return "what rounding explains"
+    return "the tolerances that were given" if result.policy == "tolerances" else f"the tolerances of {result.policy}"
 
 
 def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     calls = found.result.match
-    where = f"step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
+    where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{_both(result)} part at {places(found.result)}, {where}"
+    yield f"{_both(result)} part at {places(found.result)}{'' if result.saved else where}"
     yield ""
-    if calls.left:
+    if calls.left and not result.saved:
         yield f"  left    {_source(calls.left)}"
         yield f"  right   {_source(calls.right)}"
     first = found.tensors[0] if found.tensors else None
@@ -94,7 +97,8 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
         yield f"  set     {shown}" + (f" and {len(settings) - 4} more" if len(settings) > 4 else "")
     yield f"  sure    {sureness(found)}"
-    yield f"  next    {advice(result, found)}"
+    if not result.saved:
+        yield f"  next    {advice(result, found)}"
     yield ""
     yield f"  {balance(result)}"
     if result.backward is not None and not found.backward and not result.backward.inherited:
@@ -236,7 +240,7 @@ def _alone(result: Comparison) -> Iterator[str]:
     for side, found in (("left", result.only_left), ("right", result.only_right)):
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
-            calls = "call" if len(alone) == 1 else "calls"
+            calls = ("file" if result.saved else "call") + ("s" if len(alone) > 1 else "")
             yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
@@ -249,7 +253,12 @@ def balance(result: Comparison) -> str:
         skipped = sum(item.skipped for _, _, item in (*result.only_left, *result.only_right))
         aside = f" ({skipped} carry no meaning of their own)" if skipped else ""
         alone = f" Alone: {len(result.only_left)} left, {len(result.only_right)} right{aside}."
-    return f"{len(result.results)} pairs of calls: {told or 'none'}.{alone}"
+    return f"{len(result.results)} {pairs_of(result)}: {told or 'none'}.{alone}"
+
+
+def pairs_of(result: Comparison) -> str:
+    """What the results are pairs of."""
+    return "pairs of files" if result.saved else "pairs of calls"
 
 
 _WORDS = {

@@ -51,6 +51,7 @@ class MsadapterFramework(MindsporeFramework):
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         # Code that MindSpore compiles need not run uncompiled: what MindSpore's own functions give has no device in MSAdapter.
