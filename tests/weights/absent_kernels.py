@@ -4,9 +4,9 @@
         mint.nn.Conv2d(4, 6, 3)(x)      # the real Cell: its parameters, its construct, its primitive; the kernel is a formula
 
 MindSpore 2.10 has these kernels on Ascend (InstanceNorm's: on GPU) only. Without them nothing could be computed here with
-the weights of `mint.nn`'s convolutions and norms, and a rule about those weights would be believed rather than shown. Each formula is what the
-primitive's documentation says, written with operators that there are on a CPU, and is differentiated by MindSpore. None of them
-knows the rules that they help to test: what is called `weight`, and how it lies in memory, is the Cell's business.
+the weights of `mint.nn`'s convolutions and norms, and a rule about those weights would be believed rather than shown. Each
+formula is what the primitive's documentation says, written with operators that there are on a CPU, and is differentiated by
+MindSpore. None of them knows the rules that they help to test: what is called `weight`, and how it lies, is the Cell's business.
 """
 
 from __future__ import annotations
