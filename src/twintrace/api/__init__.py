@@ -227,8 +227,12 @@ def record(
     for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
         if wanted and capability not in workshop.capabilities():
             raise UsageError(
-                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
-                f"Leave it out, and record the model before it is compiled."
+                f"{option}=True: {workshop.name} does not offer it, "
+                + (
+                    "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
+                    if Capability.KERNELS in workshop.capabilities()
+                    else "it is for MindSpore's graphs. Leave it out, and record the model before it is compiled."
+                )
             )
     options: dict[str, Any] = {
         "level": chosen_level,

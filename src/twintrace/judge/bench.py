@@ -26,7 +26,7 @@ from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import Allowance, Backward, allowance, elements, size
-from .settings import another_number, different_settings
+from .settings import NOT_GIVEN, another_number, different_settings
 
 _PASSES = 4
 _NOISE = 0.5
@@ -336,7 +336,7 @@ def _settings(
     may be an argument on one side, and a property of the kernel on the other.
     """
     match, found = trial.case.match, trial.settings
-    decisive = any("–" not in sides for sides in found.values())  # not merely by name here, by position there
+    decisive = any(NOT_GIVEN not in sides for sides in found.values())  # not merely by name here, by position there
     if decisive or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
         return found
     parents = (match.left[0].parent, match.right[0].parent)
