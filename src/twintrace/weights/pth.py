@@ -242,7 +242,17 @@ def _read_zip(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
             }
         except (zipfile.BadZipFile, OSError, struct.error, EOFError, RuntimeError, NotImplementedError) as error:
             raise CheckpointError(f"{path}: is damaged ({error}); get it again.") from None
-    return _interpret(path, pickletools.genops(raw)), storages
+    tree = _SEEN.get(raw)
+    if tree is None:
+        tree = _interpret(path, pickletools.genops(raw))
+        if isinstance(tree, _Tensor) and len(_SEEN) < _MOST_SEEN:
+            _SEEN[raw] = tree
+    return tree, storages
+
+
+# Of a file with one tensor the program says shape and type, and no more: of thousands of files there are a few dozen programs.
+_SEEN: dict[bytes, _Tensor] = {}
+_MOST_SEEN = 4096
 
 
 def _extent(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> Extent:
