@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
 import twintrace as tt
+from tests.compat.msprobe.reading.elements import tensor
 from tests.test_api import run
 from twintrace.api import damage_of, exporters
 from twintrace.compat.msprobe.dumps import open_dump
