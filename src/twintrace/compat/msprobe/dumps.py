@@ -161,7 +161,7 @@ def read_records(path: str | os.PathLike[str]) -> Records:
         )
     task, level = (_text(document, key, file, problems) for key in ("task", "level"))
     framework = _framework(document, data, file, problems)
-    stacks = _stacks(file.with_name("stack.json"), problems)
+    stacks = read_stacks(file.with_name("stack.json"), problems)
     construct = _construct(file.with_name("construct.json"), problems)
     by_node = framework == "pytorch" and document.get("recorder") != "twintrace"
     return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node)
@@ -237,7 +237,7 @@ def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
+def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
     """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
     found: dict[str, tuple[str, ...]] = {}
     for key, value in _beside(file, problems).items():
