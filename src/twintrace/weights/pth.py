@@ -79,6 +79,8 @@ class _Inert:
 
 
 _INERT = _Inert()
+_PROGRAMS: dict[bytes, _Tensor] = {}
+_MOST_PROGRAMS = 1024
 _MARK = object()
 
 
@@ -242,7 +244,14 @@ def _read_zip(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
             }
         except (zipfile.BadZipFile, OSError, struct.error, EOFError, RuntimeError, NotImplementedError) as error:
             raise CheckpointError(f"{path}: is damaged ({error}); get it again.") from None
-    return _interpret(path, pickletools.genops(raw)), storages
+    known = _PROGRAMS.get(raw)
+    if known is None:
+        known = _interpret(path, pickletools.genops(raw))
+        if isinstance(known, _Tensor):  # a directory of single tensors has few different programs
+            if len(_PROGRAMS) > _MOST_PROGRAMS:
+                _PROGRAMS.clear()
+            _PROGRAMS[raw] = known
+    return known, storages
 
 
 def _extent(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> Extent:
