@@ -67,8 +67,7 @@ def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str
     Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
     """
     try:
-        found = _read_tensor(Path(path))
-        return found.read("tensor"), found.specs["tensor"].dtype
+        return _read_tensor(Path(path))
     except OSError as error:
         raise CheckpointError(f"{os.fspath(path)}: cannot be read ({error.strerror}).") from None
 
