@@ -270,3 +270,19 @@ def test_what_only_one_side_does_before_the_parting_is_pointed_at_though_it_seem
             torch.nn.functional.conv1d(y, weight, padding=0 if name == "right" else 1)
     told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
     assert "look at what only the right calls before it: torch.nn.functional.pad" in told
+
+
+@pytest.mark.needs_torch
+def test_a_parameter_that_one_side_does_not_train_is_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    for name in ("left", "right"):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+        net[0].weight.requires_grad_(name == "left")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with tt.record(tmp_path / name, net, level="mix", keep="statistics"):
+            net(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
+    assert "the output parameters.0 (0.weight)" in told
+    assert "only the left has a gradient of 0.weight: is it frozen, or out of the loss, on the right?" in told
