@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from ... import api
 from . import debugger
+from .compare import compare, compare_distributed
 
-__all__ = ["PrecisionDebugger", "seed_all"]
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):
