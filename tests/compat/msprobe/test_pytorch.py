@@ -20,6 +20,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from twintrace.compat.msprobe import debugger as embassy  # noqa: E402
+from twintrace.compat.msprobe import seeds  # noqa: E402
 from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all  # noqa: E402
 from twintrace.model.errors import SessionError, TraceWriteError, UsageError  # noqa: E402
 
@@ -712,14 +713,20 @@ def test_the_optimizer_is_not_recorded(make, step):
 
 
 def test_seed_all():
-    found = []
-    dropout = F.dropout
+    dropout, found = F.dropout, []
     for _ in range(2):
         seed_all(5)
         found.append((torch.rand(3).tolist(), np.random.rand(), F.dropout(torch.ones(100)).sum().item()))
     assert found[0] == found[1]
     assert found[0][2] == 100, "dropout is taken out"
-    F.dropout = dropout
+    seed_all(5, rm_dropout=False)
+    assert F.dropout is dropout
+    seed_all(mode=True)
+    assert torch.are_deterministic_algorithms_enabled()
+    seeds.restore()
+    assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(UsageError, match="seed: expected a number"):
+        seed_all("x")
 
 
 KILLED = """
