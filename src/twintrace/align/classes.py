@@ -45,6 +45,11 @@ class Classes:
         """The number of a tensor of side `which` (0 left, 1 right); -1 if its values tell nothing."""
         return self._numbers[which].get(identity, -1)
 
+    @property
+    def any_shared(self) -> bool:
+        """Do both sides have anything in common that tells something?"""
+        return bool(self._shared)
+
     def shared(self, number: int) -> bool:
         """Do both sides have such values?"""
         return number in self._shared

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
 
 if TYPE_CHECKING:
+    from ..report.progress import Tell
     from ..report.server import Server
 
 
@@ -111,3 +113,10 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
     from . import viewing
 
     return viewing.view(path, port=port)
+
+
+def progress_bar() -> AbstractContextManager[Tell | None]:
+    """A bar for the verbs that take `progress`: on a terminal only, and gone when the work is done."""
+    from ..report import progress
+
+    return progress.bar()

@@ -10,6 +10,7 @@
     twintrace msprobe compare …     two dumps of msprobe's, with its options and tables
     twintrace doctor                what is installed, what can be recorded
     twintrace weights …             map, convert, compare, certify weights
+    twintrace npy compare DIR DIR   two folders of .npy files side by side
 
 In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
 """
@@ -25,6 +26,7 @@ from .compare import compare
 from .doctor import doctor
 from .export import export, import_
 from .msprobe import msprobe
+from .npy import npy
 from .run_as import run_as
 from .selfcheck import selfcheck
 from .show import show
@@ -40,7 +42,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, view, export, import_, selfcheck, run_as, msprobe, doctor, weights):
+for _command in (show, compare, view, export, import_, selfcheck, run_as, msprobe, npy, doctor, weights):
     cli.add_command(_command)
 
 

@@ -24,7 +24,7 @@ from ..model.errors import UsageError
 from ..model.measurements import Heat, Measurement, Worst
 from ..model.pairs import Layout
 from ..model.tensors import Spec
-from . import kernel_numpy, totals
+from . import fills, kernel_numpy, totals
 from .formats import Form, coarser, form
 
 if TYPE_CHECKING:
@@ -195,6 +195,11 @@ def _measure(
         if _out_of_range(numbers):
             scales = _rescale(kernel_numpy.blocks(count, left, left_form, right, right_form, exact), numbers)
     worst = counts.item(totals.WORST)
+    far = _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None
+    filled, rest = 0, None
+    if far is not None and precision and fills.may_be_filled(far, numbers):
+        found = kernel_numpy.blocks(count, left, left_form, right, right_form, exact)
+        filled, rest = fills.filled(found, numbers.item(totals.LARGEST_LEFT))
     return _reading(
         count,
         counts,
@@ -203,7 +208,9 @@ def _measure(
         rtol,
         atol,
         None if precision is None else precision[0],
-        _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None,
+        far,
+        filled,
+        rest,
         _heat(cells, blemish) if heat and count else None,
     )
 
@@ -217,6 +224,8 @@ def _reading(
     atol: float,
     bits: int | None,
     worst: Worst | None,
+    filled: int,
+    rms_rest: float | None,
     heat: Heat | None,
 ) -> Measurement:
     (equal, close, one, five, flips, ratios, odd, nan_left, nan_right, nan_both, inf_left, inf_right, inf_both, _,
@@ -257,6 +266,8 @@ def _reading(
         max_right=max_right if some else None,
         rms_left=_grown(math.sqrt(left_squares / finite), left_scale) if some else None,
         rms_right=_grown(math.sqrt(right_squares / finite), right_scale) if some else None,
+        filled=filled,
+        rms_rest=rms_rest,
         heat=heat,
     )
 

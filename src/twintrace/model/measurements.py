@@ -92,6 +92,10 @@ class Measurement:
     max_right: float | None
     rms_left: float | None
     rms_right: float | None
+    filled: int = 0
+    """Elements of a fill value (-1e9 before a softmax): the same on both sides, far beyond the rest. 0 where none differs."""
+    rms_rest: float | None = None
+    """The root mean square of the other elements, of the larger side; None where nothing is filled."""
     heat: Heat | None = None
 
 

@@ -1,6 +1,7 @@
 """THE PRESS: results in, reports out.
 
     text.py    a Comparison: the verdict first, at most 15 lines
+    progress.py  a bar while it is made, on a terminal only
     tree.py    a Listing: a trace as a tree, and as JSON
     tables.py  a Comparison as flat tables: the one list of columns of
         delimited.py   CSV

@@ -25,8 +25,9 @@ from .arrays import STORAGE
 
 MAX_HEADER = 1 << 16  # MindSpore's have 128 bytes
 _STORED = {storage.str[1:]: name for name, storage in STORAGE.items() if storage.kind in "fciub"} | {
-    # Several types lie in memory as these integers; the npy file itself means the integer. E2 is MindSpore's own for bf16.
-    "u1": "u8", "u2": "u16", "u4": "u32", "E2": "bf16"
+    # Several types lie in memory as these integers; the npy file itself means the integer. bf16 is E2 to MindSpore, V2 to
+    # ml_dtypes.
+    "u1": "u8", "u2": "u16", "u4": "u32", "E2": "bf16", "V2": "bf16"
 }  # fmt: skip
 
 
@@ -65,7 +66,7 @@ class Npy:
 
     def values(self) -> np.ndarray[Any, Any]:
         """The values, C-contiguous, in the storage type of their spec; mapped where they lie like that in the file."""
-        dtype = np.dtype(self.descr.replace("E2", "u2"))
+        dtype = np.dtype(re.sub("[EV]2", "u2", self.descr))
         try:
             raw = np.memmap(
                 self.path, dtype, "r", self.offset, self.spec.shape or (1,), "F" if self.fortran else "C"

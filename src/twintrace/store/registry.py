@@ -39,6 +39,7 @@ class Exporter(Protocol):
 
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
+    "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "mindspore-kernels": "twintrace.store.kernels",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
     "msprobe": "twintrace.compat.msprobe.layout",
@@ -46,6 +47,7 @@ _LAYOUTS: dict[str, str] = {
 
 _EXPORTERS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
+    "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
     "msprobe": "twintrace.compat.msprobe.export",
 }
