@@ -64,6 +64,11 @@ def seed_all(
     return Seeded(undo)
 
 
+def without_dropout(framework: str) -> Seeded:
+    """Dropout of this framework passes its input through until the result is called; no generator is touched."""
+    return Seeded(registry.by_name(framework).without_dropout())
+
+
 def _restore_hash_seed(value: str | None) -> None:
     if value is None:
         os.environ.pop("PYTHONHASHSEED", None)

@@ -308,7 +308,7 @@ class Session:
 
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: _State = call.state
-        if state.epoch == self._epoch:
+        if state.epoch == self._epoch and (role is not Role.INPUT or not self._selection.flow_only):
             self._write_gradient(
                 f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count
             )
@@ -532,6 +532,8 @@ class Session:
 
     def _module_text(self, module: ModuleView) -> str:
         text = f',"type":{encode(module.type)},"config":{self._config(module)}'
+        if self._selection.flow_only:
+            return text
         for field, tensors in (("params", module.own_parameters()), ("buffers", module.own_buffers())):
             if tensors:
                 text += f',"{field}":{encode({name: self._observe(tensor) for name, tensor in tensors.items()})}'
@@ -629,7 +631,7 @@ class Session:
             self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:
-        if self._selection.forward_only or self._selection.inputs_only:
+        if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:
             return False
         owner = name.rpartition(".")[0]
         try:

@@ -28,8 +28,14 @@ def _msprobe() -> AbstractContextManager[None]:
     return provide()
 
 
+def _troubleshooter() -> AbstractContextManager[None]:
+    from .troubleshooter.stand_in import provide
+
+    return provide()
+
+
 DISGUISES: Mapping[str, Callable[[], AbstractContextManager[None]]] = MappingProxyType(
-    {"torch_npu": _torch_npu, "msprobe": _msprobe}
+    {"torch_npu": _torch_npu, "msprobe": _msprobe, "troubleshooter": _troubleshooter}
 )
 """tool -> what puts its modules in place. An embassy is imported when a script is run as its tool, not before."""
 

@@ -111,6 +111,17 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
     return Checkpoint(str(path), "pth", stored, aliases, tuple(notes), {"format": "pt"})
 
 
+def read_tensor(path: Path) -> Checkpoint:
+    """The index of a file that holds one tensor and nothing else; it is called `tensor`."""
+    with path.open("rb") as file:
+        tree, storages = _read_legacy(path, file) if is_legacy(file.read(1)) else _read_zip(path, file)
+    if not isinstance(tree, _Tensor):
+        raise CheckpointError(f"{path}: holds a {type(tree).__name__}, expected one tensor.")
+    stored = _stored(path, "tensor", tree, storages)
+    check(path, "tensor", stored, {})
+    return Checkpoint(str(path), "pth", {"tensor": stored})
+
+
 def _stored(path: Path, name: str, tensor: _Tensor, storages: Mapping[str, Extent]) -> Stored:
     extent = storages.get(tensor.storage.key)
     if extent is None:

@@ -84,8 +84,9 @@ class _Growing:
 class DumpWriter:
     """Writes the journal of a recorder, or of a trace, as a dump."""
 
-    def __init__(self, settings: Settings, chosen: Chosen | None = None) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, chosen: Chosen | None = None, *, portable: bool = False) -> None:
+        """`portable`: the dump does not say where it was written, because it will be moved."""
+        self._settings, self._portable = settings, portable
         self._chosen: Chosen = chosen or Everything()
         self._steps: set[int] = set()
         self._step = -1
@@ -221,9 +222,10 @@ class DumpWriter:
             raise TraceWriteError(
                 f"{directory} is not writable ({error.strerror}). Choose another dump_path."
             ) from error
+        place = quote(VALUES if self._portable else str(values)) if keeps else "null"
         self._head = (
             f'{{\n "task": {quote(settings.task)},\n "level": {quote(settings.level)},\n'
-            f' "framework": {quote(self._dialect)},\n "dump_data_dir": {quote(str(values)) if keeps else "null"},\n "data": {{'
+            f' "framework": {quote(self._dialect)},\n "recorder": "twintrace",\n "dump_data_dir": {place},\n "data": {{'
         )
         self._directory, self._documents = directory, {}
         self._begin_document("dump.json", self._head, "\n }\n}\n")
