@@ -97,7 +97,7 @@ def test_the_records_of_a_step(make, step):
     record(make(), Net(), run)
     head = document(step())
     assert {key: value for key, value in head.items() if key != "data"} == {
-        "task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None
+        "task": "statistics", "level": "mix", "framework": "pytorch", "recorder": "twintrace", "dump_data_dir": None
     }  # fmt: skip
     names = list(head["data"])
     assert names[: len(MIX)] == MIX
