@@ -253,6 +253,8 @@ class DumpWriter:
                 content = self._keep((place, line["dtype"], tuple(line["shape"])), data)
             if self._settings.summary_mode == "md5":
                 text += f', "md5": "{self._check(place, line["dtype"], data)}"'
+        elif known := (line.get("facts") or {}).get("md5"):  # out of a dump of msprobe's
+            text += f', "md5": {quote(str(known))}'
         self._tensors[line["id"]] = _Seen(text, bool(line.get("grad")), content)
 
     def _keep(self, content: Content, data: np.ndarray[Any, Any] | None) -> Content | None:
@@ -300,6 +302,9 @@ class DumpWriter:
             return
         stack, code = self._stacks.get(record.get("stack", -1), ("[]", ""))
         begin = stem(kind, record["name"], record.get("type") or "", self._framework, code)
+        if phase == Phase.BACKWARD and kind != Kind.OP:
+            self._add_lone_backward(record, record_name(begin, record["n"], backward=True))
+            return
         number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
         name = record_name(begin, number)
         args, named = self._arguments(record, begin)
@@ -312,6 +317,15 @@ class DumpWriter:
                 self._documents["stack.json"].add(name, stack)
             self._place_in_tree(name, record.get("up"), backward=False)
         self._chosen.ends(name)
+
+    def _add_lone_backward(self, record: Mapping[str, Wire], name: str) -> None:
+        """A backward whose forward was not recorded: it takes gradients and gives gradients."""
+        if self._chosen.forgoes(name):
+            return
+        ends = (("input", record["in"]), ("output", _results(record, name)))
+        texts = [f'"{end}": {list_text(wires, self._placed(name, end), "", self._dialect)}' for end, wires in ends]
+        self._write(name, f"{{{', '.join(texts)}}}")
+        self._place_in_tree(name, record.get("up"), backward=True)
 
     def _arguments(self, record: Mapping[str, Wire], begin: str) -> tuple[list[Wire], dict[str, Wire]]:
         """torch.nn.functional hands on its arguments by name, however it was called: tensors go back to their places."""
@@ -431,7 +445,13 @@ class DumpWriter:
             fields.append(f'"input": {list_text(call.outputs, place, "", self._dialect)}')
         if self._settings.wants("backward", "output"):
             place = self._grown(found, "output", found.inputs)
-            fields.append(f'"output": {list_text(call.inputs, place, "", self._dialect)}')
+            nodes = [slot for slot in found.inputs if slot.startswith("node.")]
+            wires = (
+                [{"$t": f"node.{i}"} for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
+            )
+            fields.append(f'"output": {list_text(wires, place, "", self._dialect)}')
+            if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
+                fields.append('"by_node": true')
         found.text = f"{{{', '.join(fields)}}}"
         if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
             self._close_backward(key)

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
 import twintrace as tt
+from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.compat.msprobe.readings import short_dtype
 from twintrace.model.records import Role
