@@ -286,3 +286,31 @@ def test_a_parameter_that_one_side_does_not_train_is_named(tmp_path):
     told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
     assert "the output parameters.0 (0.weight)" in told
     assert "only the left has a gradient of 0.weight: is it frozen, or out of the loss, on the right?" in told
+
+
+def test_modules_that_belong_together_may_be_said(pair):
+    found = api.pair_up(*pair, modules={"first": "last"})[0, 0]
+    said = {
+        match.left[0].site.name: match.right[0].site.name
+        for match in found.matches
+        if match.because == "the mapping says so"
+    }
+    assert said == {"first": "last"}
+    assert not any(match.because == "the mapping says so" for match in api.pair_up(*pair)[0, 0].matches)
+
+
+def test_modules_and_a_mapping_file_are_one_too_many(pair, tmp_path):
+    with pytest.raises(tt.UsageError, match="mapping and modules were both given"):
+        api.pair_up(*pair, modules={}, mapping=tmp_path / "map.yaml")
+
+
+def test_what_operations_and_parameters_are():
+    assert api.same_operation("Dense", "Linear")
+    assert api.same_operation("mindspore.ops.BatchMatMul", "torch.bmm")
+    assert not api.same_operation("Dense", "LayerNorm")
+    assert [api.parameter_role(name) for name in ("gamma", "embedding_table", "beta", "kernel")] == [
+        "weight",
+        "weight",
+        "bias",
+        "kernel",
+    ]
