@@ -38,7 +38,7 @@ def alike(left: Tensor, right: Tensor) -> int:
     size, other = numel(left), numel(right)
     if size != other:
         return -1
-    if not close(one, two, size, tolerance(left, right)):
+    if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
         return -1
     return 0 if is_constant(one, size) else 1
 
@@ -72,9 +72,9 @@ def scale_of(statistics: Statistics) -> float:
     return max(abs(float(statistics.min)), abs(float(statistics.max)))
 
 
-def close(one: Statistics, two: Statistics, size: int, tolerance: float) -> bool:
-    """Do two statistics of as many elements agree to rounding?"""
-    if (one.nan, one.posinf, one.neginf) != (two.nan, two.posinf, two.neginf):
+def close(one: Statistics, two: Statistics, size: int, tolerance: float, *, counted: bool = True) -> bool:
+    """Do two statistics of as many elements agree to rounding? `counted`: were those that are not finite counted, on both sides?"""
+    if counted and (one.nan, one.posinf, one.neginf) != (two.nan, two.posinf, two.neginf):
         return False
     if one.min is None or two.min is None:
         return one.min is two.min

@@ -6,6 +6,7 @@ listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
+convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
@@ -48,6 +49,7 @@ from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
 from .comparing import compare, pair_up, write_mapping
+from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
     print_pairs,
@@ -76,6 +78,7 @@ from .weights import (
     read_weight_map,
     to_troubleshooter,
     weight_names,
+    write_tensor,
     write_troubleshooter,
     write_weight_map,
 )
@@ -96,13 +99,18 @@ __all__ = [
     "compare",
     "compare_arrays",
     "compare_weights",
+    "conversion_line",
     "conversion_text",
+    "convert_trace",
     "convert_weights",
+    "damage_of",
     "describe_net",
     "doctor",
+    "exporters",
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
+    "imported_frameworks",
     "is_operation",
     "listing",
     "listing_json",
@@ -138,6 +146,7 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_tensor",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -303,6 +312,11 @@ def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: s
     """
     undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
+
+
+def imported_frameworks() -> tuple[str, ...]:
+    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    return tuple(workshop.name for workshop in registry.foremost())
 
 
 def doctor() -> list[Finding]:

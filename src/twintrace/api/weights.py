@@ -30,6 +30,7 @@ from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
 from ..weights.mapping import declare, map_states, predict
 from ..weights.pth import read_tensor as _read_tensor
+from ..weights.pth import write_one as write_tensor
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
 
@@ -47,6 +48,7 @@ __all__ = [
     "read_weight_map",
     "to_troubleshooter",
     "weight_names",
+    "write_tensor",
     "write_troubleshooter",
     "write_weight_map",
 ]

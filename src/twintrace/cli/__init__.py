@@ -2,6 +2,8 @@
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace export TRACE --to …   a trace as another tool's dump
+    twintrace import DUMP           another tool's dump as a trace
     twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace run-as TOOL SCRIPT    a script that was written for another tool
@@ -21,6 +23,7 @@ import click
 from ..model.errors import TwintraceError
 from .compare import compare
 from .doctor import doctor
+from .export import export, import_
 from .npy import npy
 from .run_as import run_as
 from .selfcheck import selfcheck
@@ -37,7 +40,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, view, selfcheck, run_as, doctor, weights, npy):
+for _command in (show, compare, view, export, import_, selfcheck, run_as, doctor, weights, npy):
     cli.add_command(_command)
 
 

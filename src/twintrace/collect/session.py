@@ -177,7 +177,7 @@ class Session:
             elif not wanted and self._armed:
                 self._disarm()
 
-    def save(self, name: str, value: Any) -> None:
+    def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
         self._must_be_open("save")
         if not self._wanted_rank or not self._selection.wants_step(self._number):
@@ -188,7 +188,7 @@ class Session:
         try:
             with self._lock:
                 call = self._save(str(name), value)
-                for slot, tensor in () if self._selection.forward_only else call.outputs:
+                for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
                     self._undo_saved.append(undo)
         except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training

@@ -91,6 +91,11 @@ class Tensor:
     parts: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def is_rough(self) -> bool:
+        """Are the statistics another tool's? Then they are of the precision of the elements, and nothing was counted: 1 is some."""
+        return "statistics" in self.facts
+
+    @property
     def is_lost(self) -> bool:
         """Its line is damaged or was never written: not even its shape is known, and `u8[0]` stands for it."""
         return self.missing is not None and self.spec == Spec("u8", (0,)) and self.statistics is None

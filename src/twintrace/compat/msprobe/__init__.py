@@ -12,7 +12,7 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     allowed.py                 support_wrap_ops.yaml        documents.py  JSON that is whole at any time
     chosen.py                  scope and list               stand_in.py   `msprobe` for unchanged scripts
     dumps.py                   a dump as items              layout.py     dumps as traces, for every verb
-    folding.py                 records into calls           values.py     elements into tensors and values
+    folding.py                 records into calls           readings.py   elements into tensors and values
     payloads.py                .npy and .pt files           salvage.py    what can be read of damaged JSON
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over

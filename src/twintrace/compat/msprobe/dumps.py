@@ -91,6 +91,8 @@ class Records:
     stacks: Mapping[str, tuple[str, ...]]
     construct: Mapping[str, str | None]
     problems: tuple[str, ...]
+    by_node: bool = False
+    """Are the gradients of a function's arguments what autograd's last node gave?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +158,12 @@ def read_records(path: str | os.PathLike[str]) -> Records:
         raise TraceFormatError(
             f'{file}: expected {{"task": …, "data": {{records}}}}, found {known}. Give the dump.json of a rank.'
         )
-    return Records(
-        file,
-        _text(document, "task", file, problems),
-        _text(document, "level", file, problems),
-        _framework(document, data, file, problems),
-        data,
-        _stacks(file.with_name("stack.json"), problems),
-        _construct(file.with_name("construct.json"), problems),
-        tuple(problems),
-    )
+    task, level = (_text(document, key, file, problems) for key in ("task", "level"))
+    framework = _framework(document, data, file, problems)
+    stacks = _stacks(file.with_name("stack.json"), problems)
+    construct = _construct(file.with_name("construct.json"), problems)
+    by_node = framework == "pytorch" and document.get("recorder") != "twintrace"
+    return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node)
 
 
 # Files --------------------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
     Module.fc1.Linear.forward.0            the module around it, says construct.json; it stands behind what it called
     Module.fc1.Linear.parameters_grad      gradients of fc1.weight and fc1.bias
 
-The backward of a function is what autograd's last node took and gave. In PyTorch that node may have another order than the
-arguments, or be a reshape inside the function. So a gradient is given to a result or an argument only if it has its shape;
-what fits nowhere keeps the place that it had: slot `node.0`.
+A gradient is given to a result or an argument only if it has its shape; what fits nowhere has its place in the list: `node.0`.
+So do the gradients that the real tool has of the arguments of PyTorch's functions: they are what autograd's last node gave, and
+that may be a node inside the function (of a cross entropy the one behind its softmax), or have another order than the arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...model.sites import Kind, Phase, Site
 from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from .dumps import Records
 from .names import RecordName, parse
-from .values import Values
+from .readings import Readings
 
 _FRAME = re.compile(r"File (?P<file>.*), line (?P<line>\d{1,9}), in (?P<function>.*?), ?\n ?(?P<code>.*)", re.DOTALL)
 # A trace has the user's own lines; those inside the framework are on the way to every call.
@@ -59,17 +59,17 @@ class Folded:
     gradients: list[Gradient]
 
 
-def fold(records: Records, values: Values) -> Folded:
-    """The calls in the order in which they ended. `values` learns the tensors, and what does not fit."""
-    folding = _Folding(records, values)
+def fold(records: Records, readings: Readings) -> Folded:
+    """The calls in the order in which they ended. `readings` learns the tensors, and what does not fit."""
+    folding = _Folding(records, readings)
     for order, (name, entry) in enumerate(records.data.items()):
         folding.take(order, name, entry)
     return folding.finish()
 
 
 class _Folding:
-    def __init__(self, records: Records, values: Values) -> None:
-        self._records, self._values = records, values
+    def __init__(self, records: Records, readings: Readings) -> None:
+        self._records, self._readings = records, readings
         self._drafts: dict[str, _Draft] = {}
         self._backward: list[tuple[int, str, RecordName, Mapping[str, Any]]] = []
         self._gradients: list[Gradient] = []
@@ -80,11 +80,11 @@ class _Folding:
     def take(self, order: int, record: str, entry: Any) -> None:
         name = parse(record)
         if name is None:
-            self._values.problems.append((record, "this is not the name of a record"))
+            self._readings.problems.append((record, "this is not the name of a record"))
         elif name.what == "debug":
             self._saved.append((order, name, record, entry))
         elif not isinstance(entry, dict):
-            self._values.problems.append((record, f"expected an object, got {str(entry)[:60]}"))
+            self._readings.problems.append((record, f"expected an object, got {str(entry)[:60]}"))
         elif name.what == "forward":
             self._forward(order, record, name, entry)
         elif name.what == "backward":
@@ -94,28 +94,28 @@ class _Folding:
 
     def _forward(self, order: int, record: str, name: RecordName, entry: Mapping[str, Any]) -> None:
         args = self._list(entry, "input_args", f"{record}.input") or self._list(entry, "input", f"{record}.input")
-        named = self._values.value(entry.get("input_kwargs"), f"{record}.input")
-        held = self._values.value(entry.get("parameters"), f"{record}.parameters")
+        named = self._readings.value(entry.get("input_kwargs"), f"{record}.input")
+        held = self._readings.value(entry.get("parameters"), f"{record}.parameters")
         self._drafts[record] = _Draft(
             record,
             name,
             Phase.FORWARD,
             args,
             dict(named.items) if isinstance(named, Nest) else {},
-            _single(self._values.value(entry.get("output"), f"{record}.output")),
+            _single(self._readings.value(entry.get("output"), f"{record}.output")),
             {slot: leaf.id for slot, leaf in leaves(held) if isinstance(leaf, TensorRef)},
             order=order,
         )
 
     def _list(self, entry: Mapping[str, Any], key: str, name: str) -> tuple[Value, ...]:
-        value = self._values.value(entry.get(key), name)
+        value = self._readings.value(entry.get(key), name)
         if isinstance(value, Nest):
             return tuple(item for _, item in value.items)
         return () if value is None else (value,)
 
     def _parameters_grad(self, order: int, record: str, name: RecordName, entry: Mapping[str, Any]) -> None:
         for parameter, value in entry.items():
-            found = self._values.value(value, f"{record}.{parameter}")
+            found = self._readings.value(value, f"{record}.{parameter}")
             for count, (_, leaf) in enumerate(leaves(found)):
                 if isinstance(leaf, TensorRef):
                     full = f"{name.name}.{parameter}" if name.name else parameter
@@ -134,12 +134,12 @@ class _Folding:
         _number(drafts)
         stacks: dict[tuple[str, ...], tuple[Frame, ...]] = {}
         calls = [self._call(draft, stacks) for draft in sorted(drafts, key=lambda draft: draft.order)]
-        _link(calls, self._values)
+        _link(calls, self._readings)
         return Folded(calls, self._gradients)
 
     def _flow_back(self, order: int, record: str, name: RecordName, entry: Mapping[str, Any]) -> None:
-        into = self._values.value(entry.get("input"), f"{record}.input")
-        out = self._values.value(entry.get("output"), f"{record}.output")
+        into = self._readings.value(entry.get("input"), f"{record}.input")
+        out = self._readings.value(entry.get("output"), f"{record}.output")
         forward = self._drafts.get(str(replace(name, what="forward")))
         if forward is None:
             args = tuple(item for _, item in into.items) if isinstance(into, Nest) else (into,)
@@ -156,12 +156,15 @@ class _Folding:
     ) -> Iterator[tuple[str, int]]:
         """Each gradient beside the slot that it belongs to."""
         found = [(place, leaf.id) for place, (_, leaf) in enumerate(leaves(value)) if isinstance(leaf, TensorRef)]
-        by_place = self._by_place(value, forward, role, ends)
-        shapes = {tensor: self._values.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}
-        if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
-            yield from ((by_place[place][0], tensor) for place, tensor in found)
+        if role is Role.INPUT and self._records.by_node and forward.name.kind is Kind.API:
+            yield from ((f"node.{place}", tensor) for place, tensor in found)
             return
-        wanting = [end for end in ends if role is Role.OUTPUT or self._values.tensors[end[1]].requires_grad] or ends
+        shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}
+        for by_place in self._by_place(value, forward, role, ends):
+            if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
+                yield from ((by_place[place][0], tensor) for place, tensor in found)
+                return
+        wanting = [end for end in ends if role is Role.OUTPUT or self._readings.tensors[end[1]].requires_grad] or ends
         for place, tensor in found:
             fitting = [slot for slot, end in wanting if shapes[end] == shapes[tensor]]
             rivals = sum(shapes[other] == shapes[tensor] for _, other in found)
@@ -169,21 +172,22 @@ class _Folding:
 
     def _by_place(
         self, value: Value, forward: _Draft, role: Role, ends: Sequence[tuple[str, int]]
-    ) -> dict[int, tuple[str, int]]:
-        """Slots by their number among all leaves. Of results and arguments that are no tensors there is no gradient."""
+    ) -> Iterator[dict[int, tuple[str, int]]]:
+        """Slots by their number: among tensors, or among all that was given by position."""
         whole: list[tuple[str, Value]] = (
             list(leaves(forward.output))
             if role is Role.OUTPUT
             else [pair for place, item in enumerate(forward.args) for pair in leaves(item, str(place))]
         )
         count = sum(1 for _ in leaves(value))
+        if count == len(ends):
+            yield dict(enumerate(ends))
         if count == len(whole):
-            return {n: (slot, leaf.id) for n, (slot, leaf) in enumerate(whole) if isinstance(leaf, TensorRef)}
-        return dict(enumerate(ends)) if count == len(ends) else {}
+            yield {n: (slot, leaf.id) for n, (slot, leaf) in enumerate(whole) if isinstance(leaf, TensorRef)}
 
     def _save(self, order: int, name: RecordName, record: str, entry: Any) -> None:
         """What the script saved itself; `loss_grad` is the gradient of `loss`."""
-        value = self._values.value(entry, record)
+        value = self._readings.value(entry, record)
         owner = self._drafts.get(str(replace(name, name=name.name.removesuffix("_grad"))))
         if name.name.endswith("_grad") and owner is not None:
             for slot, leaf in leaves(value):
@@ -276,13 +280,13 @@ def _frames(lines: tuple[str, ...]) -> tuple[Frame, ...]:
     return tuple(frame for frame in found if not _INSIDE.search(frame.file)) or tuple(found)
 
 
-def _link(calls: Sequence[Call], values: Values) -> None:
+def _link(calls: Sequence[Call], readings: Readings) -> None:
     """What comes out of a call and has not been seen before was made by it."""
     seen: set[int] = set()
     for call in calls:
         inside = {tensor for _, tensor in tensor_slots(call.args, call.kwargs)} | set(call.parameters.values())
         for _, leaf in leaves(call.output):
             if isinstance(leaf, TensorRef) and leaf.id not in seen and leaf.id not in inside:
-                values.tensors[leaf.id] = replace(values.tensors[leaf.id], producer=call.id)
+                readings.tensors[leaf.id] = replace(readings.tensors[leaf.id], producer=call.id)
                 seen.add(leaf.id)
         seen |= inside

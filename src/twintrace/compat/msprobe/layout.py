@@ -26,7 +26,7 @@ from .dumps import FILES, TENSORS, read_records
 from .folding import fold
 from .names import FRAMEWORKS
 from .payloads import read_values
-from .values import Values
+from .readings import Readings
 
 _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
@@ -64,11 +64,11 @@ class DumpJournal:
         self._path, self._folder = path, path.parent / TENSORS
         records = read_records(path)
         files = frozenset(file.name for file in self._folder.iterdir()) if self._folder.is_dir() else frozenset()
-        self._values = Values(records.framework, self._folder, files)
-        folded = fold(records, self._values)
+        self._readings = Readings(records.framework, self._folder, files)
+        folded = fold(records, self._readings)
         self._calls, self._gradients = folded.calls, folded.gradients
         self._damage = [Damage(str(path), "file", text.removeprefix(f"{path}: ")) for text in records.problems]
-        self._damage += [Damage(str(path), name, text) for name, text in self._values.problems]
+        self._damage += [Damage(str(path), name, text) for name, text in self._readings.problems]
         if self._damage and not tolerant:
             raise TraceFormatError(
                 f"{self._damage[0]}{f' (and {len(self._damage) - 1} more)' if len(self._damage) > 1 else ''}. "
@@ -97,15 +97,15 @@ class DumpJournal:
         return iter(())
 
     def tensors(self) -> Iterator[Tensor]:
-        return iter(self._values.tensors)
+        return iter(self._readings.tensors)
 
     def tensor(self, identity: int) -> Tensor:
-        if not 0 <= identity < len(self._values.tensors):
+        if not 0 <= identity < len(self._readings.tensors):
             raise TraceFormatError(f"{self._path}: there is no tensor {identity}.")
-        return self._values.tensors[identity]
+        return self._readings.tensors[identity]
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        name = self._values.files.get(tensor.id)
+        name = self._readings.files.get(tensor.id)
         if name is None:
             raise TraceFormatError(f"{self._path}: no values were kept of {tensor.facts.get('item', tensor.id)}.")
         array, dtype = read_values(self._folder, name, tensor.spec.dtype)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # They hold others, or run them: what they call is the user's affair.
-_CONTAINERS = frozenset((
+CONTAINERS = frozenset((
     "Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "DataParallel",
     "DistributedDataParallel", "Cell", "SequentialCell", "CellList", "CellDict", "GraphCell", "LossBase", "WithLossCell",
     "WithGradCell", "WithEvalCell", "ForwardValueAndGrad", "TrainOneStepCell", "TrainOneStepWithLossScaleCell", "GetNextSingleOp",
@@ -33,7 +33,7 @@ def layers(modules: Mapping[str, Any]) -> dict[str, str]:
 def own_class(kind: type) -> str | None:
     """The framework's own class that this one is, or is made of; None if it only holds others."""
     first = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in _FRAMEWORKS), None)
-    return None if first is None or first.__name__ in _CONTAINERS else first.__name__
+    return None if first is None or first.__name__ in CONTAINERS else first.__name__
 
 
 def paths_within(modules: Mapping[str, Any], own: Mapping[str, str]) -> frozenset[str]:

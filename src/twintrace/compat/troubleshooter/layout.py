@@ -1,6 +1,6 @@
 """TroubleShooter's dumps as traces: a folder for each rank, a JSON row for each tensor, a npy file beside it.
 
-    torch_dump/rank0/torch_api_dump_info.csv      ["NN_ReLU_0_forward_output", 1, [], "torch.float32", [1], [2.8, 2.8, NaN], [], 2.8]
+    torch_dump/rank0/torch_api_dump_info.csv      ["NN_ReLU_0_forward_output", 1, [], "torch.float32", [1], [2, 2, NaN], [], 2]
     torch_dump/rank0/torch_api_dump/              NN_ReLU_0_forward_output.npy
     torch_dump/rank0/torch_api_dump_stack.json    where calls were made
 
@@ -31,9 +31,11 @@ from ...model.values import Nest, TensorRef, Value
 from ...store.digest import digest
 from ...store.native import write_journal
 from ...store.npy import Npy
+from ...store.registry import Tell
 from ...store.trace import Journal, Trace
 from ..torch_npu_hooks.folding import link
 from ..torch_npu_hooks.numbers import storable, stored
+from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
 from .writer import Content, DumpWriter
 
@@ -70,7 +72,7 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     return Trace(str(path), manifest, sorted(places), load, layout="troubleshooter")
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     """Write any trace as a dump, as the tool itself would have: layers and functions, tensors of floating point numbers.
 
     A module is a layer if it is known as one operation, or if no call inside it was recorded; other modules are not written.
@@ -88,7 +90,7 @@ def write(trace: Trace, path: Path) -> None:
                 label = _labelled(journal, trace.framework, labels)
                 writer = DumpWriter(path, trace.framework, label, Content(), region=region, copies=False)
                 try:
-                    write_journal(writer, journal)
+                    write_journal(writer, journal, tell=tell)
                 finally:
                     writer.close()
 
@@ -104,7 +106,8 @@ def _labelled(journal: Journal, framework: str, labels: Labels) -> Callable[[Map
         if site.phase is not Phase.FORWARD or call.raised or site.kind not in (Kind.MODULE, Kind.API):
             continue
         inside = call.parent in hidden
-        layer = site.kind is Kind.MODULE and (call.id not in parents or api.is_operation(site.type))
+        whole = site.type not in CONTAINERS and (call.id not in parents or api.is_operation(site.type))
+        layer = site.kind is Kind.MODULE and whole
         if inside or layer:
             hidden.add(call.id)
         if layer or (site.kind is Kind.API and not inside):

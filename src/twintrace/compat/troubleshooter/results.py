@@ -33,13 +33,18 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     if found is None:
         if item.verdict.outcome is not Outcome.SAME:
             unlike = item.left.spec.shape != item.right.spec.shape
-            return without_numbers(MISMATCH if unlike else item.verdict.because)
+            return without_numbers(MISMATCH if unlike else _missing(item) or item.verdict.because)
         undefined = item.left.statistics.nan if item.left.statistics is not None else 0
         if not undefined:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"
         share = 1.0 if equal_nan else 1 - undefined / count
         return equal_nan, percent(share), "nan", "nan, nan"
     return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+
+
+def _missing(item: TensorResult) -> str:
+    """Why a side has no values. What its statistics say is no answer where values were asked for."""
+    return "; ".join(side.missing for side in (item.left, item.right) if side.missing)
 
 
 def statistics_cell(item: TensorResult) -> str:

@@ -10,6 +10,7 @@ Numbers of calls go on from one region to the next; the first region of an `api_
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import weakref
@@ -75,7 +76,7 @@ class _Dump:
 
     def __init__(self, net: Any, root: Path, retain_backward: bool) -> None:
         self.root, self.retain_backward = root, retain_backward
-        self.framework, _ = api.modules_of(net)
+        self.framework = _framework(net)
         self._net = weakref.ref(net)
         self._labels = Labels()
         self._labelled: dict[_Address, str] = {}
@@ -185,9 +186,8 @@ def api_dump_init(
         raise SessionError(
             f"api_dump_init while a dump to {_DUMP.root} is running. Call api_dump_stop first: there is one dump at a time."
         )
+    _framework(net)  # before anything is on disk
     dump = _Dump(net, _folder(output_path), retain_backward)
-    if dump.framework not in STEMS:
-        raise UsageError(f"net: expected a network of {', '.join(STEMS)}, got one of {dump.framework}.")
     if compare_statedict:
         _write_weights(net, dump)
     _DUMP = dump
@@ -270,6 +270,18 @@ def _categories(chosen: Any) -> frozenset[str]:
     if wrong:
         raise UsageError(f"statistic_category: expected some of {', '.join(_CATEGORIES)}, got {wrong[0]!r}.")
     return frozenset(chosen)
+
+
+def _framework(net: Any) -> str:
+    found = None
+    if net is not None and not isinstance(net, list | tuple | dict):
+        with contextlib.suppress(UsageError):
+            found = api.modules_of(net)[0]
+    if found not in STEMS:
+        raise UsageError(
+            f"net: expected a torch.nn.Module, a mindspore.nn.Cell or a module of MSAdapter, got {type(net).__name__}."
+        )
+    return found
 
 
 def _folder(path: Any) -> Path:
