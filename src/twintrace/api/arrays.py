@@ -204,12 +204,13 @@ def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[Nam
     nan = [result for result, item in tensors if item.verdict.outcome.good and _not_a_number(item)]
     if nan:
         yield f"{len(nan)} pairs have NaN on both sides, first: {places(nan[0])}."
-    for number, (side, trace) in enumerate(zip(("left", "right"), traces, strict=True)):
+    there = [_files(trace).keys() for trace in traces]
+    for number, side in enumerate(("left", "right")):
         asked = {pair[number] for pair in named}
-        ignored = [name for name in _files(trace) if name not in asked]
+        ignored = [name for name in there[number] if name not in asked]
         if ignored:
             yield f"{len(ignored)} files of the {side} are not among the pairs that were given, first: {ignored[0]}."
-    gone = [pair for pair in named if not any(name in _files(trace) for name, trace in zip(pair, traces, strict=True))]
+    gone = [pair for pair in named if pair[0] not in there[0] and pair[1] not in there[1]]
     if gone:
         yield f"{len(gone)} of the pairs that were given name files that are not there, first: {gone[0]}."
 

@@ -108,9 +108,14 @@ def compare_npy_dir(
     pairs = get_name_map_list_by_name(*folders) if name_map_list is None else _checked(name_map_list)
     attention(f"The compare directory information:\n The orig dir: {folders[0]} \n The target dir: {folders[1]}")
     rows = _rows(folders, pairs, (rtol, atol, equal_nan), num_processes)
+    shapes = [api.array_shapes(folder) for folder in folders] if compare_shape else [{}, {}]
     names = list(field_names or _FIELDS)
     heads = [*names[:2], *(_SHAPES if compare_shape else ()), *names[2:]]
-    cells = [(*pair, *(shapes if compare_shape else ()), *found.cells) for pair, shapes, found in rows]
+    columns = 2 if compare_shape else 0
+    cells = [
+        (*pair, *[shapes[side].get(_file(pair[side]) or "") for side in range(columns)], *found.cells)
+        for pair, found in rows
+    ]
     text = boxed(title or "The list of comparison results", heads, cells)
     say(text)
     if output_file is not None:
@@ -201,7 +206,7 @@ def cal_cosine_sim(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
-_Row = tuple[NamePair, tuple[object, object], Scores]
+_Row = tuple[NamePair, Scores]
 
 
 def _rows(
@@ -218,18 +223,18 @@ def _rows(
     known = {
         (result.match.right[0].site.name, result.match.left[0].site.name): result.tensors[0] for result in found.results
     }
-    shapes = [api.array_shapes(folder) for folder in folders]
+    there = [{path.name for path in Path(folder).glob("*.npy")} for folder in folders]
     rows: list[_Row] = []
+    small: list[NamePair] = []
     for pair in pairs:
         if any(name is not None and name.startswith("LAYER_") for name in pair):
             continue  # marks of api_dump, which hold no values
         files = _file(pair[0]), _file(pair[1])
         item = known.get((files[0] or "", files[1] or ""))
-        shape = (shapes[0].get(files[0] or ""), shapes[1].get(files[1] or ""))
-        gone = [name for name, there in zip(files, shapes, strict=True) if name is not None and name not in there]
+        gone = [name for name, names in zip(files, there, strict=True) if name is not None and name not in names]
         said = Scores(f"There is no {gone[0]}" if gone else False) if item is None else _said(item, equal_nan)
-        rows.append((pair, shape, said))
-    small = [pair for pair, _, _ in rows if _below(known.get((_file(pair[0]) or "", _file(pair[1]) or "")), atol)]
+        rows.append((pair, said))
+        small += [pair] * _below(item, atol)
     if small:
         caution(
             f"{len(small)} pairs differ and are close only because every value in them is below atol {atol:g}, first: "
