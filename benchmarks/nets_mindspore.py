@@ -116,7 +116,7 @@ class Training:
 
 def trainings(size_name: str) -> dict[str, Training]:
     """The two models' trainings, the same in every process."""
-    size = SIZES[size_name]
+    size = SIZES["mindspore"][size_name]
     ms.set_seed(0)
     draw = np.random.default_rng(0)
     tokens = draw.integers(0, size.vocabulary, (size.sequences, size.length + 1), np.int32)

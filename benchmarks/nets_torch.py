@@ -103,7 +103,7 @@ class Training:
 
 def trainings(size_name: str) -> dict[str, Training]:
     """The two models' trainings, the same in every process."""
-    size = SIZES[size_name]
+    size = SIZES["torch"][size_name]
     torch.manual_seed(0)
     tokens = torch.randint(size.vocabulary, (size.sequences, size.length + 1))
     images = torch.randn(size.images, 3, size.pixels, size.pixels)

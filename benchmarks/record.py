@@ -3,7 +3,7 @@
     python -m benchmarks.record                  all of it, about ten minutes
     python -m benchmarks.record --quick          what the targets need, about three
     python -m benchmarks.record --no-peers       ours alone
-    python -m benchmarks.record --framework mindspore
+    python -m benchmarks.record --framework mindspore       about six; with --quick, about two
     python -m benchmarks.record --only twintrace:api --only msprobe:api:statistics
     python -m benchmarks.record --json FILE      the figures as well, for keeping
 
@@ -30,7 +30,7 @@ from benchmarks.tools import KEEPS, OFFERS
 from benchmarks.work import FRAMEWORKS
 
 OURS = ("twintrace", "stopped")
-GROWTH_STEPS = 30  # of the configuration whose growth is watched
+GROWTH_STEPS = {"torch": 30, "mindspore": 15}  # of the configuration whose growth is watched
 QUICK = {  # what the targets need, and one row of TroubleShooter
     ("twintrace", "module", "statistics"),
     ("twintrace", "module", "fingerprint"),
@@ -90,7 +90,7 @@ def all_plans(options: argparse.Namespace) -> list[Plan]:
             for keep in KEEPS:
                 if not options.quick or (tool, level, keep) in QUICK:
                     plans.append(Plan(tool, level, keep, _rounds(options, tool, level, keep)))
-    plans.append(Plan("stopped", "api", "statistics", options.rounds or (15 if options.quick else 30), inside=True))
+    plans.append(Plan("stopped", "api", "statistics", options.rounds or (15 if _few(options) else 30), inside=True))
     return [plan for plan in plans if _wanted(plan, options.only)]
 
 
@@ -98,12 +98,17 @@ def _rounds(options: argparse.Namespace, tool: str, level: str, keep: str) -> in
     if options.rounds:
         return int(options.rounds)
     if (tool, level, keep) == ("twintrace", "api", "statistics"):
-        return GROWTH_STEPS
+        return GROWTH_STEPS[options.framework]
     if tool == "troubleshooter":
         return 3  # each of its steps takes longer than the one before: more rounds would only make it look worse
     if keep == "tensor":
-        return 2 if options.quick else 4
-    return 4 if options.quick else 8
+        return 2 if _few(options) else 4
+    return 4 if _few(options) else 8
+
+
+def _few(options: argparse.Namespace) -> bool:
+    """In MindSpore a worker alone takes as long to start as torch needs for ten rounds."""
+    return bool(options.quick or options.framework == "mindspore")
 
 
 def _wanted(plan: Plan, only: list[str]) -> bool:

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.sizes import SIZES
+from benchmarks.sizes import NAMES
 from benchmarks.tools import TOOLS, Tool
 
 FRAMEWORKS = ("torch", "mindspore")
@@ -143,7 +143,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python benchmarks/work.py", description="One worker of a measurement.")
     parser.add_argument("--folder", type=Path, required=True, help="where the tool writes")
-    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--size", choices=NAMES, default="full")
     parser.add_argument("--framework", choices=FRAMEWORKS, default="torch")
     parser.add_argument("--tool", choices=TOOLS, help="without it the worker does bare steps only")
     parser.add_argument("--level", default="api")

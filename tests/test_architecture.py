@@ -47,7 +47,6 @@ HOMES = {
     "rich": ("cli/", "report/"),
     "yaml": ("align/", "compat/msprobe/"),
     "numba": ("store/", "measure/"),
-    "xlsxwriter": ("report/",),
     "tomli": ("judge/",),
     "pytest": ("testing/",),
 }

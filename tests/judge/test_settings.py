@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from twintrace.judge.settings import SYNONYMS, different_settings
+from twintrace.judge.settings import POSITIONS, SYNONYMS, different_settings
 from twintrace.model.records import Call, Config
 from twintrace.model.sites import Kind, Site
 from twintrace.model.values import Nest, TensorRef, Token
@@ -38,7 +40,7 @@ def test_one_number_may_stand_for_all_axes():
 
 def test_within_one_framework_what_only_one_side_has_is_told():
     assert different_settings(call("torch.sum", TensorRef(1), dim=1), call("torch.sum", TensorRef(1))) == {
-        "dim": ("1", "–")
+        "dim": ("1", "not given")
     }
 
 
@@ -47,8 +49,47 @@ def test_between_two_it_is_not():
 
 
 def test_positions_count_where_the_function_is_the_same():
-    left, right = call("torch.clamp", TensorRef(0), 0.0), call("torch.clamp", TensorRef(0), -1.0)
+    left, right = call("mindspore.ops.clamp", TensorRef(0), 0.0), call("mindspore.ops.clamp", TensorRef(0), -1.0)
     assert different_settings(left, right) == {"argument 1": ("0.0", "-1.0")}
+
+
+def test_a_position_has_its_name_where_it_is_known():
+    x = TensorRef(0)
+    assert different_settings(call("torch.clamp", x, 0.0), call("torch.clamp", x, -1.0)) == {"min": ("0.0", "-1.0")}
+    found = different_settings(call("torch.softmax", x, -1), call("torch.softmax", x, dim=1))
+    assert found == {"dim": ("-1", "1")}
+    assert different_settings(call("torch.softmax", x, 1), call("torch.softmax", x, dim=1)) == {}
+
+
+def test_a_tensor_that_one_side_has_not_is_told():
+    """It is no setting of its own, but what the call does depends on it."""
+    x, w, b = TensorRef(0), TensorRef(1), TensorRef(2)
+    linear = "torch.nn.functional.linear"
+    assert different_settings(call(linear, x, w, b), call(linear, x, w, None)) == {"bias": ("a tensor", "None")}
+    assert different_settings(call(linear, x, w, bias=b), call(linear, x, w)) == {"bias": ("a tensor", "not given")}
+    assert different_settings(call(linear, x, w, b), call(linear, x, w, bias=TensorRef(7))) == {}
+
+
+def test_none_is_what_an_argument_is_that_is_not_given():
+    x, w = TensorRef(0), TensorRef(1)
+    assert different_settings(call("f", x, w, None), call("f", x, w)) == {}
+    assert different_settings(call("f", x, mask=None), call("f", x)) == {}
+
+
+def test_the_names_of_positions_are_those_of_pytorch():
+    """Where Python can tell: a function that is written in Python has a signature."""
+    functional = pytest.importorskip("torch.nn.functional")
+    compared = 0
+    for name, positions in POSITIONS.items():
+        function = getattr(functional, name.rpartition(".")[2], None)
+        try:
+            real = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):  # not there, or not written in Python
+            continue
+        if real[:1] != ["args"]:  # boolean_dispatch
+            compared += 1
+            assert tuple(real[: len(positions)]) == positions, name
+    assert compared > 8
 
 
 @pytest.mark.parametrize(("one", "two"), [(True, 1), (Token("dtype", "float32"), Token("dtype", "float16"))])

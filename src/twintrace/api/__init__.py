@@ -33,8 +33,11 @@ from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
+from ..measure.ratios import ratios
+from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
 from ..model.records import Call, Keep, Level, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -48,7 +51,7 @@ from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
-from .comparing import compare, pair_up, write_mapping
+from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
 from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
@@ -61,6 +64,8 @@ from .reporting import (
     write_csv,
     write_html,
     write_json,
+    write_table,
+    write_text,
     write_xlsx,
 )
 from .tensors import array_of, framework_of, tap
@@ -76,6 +81,7 @@ from .weights import (
     random_input,
     read_tensor,
     read_weight_map,
+    run_net,
     to_troubleshooter,
     weight_names,
     write_tensor,
@@ -87,6 +93,7 @@ __all__ = [
     "Comparison",
     "Finding",
     "Listing",
+    "Local",
     "Recorder",
     "Run",
     "Seeded",
@@ -116,21 +123,26 @@ __all__ = [
     "listing_json",
     "map_text",
     "map_weights",
+    "measure",
     "measure_arrays",
     "modules_of",
     "net_from",
     "open",
     "pair_arrays",
     "pair_up",
+    "parameter_role",
     "print_pairs",
     "print_table",
     "print_tree",
     "progress_bar",
     "random_input",
+    "ratios",
     "read_report",
     "read_tensor",
     "read_weight_map",
     "record",
+    "run_net",
+    "same_operation",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
@@ -146,7 +158,9 @@ __all__ = [
     "write_html",
     "write_json",
     "write_mapping",
+    "write_table",
     "write_tensor",
+    "write_text",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -215,8 +229,12 @@ def record(
     for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
         if wanted and capability not in workshop.capabilities():
             raise UsageError(
-                f"{option}=True: {workshop.name} does not offer it, it is for MindSpore's graphs. "
-                f"Leave it out, and record the model before it is compiled."
+                f"{option}=True: {workshop.name} does not offer it, "
+                + (
+                    "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
+                    if Capability.KERNELS in workshop.capabilities()
+                    else "it is for MindSpore's graphs. Leave it out, and record the model before it is compiled."
+                )
             )
     options: dict[str, Any] = {
         "level": chosen_level,

@@ -134,19 +134,40 @@ def pair_up(
     right: Source,
     *,
     mapping: str | os.PathLike[str] | None = None,
+    modules: Mapping[str, str] | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
 ) -> Mapping[tuple[int, int], Alignment]:
-    """What belongs together in two traces, by step and rank; nothing is measured."""
+    """What belongs together in two traces, by step and rank; nothing is measured.
+
+    modules   paths of modules that belong together, left: right; instead of a mapping file that says just that
+    """
+    from ..align import Mapping as Said
     from ..align import align
 
+    if mapping is not None and modules is not None:
+        raise UsageError("mapping and modules were both given. Put the modules into the mapping file.")
     traces = (_opened(left), _opened(right))
     common, _ = _places(traces, steps, ranks)
-    mapped = _read_mapping(mapping)
+    mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
     return {
         place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
+
+
+def same_operation(one: str, two: str) -> bool:
+    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
+    from ..align.equivalents import operation_of
+
+    return operation_of(one) == operation_of(two)
+
+
+def parameter_role(name: str) -> str:
+    """What a parameter is, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    from ..align.equivalents import meaning_of
+
+    return meaning_of("", Part.PARAMETER, name)
 
 
 def write_mapping(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
@@ -53,6 +55,35 @@ def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     from ..report import workbook
 
     workbook.write_xlsx(comparison, path)
+
+
+def write_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
+    *,
+    fills: Mapping[str, str] | None = None,
+    widths: Sequence[float] = (),
+) -> None:
+    """A table that is not ours, whole or not at all: a spreadsheet where `path` ends in .xlsx, CSV otherwise.
+
+    A row is the name of its colour in `fills`, or None, and its cells. In a CSV there are no colours.
+    """
+    from ..report import delimited, files, spreadsheet
+
+    if Path(path).suffix != ".xlsx":
+        delimited.write_rows(path, columns, (cells for _, cells in rows))
+        return
+    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
+        book.add("Sheet1", columns, rows, widths)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A text file, whole or not at all."""
+    from ..report import files
+
+    with files.written(path) as file:
+        file.write(text)
 
 
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:

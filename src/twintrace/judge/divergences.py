@@ -108,8 +108,7 @@ def _sides(results: Sequence[TensorResult]) -> list[tuple[Tensor, Tensor]]:
 
 
 def _inherited_because(tensors: Sequence[TensorResult], alone: bool) -> str:
-    parts = {item.pair.part for item in tensors}
-    if Part.PARAMETER in parts or Part.BUFFER in parts:
+    if any(item.is_weight for item in tensors):
         return "the two start from different weights"
     if alone:
         return "what comes in differs already: by a call that only one side makes, or outside what was recorded"

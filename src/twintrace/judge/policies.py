@@ -155,6 +155,9 @@ def relative_error(evidence: Evidence) -> float | None:
     if measured is not None:
         if measured.rmse is None:
             return None
+        if measured.filled:  # beside a mask of -1e9 every error would be nothing
+            spread = math.sqrt(measured.finite / (measured.finite - measured.filled))
+            return measured.rmse * spread / measured.rms_rest if measured.rms_rest else 0.0
         scale = max(measured.rms_left or 0.0, measured.rms_right or 0.0)
         return measured.rmse / scale if scale else 0.0
     if apart is None:
@@ -167,8 +170,9 @@ def relative_error(evidence: Evidence) -> float | None:
     count = math.sqrt(max(elements(left), 1))
     parts = [(apart.norm, scale * count), (apart.mean, scale)]
     sums = (abs(number) / size_ - _slack(left) - _slack(right) for number, size_ in parts if number is not None)
-    ends = (abs(number) / (8 * scale) for number in (apart.min, apart.max) if number is not None)
-    return max(0.0, *sums, *ends)
+    furthest = max(abs(number) for number in (apart.min, apart.max, 0.0) if number is not None)
+    beside = _beside_a_fill(left.statistics, right.statistics)
+    return max(0.0, *sums, furthest / (8 * scale), furthest / (3 * beside) if beside else 0.0)
 
 
 def _slack(tensor: Tensor) -> float:
@@ -176,6 +180,25 @@ def _slack(tensor: Tensor) -> float:
     if not tensor.is_rough:
         return 0.0
     return max(unit(tensor.spec.dtype), 4 * unit("f32") * math.sqrt(elements(tensor)))  # measured: up to 3 in MindSpore
+
+
+def _beside_a_fill(left: Statistics | None, right: Statistics | None) -> float:
+    """How large what stands beside a fill value is (-1e9 before a softmax); 0 where there is none.
+
+    One end is the same on both sides, everything at the other end is a thousand times smaller, and the norm is that of a whole
+    number of such values, two at least.
+    """
+    if left is None or right is None or None in (left.min, left.max, left.norm, right.min, right.max, right.norm):
+        return 0.0
+    ends = ((left.min, right.min), (left.max, right.max))
+    for (end, other), near in (ends, ends[::-1]):
+        beside = max(abs(number or 0.0) for number in near)
+        if end and end == other and beside * 1000 <= abs(end):
+            times = [((known.norm or 0.0) / abs(end)) ** 2 for known in (left, right)]
+            whole = round(times[0])
+            if whole >= 2 and all(abs(number - whole) <= 1e-6 * number for number in times):
+                return beside
+    return 0.0
 
 
 # --- auto -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .measurements import Measurement, StatisticsDifference
-from .pairs import Alone, Match, TensorPair
+from .pairs import Alone, Match, Part, TensorPair
 from .sites import Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
@@ -30,6 +30,13 @@ class TensorResult:
     verdict: Verdict
     measurement: Measurement | None = None
     statistics: StatisticsDifference | None = None
+
+    @property
+    def is_weight(self) -> bool:
+        """Is it held by the network? A function takes its weight as an argument: one that no call made, and that is trained."""
+        if self.pair.part is Part.INPUT:
+            return all(side.requires_grad and side.producer is None for side in (self.left, self.right))
+        return self.pair.part in (Part.PARAMETER, Part.BUFFER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
         workbook.py    XLSX
         document.py    JSON, and back (docs/report-json.md)
     files.py   files that are whole or not there
+    spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
     page.py    one HTML file that works offline (docs/report.md), made of
         headline.py    the verdict, as elements
         sheets.py      what the page's script reads: columns, words, packed

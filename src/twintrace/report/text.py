@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from ..model.pairs import Alone, Part
+from ..model.pairs import Alone
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, TensorResult
 from ..model.sites import Kind
@@ -199,12 +199,13 @@ def sureness(found: Divergence) -> str:
 def advice(result: Comparison, found: Divergence) -> str:
     """What to look at next."""
     names = list(found.result.settings)
-    parts = {item.pair.part for item in found.tensors}
-    if found.inherited and Part.PARAMETER in parts:
+    if found.inherited and any(item.is_weight for item in found.tensors):
         return "give both sides the same weights and compare again"
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
     near = None if found.backward else _nearest_alone(result, found)
+    if near is None and found.inherited and not found.backward:
+        near = _nearest_alone(result, found, skipped=True)  # a padding that was taken to mean nothing
     if near and (found.inherited or not names):
         return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
     if found.inherited:
@@ -220,8 +221,8 @@ def advice(result: Comparison, found: Divergence) -> str:
     return "look at the two lines above: the same input gives another output"
 
 
-def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | None:
-    """The last call before the parting, or inside it, that only one side makes and that means something."""
+def _nearest_alone(result: Comparison, found: Divergence, *, skipped: bool = False) -> tuple[str, Call] | None:
+    """The last call before the parting, or inside it, that only one side makes and that means something; or seems not to."""
     place, match = (found.result.step, found.result.rank), found.result.match
     near: list[tuple[int, str, Call]] = []
     for side, alone, here in (("left", result.only_left, match.left), ("right", result.only_right, match.right)):
@@ -229,7 +230,7 @@ def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | 
         near += [
             (until - item.call.order, side, item.call)
             for step, rank, item in alone
-            if (step, rank) == place and not item.skipped and item.call.order < until
+            if (step, rank) == place and item.skipped is skipped and item.call.order < until
         ]
     first = min(near, key=lambda item: item[:2], default=None)
     return first[1:] if first else None

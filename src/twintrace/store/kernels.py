@@ -374,6 +374,7 @@ class KernelJournal:
             object.__setattr__(tensor, "_file", file)
             self._tensors.append(tensor)
             self._files.append(file)
+            file.facts["file"] = self._short(file.path)
             refs[file.io][file.slot] = TensorRef(identity)
             if file.missing:
                 missing.append(f"{file.io} {file.slot}: {self._short(file.path)}: {file.missing}")

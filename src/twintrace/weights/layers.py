@@ -60,8 +60,12 @@ TORCH: dict[str, Layer] = {
     **_LIKE_TORCH,
     "Conv1D": Layer("linear", layout={"weight": ("permute 1 0",)}),  # of transformers: GPT-2's
 }
+_MINT = (
+    "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm",
+    "LayerNorm", "GroupNorm", "Embedding", "PReLU",
+)  # fmt: skip
 MINDSPORE: dict[str, Layer] = {
-    **{f"mint.{name}": layer for name, layer in _LIKE_TORCH.items()},
+    **{f"mint.{name}": _LIKE_TORCH[name] for name in _MINT},
     "Dense": Layer("linear"),
     "BiDense": Layer("bilinear"),
     "Conv1d": Layer("conv1d", layout=_WITH_AXIS),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twintrace.compat.msprobe.names import FRAMEWORKS, item_name, parse, record_name, stem
+from twintrace.compat.msprobe.names import FRAMEWORKS, Numbers, item_name, parse, record_name, stem, stems
 
 NAMES = [
     ("torch", "api", "torch.nn.functional.conv2d", "", "Functional.conv2d"),
@@ -58,6 +58,25 @@ def test_names_that_lose_their_home_as_in_msprobe(name, expected):
     assert stem("api", name, "", "torch") == expected
 
 
+@pytest.mark.parametrize(
+    ("framework", "name", "code", "expected"),
+    [
+        ("torch", "torch.Tensor.add", "y = x + 1", "Tensor.__add__"),
+        ("torch", "torch.Tensor.add", "y = x.add(1)", "Tensor.add"),
+        ("torch", "torch.Tensor.add_", "x += 1", "Tensor.__iadd__"),
+        ("torch", "torch.Tensor.add_", "x.add_(1)", "Tensor.add_"),
+        ("msadapter", "torch.Tensor.matmul", "x @ y", "Tensor.__matmul__"),
+        ("mindspore", "mindspore.mint.nn.functional.relu", "x = ops.relu(x)", "Functional.relu"),
+        ("mindspore", "mindspore.mint.nn.functional.relu", "x = mint.nn.functional.relu(x)", "MintFunctional.relu"),
+        ("mindspore", "mindspore.mint.tanh", "x = self.activation(x)", "Mint.tanh"),
+        ("mindspore", "mindspore.Tensor.mul", "x.mul(y)", "Tensor.mul"),
+    ],
+)
+def test_a_function_with_two_names_has_that_of_the_line_that_calls_it(framework, name, code, expected):
+    assert stem("api", name, "", framework, code) == expected
+    assert expected in stems("api", name, "", framework)
+
+
 @pytest.mark.parametrize("text", ["Module.fc.Linear.parameters_grad", "Module.fc.Linear.parameters_grad.0"])
 def test_both_generations_of_parameter_gradients(text):
     name = parse(text)
@@ -88,3 +107,28 @@ def test_what_is_no_record(text):
 def test_items():
     assert item_name("Functional.conv2d.3.forward", "input", "1.0") == "Functional.conv2d.3.forward.input.1.0"
     assert item_name("loss.0.debug", "", "") == "loss.0.debug"
+
+
+def test_calls_are_numbered_by_record_not_by_function():
+    numbers = Numbers()
+    spelled = ["Tensor.__add__", "Tensor.add", "Tensor.__add__"]
+    assert [numbers.of("api", stem, "forward", "torch.Tensor.add", n) for n, stem in enumerate(spelled)] == [0, 0, 1]
+    assert numbers.of("api", "Torch.norm", "forward", "torch.norm", 0) == 0
+    assert numbers.of("api", "Torch.norm", "forward", "torch.linalg.norm", 0) == 1
+
+
+def test_calls_that_were_left_out_keep_their_numbers():
+    numbers = Numbers()
+    assert [numbers.of("api", "Torch.relu", "forward", "torch.relu", n) for n in (2, 3, 7)] == [2, 3, 7]
+
+
+def test_recomputed_calls_are_numbered_after_the_others():
+    numbers = Numbers()
+    phases = [("forward", 0), ("forward", 1), ("recompute", 0), ("forward", 2)]
+    assert [numbers.of("api", "Torch.relu", phase, "torch.relu", n) for phase, n in phases] == [0, 1, 2, 3]
+    assert [numbers.of("module", "Module.a.A", phase, "a", n) for phase, n in phases] == [0, 1, 2, 3]
+
+
+def test_a_module_that_calls_itself_returns_after_the_inner_call():
+    numbers = Numbers()
+    assert [numbers.of("module", "Module.a.A", "forward", "a", n) for n in (1, 0)] == [1, 0]

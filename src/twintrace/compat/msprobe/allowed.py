@@ -4,7 +4,7 @@
       - conv2d             recorded                    mint.ops:              mindspore.mint
       - linear                                         mint.nn.functional:    mindspore.mint.nn.functional
     tensor:
-      - __add__            x + y, and x.add(y), which a trace does not tell apart
+      - __add__            x + y; and x.add(y), which when it begins is the same function
 
 What a file does not name is not recorded. What belongs to no category of the file's format (primitives, functions of other
 packages) is not the file's business and stays.
@@ -19,7 +19,6 @@ from types import MappingProxyType
 import yaml
 
 from ...model.errors import UsageError
-from .names import stem
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
     {
@@ -60,8 +59,6 @@ def read_allowed(path: Path) -> frozenset[str]:
         for name in names:
             last = name.rpartition(".")[2]
             allowed.add(f"{prefix}.{last}")
-            if prefix == "Tensor":  # `add` and `__add__` are one function
-                allowed.add(stem("api", f"torch.Tensor.{last}", "", "torch"))
     return frozenset(allowed)
 
 

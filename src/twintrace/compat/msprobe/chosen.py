@@ -16,19 +16,24 @@ from typing import Protocol
 from ...model.sites import Kind, Phase, Site
 from .allowed import is_allowed
 from .config import Settings
-from .names import parse, record_name, stem
+from .names import parse, record_name, stems
 
 
 class Chosen(Protocol):
     """What a writer asks of a selection."""
 
+    def leaves_out(self, module: str, up: int | None) -> bool: ...
     def forgoes(self, name: str) -> bool: ...
     def begins(self, name: str, path: str) -> bool: ...
     def ends(self, name: str) -> None: ...
 
 
 class Everything:
-    """No condition."""
+    """No condition: all that a trace holds, but root modules."""
+
+    def leaves_out(self, module: str, up: int | None) -> bool:
+        """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
+        return not module or (up is None and module.isdecimal())
 
     def forgoes(self, name: str) -> bool:
         """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
@@ -54,13 +59,15 @@ class Selected:
         # A scope that ends or begins in the backward pass needs the calls before it, for their gradients.
         bounds = [parse(name) for name in settings.scope or ()]
         self._needs_all = any(bound is not None and bound.what == "backward" for bound in bounds)
+        self.paused = False
+        """Nothing new is wanted; what comes of the backward pass still is."""
         self._forgone: set[str] = set()
         self._listed: set[str] = set()  # modules that are wanted with all that they call
-        self._wanted: set[str] = set()  # modules of which some call was wanted
+        self._wanted: set[str] = set()  # modules whose parameters' gradients are wanted
 
     def __call__(self, site: Site) -> bool:
         """Is this call to be recorded?"""
-        if site.phase is Phase.UPDATE:
+        if site.phase is Phase.UPDATE or (self.paused and site.phase is Phase.FORWARD):
             return False
         if site.kind is Kind.MODULE:
             if site.phase is Phase.BACKWARD:  # the gradient of one of its parameters
@@ -71,16 +78,17 @@ class Selected:
             if site.kind is Kind.MODULE:
                 self._wanted.add(site.name)
             return True
-        begin = stem(site.kind, site.name, site.type, self._framework)
-        if self._allowed is not None and site.kind is Kind.API and not is_allowed(begin, self._allowed):
-            return False
-        name = record_name(begin, site.call)
-        wanted = self._begins(name, site.path, site.name if site.kind is Kind.MODULE else None)
-        if wanted and site.kind is Kind.MODULE:
-            self._wanted.add(site.name)
-        if wanted or not self._needs_all:
+        begins = stems(site.kind, site.name, site.type, self._framework)
+        if self._allowed is not None and site.kind is Kind.API:
+            begins = tuple(begin for begin in begins if is_allowed(begin, self._allowed))
+        module = site.name if site.kind is Kind.MODULE else None
+        names = [record_name(begin, site.call) for begin in begins]
+        wanted = any([self._begins(name, site.path, module) for name in names])
+        if wanted and module is not None and self._scope is None:
+            self._wanted.add(module)
+        if wanted or not self._needs_all or not names:
             return wanted
-        self._forgone.add(name)
+        self._forgone.update(names)
         return True
 
     def reset(self) -> None:
@@ -89,6 +97,9 @@ class Selected:
         for names in (self._forgone, self._listed, self._wanted):
             names.clear()
 
+    def leaves_out(self, module: str, up: int | None) -> bool:
+        return False  # they were not recorded
+
     def forgoes(self, name: str) -> bool:
         if name not in self._forgone:
             return False
@@ -96,7 +107,12 @@ class Selected:
         return True
 
     def begins(self, name: str, path: str) -> bool:
-        return self._begins(name, path, None)
+        wanted = self._begins(name, path, None)
+        if wanted and self._scope is not None:
+            found = parse(name)
+            if found is not None and found.kind is Kind.MODULE:
+                self._wanted.add(found.name)
+        return wanted
 
     def ends(self, name: str) -> None:
         if self._scope is not None and name == self._scope[1]:

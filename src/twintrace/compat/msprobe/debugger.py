@@ -2,8 +2,8 @@
 
     debugger = PrecisionDebugger(config_path="./config.json")     the settings; nothing is recorded, nothing is patched
     debugger.start(model)                                         recording begins
-    debugger.stop()                                               it pauses: nothing that was installed remains
-    debugger.step()                                               the step's files are complete, the next step begins
+    debugger.stop()                                               nothing new is recorded; gradients of what was still are
+    debugger.step()                                               the step's files are complete, nothing that was installed remains
 
 A second `PrecisionDebugger` with the same settings is the same one; with other settings it is an error. All methods may be called
 on the class as well. Each may come at any time: `stop` without `start` and `step` without `stop` do what can be done.
@@ -45,27 +45,28 @@ class Dump:
             )
         if not self.settings.enabled or self.settings.level == "debug":
             return
-        same = self._recorder is not None and _same(models, self._models)
-        if self._running and same:
-            return
-        self.stop()
-        if not same:
+        if self._recorder is None or not _same(models, self._models):
             self._open(models, named=isinstance(model, list | tuple))
         assert self._recorder is not None
-        self._recorder.start()
-        self._running = True
+        assert self._chosen is not None
+        self._chosen.paused = False
+        if not self._running:
+            self._recorder.start()
+            self._running = True
 
     def stop(self) -> None:
-        if self._running and self._recorder is not None:
-            self._running = False
-            self._recorder.stop()
+        if self._chosen is not None:
+            self._chosen.paused = True
 
     def step(self) -> None:
         self._step += 1
-        if self._recorder is not None:
-            self._recorder.step()
-        if self._chosen is not None:
-            self._chosen.reset()
+        if self._recorder is None or self._chosen is None:
+            return
+        if self._running and self._chosen.paused:
+            self._recorder.stop()
+            self._running = False
+        self._recorder.step()
+        self._chosen.reset()
 
     def save(self, variable: Any, name: Any, save_backward: bool) -> None:
         if not isinstance(name, str) or not name:

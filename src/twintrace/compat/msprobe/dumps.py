@@ -160,7 +160,7 @@ def read_records(path: str | os.PathLike[str]) -> Records:
         )
     task, level = (_text(document, key, file, problems) for key in ("task", "level"))
     framework = _framework(document, data, file, problems)
-    stacks = _stacks(file.with_name("stack.json"), problems)
+    stacks = read_stacks(file.with_name("stack.json"), problems)
     construct = _construct(file.with_name("construct.json"), problems)
     by_node = framework == "pytorch" and document.get("recorder") != "twintrace"
     return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node)
@@ -195,8 +195,9 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
         raise TraceFormatError(f"{file}: nested too deeply to be a dump. It was not written by msprobe.") from None
     except ValueError:
         document, found = salvage(raw)
-        problems.extend(f"{file}: {text}" for text in found)
-        if not document:
+        if document:
+            problems.extend(f"{file}: {text}" for text in found)
+        else:
             raise TraceFormatError(
                 f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
             ) from None
@@ -235,7 +236,7 @@ def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
+def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
     """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
     found: dict[str, tuple[str, ...]] = {}
     for key, value in _beside(file, problems).items():

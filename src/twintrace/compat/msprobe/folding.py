@@ -115,11 +115,11 @@ class _Folding:
 
     def _parameters_grad(self, order: int, record: str, name: RecordName, entry: Mapping[str, Any]) -> None:
         for parameter, value in entry.items():
-            found = self._readings.value(value, f"{record}.{parameter}")
-            for count, (_, leaf) in enumerate(leaves(found)):
-                if isinstance(leaf, TensorRef):
-                    full = f"{name.name}.{parameter}" if name.name else parameter
-                    self._gradients.append(Gradient(Role.PARAMETER, full, leaf.id, None, count, order))
+            full = f"{name.name}.{parameter}" if name.name else parameter
+            for count, element in enumerate(value if isinstance(value, list) else [value]):
+                found = self._readings.value(element, f"{record}.{parameter}")
+                if isinstance(found, TensorRef):
+                    self._gradients.append(Gradient(Role.PARAMETER, full, found.id, None, count, order))
 
     # --- all of them --------------------------------------------------------------------------------------------
 

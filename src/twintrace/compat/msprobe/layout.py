@@ -67,6 +67,8 @@ class DumpJournal:
         self._readings = Readings(records.framework, self._folder, files)
         folded = fold(records, self._readings)
         self._calls, self._gradients = folded.calls, folded.gradients
+        self.records = tuple(records.data)
+        """The names of its records: that of a call is at its `order`."""
         self._damage = [Damage(str(path), "file", text.removeprefix(f"{path}: ")) for text in records.problems]
         self._damage += [Damage(str(path), name, text) for name, text in self._readings.problems]
         if self._damage and not tolerant:

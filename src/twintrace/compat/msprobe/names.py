@@ -10,8 +10,9 @@
     Functional.conv2d.3.forward.input.1                      an item: the second argument of that call
     Functional.conv2d.3.forward.input.1.npy                  the file with its values
 
-An operator and the method behind it are one function in a trace. The record has the operator's name, because that is what is
-written in networks: `x + y` and `x.add(y)` are both `Tensor.__add__`.
+Some functions are one in a trace and two in msprobe: an operator and its method, `mint.relu` and `ops.relu`. The line of source
+that made the call tells which was meant: `x.add(y)` is `Tensor.add`, `ops.relu(x)` is `Functional.relu`. Where it does not tell, it
+is the operator, and mint.
 """
 
 from __future__ import annotations
@@ -128,10 +129,10 @@ def parse(text: str) -> RecordName | None:
     return None
 
 
-def stem(kind: str, name: str, type: str, framework: str) -> str:
+def stem(kind: str, name: str, type: str, framework: str, code: str = "") -> str:
     """The part of a record's name before call and direction: `Functional.conv2d`, `Module.blocks.0.fc.Linear`.
 
-    `framework` is the trace's own name for it.
+    `framework` is the trace's own name for it; `code` the line of source that made the call.
     """
     if kind == Kind.MODULE:
         prefix = "Cell" if framework == "mindspore" else "Module"
@@ -139,12 +140,46 @@ def stem(kind: str, name: str, type: str, framework: str) -> str:
     for begin, prefix in _MINDSPORE if framework == "mindspore" else _TORCH:
         if name.startswith(begin):
             last = name.rpartition(".")[2]  # `torch.linalg.norm` is `Torch.norm`
+            if prefix == "Tensor":
+                return f"Tensor.{last if f'.{last}(' in code else _OPERATORS.get(last, last)}"
+            if prefix.startswith("Mint") and f"ops.{last}(" in code:
+                return f"Functional.{last}"
             if prefix == "Functional" and framework == "mindspore" and last[:1].isupper():
                 return f"Primitive.{last}"
-            if prefix == "Aten":
-                return f"Aten.{name.removeprefix(begin)}"
-            return f"{prefix}.{_OPERATORS.get(last, last) if prefix == 'Tensor' else last}"
+            return f"{prefix}.{name.removeprefix(begin) if prefix == 'Aten' else last}"
     return name if "." in name else f"Custom.{name}"
+
+
+def stems(kind: str, name: str, type: str, framework: str) -> tuple[str, ...]:
+    """All that a call of this name may be called, whatever line it is made in."""
+    last = name.rpartition(".")[2]
+    found = (stem(kind, name, type, framework, code) for code in ("", f"x.{last}()", f"ops.{last}()"))
+    return tuple(dict.fromkeys(found)) if kind != Kind.MODULE else (next(found),)
+
+
+class Numbers:
+    """Numbers calls as msprobe does: by record, from 0 in each step, recomputed calls after the others.
+
+    A trace counts by function and phase, and counts what it does not record: what is missing there is missing here.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], int] = {}
+        self._next: dict[str, int] = {}
+        self._taken: dict[str, set[int]] = {}
+
+    def of(self, kind: str, stem: str, phase: str, name: str, counted: int) -> int:
+        """The number of a call, given that of the trace."""
+        if kind == Kind.MODULE:  # one that calls itself returns after the inner call: its number was given before
+            taken = self._taken.setdefault(stem, set())
+            number = counted if counted not in taken else max(taken) + 1
+            taken.add(number)
+            return number
+        missing = max(0, counted - self._seen.get((phase, name), 0))
+        self._seen[phase, name] = counted + 1
+        number = self._next.get(stem, 0) + missing
+        self._next[stem] = number + 1
+        return number
 
 
 def record_name(stem: str, call: int, *, backward: bool = False) -> str:

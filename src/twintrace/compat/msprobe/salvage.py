@@ -66,7 +66,7 @@ def _members(text: str, at: int, problems: list[str]) -> tuple[dict[str, Any], i
             known += 1
         except (ValueError, RecursionError) as error:
             name = key[1] if key else "a record"
-            following = _RECORD.search(text, (key.end() if key else at) + 1)
+            following = _next(text, at, key.end() if key else at + 1)
             if following is None:
                 problems.append(
                     f"the file ends at byte {len(text)}, inside {name}: what follows is lost"
@@ -75,7 +75,17 @@ def _members(text: str, at: int, problems: list[str]) -> tuple[dict[str, Any], i
                 )
                 return found, len(text)
             problems.append(f"{name} at byte {at} cannot be read ({_clause(error)})")
-            at = following.start()
+            at = following
+
+
+def _next(text: str, key: int, behind: int) -> int | None:
+    """Where the next member begins: at the same indentation, or else where something looks like a record."""
+    indentation = text[text.rfind("\n", 0, key) + 1 : key]
+    if "\n" in text[:key] and not indentation.strip():
+        found = re.compile(rf'\n{indentation}(?=")').search(text, behind)
+        return found.end() if found else None
+    found = _RECORD.search(text, behind)
+    return found.start() if found else None
 
 
 def _ends(text: str, error: Exception) -> bool:

@@ -36,7 +36,7 @@ from .chosen import Chosen, Everything
 from .config import Settings
 from .documents import Document, quote
 from .elements import list_text, object_text, tensor_text, value_text
-from .names import FRAMEWORKS, gradients_name, item_name, record_name, saved_name, stem
+from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
 from .values import Content, Values, clear
 
 FILES = ("dump.json", "stack.json", "construct.json", "debug.json")
@@ -89,17 +89,18 @@ class DumpWriter:
         self._settings, self._portable = settings, portable
         self._chosen: Chosen = chosen or Everything()
         self._steps: set[int] = set()
+        self._step = -1
         self._directory: Path | None = None
         self._documents: dict[str, Document] = {}
         self._values: Values | None = None
         self._framework, self._dialect = "", ""
-        self._numbers: dict[str, set[int]] = {}
+        self._numbers = Numbers()
         self._forget()
 
     def _forget(self) -> None:
         """Numbers of tensors, calls and stacks begin anew."""
         self._tensors: dict[int, _Seen] = {}
-        self._stacks: dict[int, str] = {}
+        self._stacks: dict[int, tuple[str, str]] = {}  # as text, and the line of the call
         self._calls: dict[int, _Call] = {}
         self._modules: dict[int, str] = {}
         self._children: dict[int, list[tuple[str, bool]]] = {}  # of modules that have not returned yet
@@ -122,8 +123,8 @@ class DumpWriter:
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
     def has_step(self, step: int) -> bool:
-        """Has this run recorded that step? One of an earlier run is replaced."""
-        return step in self._steps
+        """Has this run recorded that step and gone on? One of an earlier run is replaced."""
+        return step in self._steps and step != self._step
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> DumpWriter:
         """Begin the files of a step, or go on with them if the last recorder of this run has stopped there."""
@@ -136,8 +137,9 @@ class DumpWriter:
                 file.resume()
         else:
             self._begin_files(directory)
+            self._step = step
             self._steps.add(step)
-            self._numbers.clear()
+            self._numbers = Numbers()
         return self
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
@@ -155,7 +157,8 @@ class DumpWriter:
             case "tensor":
                 self._add_tensor(record)
             case "stack":
-                self._stacks[record["id"]] = _frames_text(record["frames"])
+                frames = record["frames"]
+                self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
             case "call":
                 self._add_call(record)
             case "grad":
@@ -293,10 +296,11 @@ class DumpWriter:
         if kind == Kind.SAVE:
             self._add_saved(record)
             return
-        if kind == Kind.MODULE and _is_root(record):
+        if kind == Kind.MODULE and self._chosen.leaves_out(record["name"], record.get("up")):
             return
-        begin = stem(kind, record["name"], record.get("type") or "", self._framework)
-        number = self._number(begin, record["n"])
+        stack, code = self._stacks.get(record.get("stack", -1), ("[]", ""))
+        begin = stem(kind, record["name"], record.get("type") or "", self._framework, code)
+        number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
         name = record_name(begin, number)
         args, named = self._arguments(record, begin)
         self._remember(record, begin, number, args, named)
@@ -304,14 +308,10 @@ class DumpWriter:
             self._add_module(record, begin, name)
         if not self._chosen.forgoes(record_name(begin, record["n"])):
             self._write_forward(record, name, args, named)
+            if "stack.json" in self._documents:
+                self._documents["stack.json"].add(name, stack)
+            self._place_in_tree(name, record.get("up"), backward=False)
         self._chosen.ends(name)
-
-    def _number(self, begin: str, wanted: int) -> int:
-        """The call's number: the trace's, unless another call has it (a recomputed one, or one of the same name elsewhere)."""
-        taken = self._numbers.setdefault(begin, set())
-        number = wanted if wanted not in taken else max(taken) + 1
-        taken.add(number)
-        return number
 
     def _arguments(self, record: Mapping[str, Wire], begin: str) -> tuple[list[Wire], dict[str, Wire]]:
         """torch.nn.functional hands on its arguments by name, however it was called: tensors go back to their places."""
@@ -337,9 +337,6 @@ class DumpWriter:
             held = {key: {"$t": number} for key, number in (record.get("params") or {}).items()}
             fields.append(f'"parameters": {object_text(held, self._placed(name, "parameters"), "", dialect)}')
         self._write(name, f"{{{', '.join(fields)}}}")
-        if "stack.json" in self._documents:
-            self._documents["stack.json"].add(name, self._stacks.get(record.get("stack", -1), "[]"))
-        self._place_in_tree(name, record.get("up"), backward=False)
 
     def _write(self, name: str, text: str, *, replaceable: bool = False) -> None:
         if self._settings.task != "structure":
@@ -499,10 +496,6 @@ class DumpWriter:
             found.inputs[record["slot"]] = record["t"]
             place = self._grown(found, "", found.inputs)
             found.text = value_text(found.wires[0], place, "", self._dialect)
-
-
-def _is_root(record: Mapping[str, Wire]) -> bool:
-    return record["name"] == "" or (record.get("up") is None and record["name"].isdecimal())
 
 
 def _is_tensor(wire: Wire) -> bool:

@@ -34,8 +34,7 @@ _SWITCH = "MS_JIT"
 _CONFIG = "MINDSPORE_DUMP_CONFIG"
 _UNSEEN = (
     "a graph that MindSpore has compiled (@jit, GRAPH_MODE) was run: it is recorded from outside, the Cells and calls inside it "
-    "cannot be seen. Record with eager=True to run it in PyNative while recording, or with kernels=True to have MindSpore "
-    "dump the graph's kernels into the trace."
+    "cannot be seen. Record with "
 )
 
 _TOO_LATE = (
@@ -92,6 +91,11 @@ def _clear(folder: Path) -> None:
 class CompiledRegions:
     """Watches the doors of MindSpore's compiler and of what it has compiled."""
 
+    ways_out = (
+        "eager=True to run it in PyNative while recording, or with kernels=True to have MindSpore dump the graph's kernels into "
+        "the trace."
+    )
+
     def __init__(self, sink: Sink, *, eager: bool, kernels: bool = False) -> None:
         self._sink, self._eager, self._told = sink, eager, False
         self._dump = _DUMP.folder() if kernels else None
@@ -129,7 +133,7 @@ class CompiledRegions:
                 self._sink.note("kernels", _NOTHING_DUMPED)
         elif not theirs and not self._told:
             self._told = True
-            self._sink.note("compiled", _UNSEEN)
+            self._sink.note("compiled", _UNSEEN + self.ways_out)
 
 
 def _aside(original: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn, ops
+from mindspore import mint, nn, ops
 from mindspore._c_expression import TensorPy
 
 from ..protocol import Run, Weight
@@ -24,6 +24,8 @@ _DTYPES = {
 }  # fmt: skip
 _NAMES = {str(theirs): ours for ours, theirs in _DTYPES.items()}
 _SCALARS = (bool, int, float, str, tuple, type(None))
+# Asked by the object: mint.nn's LayerNorm is a LayerNormExt, and some of its layers live where mindspore.nn's do.
+_MINT = {kind: f"mint.{name}" for name, kind in vars(mint.nn).items() if isinstance(kind, type)}
 _FLOATS = (ms.float64, ms.float32, ms.float16, ms.bfloat16)
 
 
@@ -65,10 +67,7 @@ def _owner(path: str, cells: Mapping[str, Any]) -> tuple[str, str]:
 def _kinds(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         if each.__module__.startswith("mindspore."):
-            like_torch = each.__module__.startswith(
-                ("mindspore.mint", "mindspore.nn.extend")
-            )  # what mint.nn is made of
-            yield f"mint.{each.__name__}" if like_torch else each.__name__
+            yield _MINT.get(each, each.__name__)
 
 
 def is_tensor(value: object) -> bool:

@@ -23,6 +23,7 @@ from ..mindspore.adapter import MindsporeFramework, MindsporeWatch
 from ..protocol import Capability, Sink
 from . import seeding, tensors
 from .calls import Calls
+from .compiled import CompiledRegions
 from .gradients import HAS_NODES, TensorHooks, on_gradient
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .names import PACKAGE
@@ -39,6 +40,7 @@ class MsadapterWatch(MindsporeWatch):
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
+        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
 
 
 class MsadapterFramework(MindsporeFramework):
@@ -54,7 +56,7 @@ class MsadapterFramework(MindsporeFramework):
     without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
-        # Code that MindSpore compiles need not run uncompiled: what MindSpore's own functions give has no device in MSAdapter.
+        # What MindSpore compiles beside MSAdapter does not run uncompiled: see compiled.py.
         return super().capabilities() - {Capability.EAGER}
 
     def is_module(self, value: object) -> bool:

@@ -1,7 +1,9 @@
 """What MSAdapter's users see: their own script, torch's names, gradients that numpy agrees with, writes in place."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import twintrace as tt
 from twintrace.frameworks import registry
 from twintrace.model.errors import MissingPackageError, UsageError
 from twintrace.model.records import Role
-from twintrace.model.sites import Phase
+from twintrace.model.sites import Kind, Phase
 from twintrace.testing.reading import Reading
 
 ADAPTER = registry.by_name("msadapter")
@@ -317,8 +319,10 @@ def compiled(x):
 
 def test_a_compiled_graph_is_recorded_from_outside_and_said_to_be(tmp_path):
     x = numbers(2, 3)
-    with record(tmp_path / "t", strict=False), pytest.warns(RuntimeWarning, match="cannot be seen"):
+    with record(tmp_path / "t", strict=False), pytest.warns(RuntimeWarning, match="cannot be seen") as told:
         found = ms.grad(lambda x: compiled(torch.mul(x, 3.0)))(x)
+    assert "Record with kernels=True" in str(told[0].message)
+    assert "eager=True is not offered beside MSAdapter" in str(told[0].message)
     reading = Reading(tmp_path / "t")
     assert reading.sites() == ["forward/api:torch.mul#0"]
     assert np.array_equal(found.asnumpy(), 6.0 * (x.asnumpy() > 0))
@@ -328,8 +332,55 @@ def test_a_compiled_graph_is_recorded_from_outside_and_said_to_be(tmp_path):
 
 
 def test_running_compiled_code_one_by_one_is_not_offered(tmp_path):
-    with pytest.raises(UsageError, match="eager"):
+    with pytest.raises(UsageError, match=r"does not run uncompiled\. kernels=True shows"):
         record(tmp_path / "t", eager=True)
+
+
+def test_what_is_compiled_does_not_run_uncompiled(monkeypatch):
+    """Why it is not offered; when this no longer raises, it can be."""
+    x = numbers(2, 3)
+    assert compiled(x).shape == (2, 3)
+    monkeypatch.setenv("MS_JIT", "0")
+    with pytest.raises(ValueError, match="must have device"):
+        compiled(x)
+
+
+def test_pytorch_s_own_ways_to_compile_are_seen_as_they_are(tmp_path):
+    net = nn.Linear(3, 4)
+    with record(tmp_path / "t"):
+        torch.compile(net)(numbers(2, 3))
+        torch.jit.script(net)(numbers(2, 3))
+    assert Reading(tmp_path / "t").sites().count("forward/api:torch.nn.functional.linear#0") == 1
+    assert Reading(tmp_path / "t").sites().count("forward/api:torch.nn.functional.linear#1") == 1
+
+
+KERNELS = """
+import sys
+import mindspore as ms
+import numpy as np
+import {adapter}
+import torch
+import twintrace as tt
+
+@ms.jit
+def compiled(x):
+    return ms.ops.relu(x) * 2
+
+with tt.record(sys.argv[1], framework="msadapter", level="api", kernels=True):
+    compiled(torch.tensor(np.ones((2, 3), np.float32)))
+"""
+
+
+def test_the_kernels_of_a_graph_are_taken_into_the_trace(tmp_path):
+    """In a process of its own: MindSpore reads the settings of its dump with the first graph."""
+    script = tmp_path / "script.py"
+    script.write_text(KERNELS.format(adapter=os.environ.get("TWINTRACE_IMPORT_FIRST", "torch")))
+    done = subprocess.run([sys.executable, script, tmp_path / "t"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert [call.site.type for call in Reading(tmp_path / "t").calls if call.site.kind is Kind.OP][:2] == [
+        "ReLU",
+        "Mul",
+    ]
 
 
 # --- the run is left alone ----------------------------------------------------------------------------------------------

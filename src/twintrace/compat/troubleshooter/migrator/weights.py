@@ -236,6 +236,13 @@ def compare_pth_and_ckpt(
     return _tables(found, print_level, shapes, values, None, {})
 
 
+def compare_nets(pt_net: Any, ms_net: Any, *, print_level: int = 1, rtol: float = 1e-4, atol: float = 1e-4) -> str:
+    """The weights of two networks as they are now: the same two tables."""
+    found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol)
+    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
+    return _tables(found, print_level, shapes, values, None, {})
+
+
 def _fields(left: str, right: str, rest: Sequence[str]) -> list[str]:
     sides = iter((left, right))
     names = [f"Parameter name of {left}", f"Parameter name of {right}"]
