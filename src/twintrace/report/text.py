@@ -194,9 +194,16 @@ def sureness(found: Divergence) -> str:
 
 def advice(result: Comparison, found: Divergence) -> str:
     """What to look at next."""
+    if found.advice:
+        return found.advice
     names = list(found.result.settings)
     parts = {item.pair.part for item in found.tensors}
     if found.inherited and Part.PARAMETER in parts:
+        if _had_the_same_weights(result, found):
+            return (
+                f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
+                f"it takes (zero_grad, clipping); level='mix' records it"
+            )
         return "give both sides the same weights and compare again"
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
@@ -214,6 +221,18 @@ def advice(result: Comparison, found: Divergence) -> str:
     if any(not item.skipped for _, _, item in (*result.only_left, *result.only_right)):
         return "look at the two lines above, and at the calls that only one side makes (--table)"
     return "look at the two lines above: the same input gives another output"
+
+
+def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
+    """Did these calls take the same weights in the step before?"""
+    weights = [
+        item
+        for before in result.results
+        if (before.step, before.rank) == (found.result.step - 1, found.result.rank)
+        for item in before.tensors
+        if item.pair.part is Part.PARAMETER
+    ]
+    return bool(weights) and all(item.verdict.outcome in (Outcome.SAME, Outcome.ROUNDING) for item in weights)
 
 
 def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | None:
