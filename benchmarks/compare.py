@@ -101,15 +101,15 @@ def interpreters(wanted: bool) -> tuple[dict[str, Path], list[str]]:
 def run(folder: Path, pythons: dict[str, Path], sizes: Sequence[Data], rounds: int) -> Iterable[Row]:
     """Every tool on every set of tensors, in turns, so that a busy machine is busy for all of them."""
     wanted = {COMPARERS[tool].format for tool in pythons}
-    _write(folder, WARM, wanted)
+    write_tensors(folder, WARM, wanted)
     for data in sizes:
         tools = [tool for tool in pythons if data.name != "larger" or tool in ("scales", "twintrace")]
         formats = {COMPARERS[tool].format for tool in tools}
-        _write(folder, data, formats)
+        write_tensors(folder, data, formats)
         found: dict[str, list[Row]] = {tool: [] for tool in tools}
         for _ in range(rounds):
             for tool in tools:
-                found[tool].append(_one(tool, pythons[tool], folder, data))
+                found[tool].append(one_run(tool, pythons[tool], folder, data))
         for tool in tools:
             yield quickest(found[tool])
         for name in formats:
@@ -123,25 +123,25 @@ def quickest(rows: Sequence[Row]) -> Row:
     return row
 
 
-def _write(folder: Path, data: Data, formats: Iterable[str]) -> None:
+def write_tensors(folder: Path, data: Data, formats: Iterable[str]) -> None:
     """In a process of its own: whoever is started by a large process is counted as large from the start."""
     for name in formats:
         size = str(data.tensors), str(data.elements)
-        done = _call(Path(sys.executable), "write", name, str(folder / name / data.name), *size)
+        done = call_comparers(Path(sys.executable), "write", name, str(folder / name / data.name), *size)
         if done.returncode:
             raise RuntimeError(f"the {name} of {data} could not be written:\n{done.stderr}")
 
 
-def _call(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def call_comparers(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).resolve().parent.parent
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     command = [str(python), "-m", "benchmarks.comparers", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def _one(tool: str, python: Path, folder: Path, data: Data) -> Row:
+def one_run(tool: str, python: Path, folder: Path, data: Data) -> Row:
     here = folder / COMPARERS[tool].format
-    done = _call(python, "compare", tool, str(here / WARM.name), str(here / data.name), str(folder / "out"))
+    done = call_comparers(python, "compare", tool, str(here / WARM.name), str(here / data.name), str(folder / "out"))
     try:
         figures = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):

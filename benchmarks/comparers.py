@@ -16,7 +16,7 @@ import resource
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,11 +92,29 @@ def write_dumps(folder: Path, data: Data) -> None:
 
 def write_arrays(folder: Path, data: Data) -> None:
     """A folder of .npy files for each side."""
+    _write_pairs(folder, zip(data.arrays("left"), data.arrays("right"), strict=True))
+
+
+def write_neighbours(folder: Path, data: Data) -> None:
+    """The same, but what another framework would have computed: every element a few units in the last place away."""
+    import numpy as np
+
+    apart = np.random.default_rng(0).standard_normal(data.elements, dtype=np.float32) * np.float32(1e-6)
+    _write_pairs(folder, ((left, left + apart) for left in data.arrays("left")))
+
+
+def write_twins(folder: Path, data: Data) -> None:
+    """The same, with the left side's arrays on both sides."""
+    _write_pairs(folder, ((left, left) for left in data.arrays("left")))
+
+
+def _write_pairs(folder: Path, pairs: Iterable[tuple[np.ndarray[Any, Any], ...]]) -> None:
     import numpy as np
 
     for side in SIDES:
         (folder / side).mkdir(parents=True)
-        for number, array in enumerate(data.arrays(side)):
+    for number, arrays in enumerate(pairs):
+        for side, array in zip(SIDES, arrays, strict=True):
             np.save(folder / side / f"value{number}.npy", array)
 
 
@@ -104,6 +122,8 @@ FORMATS: dict[str, Callable[[Path, Data], None]] = {
     "traces": write_traces,
     "dumps": write_dumps,
     "arrays": write_arrays,
+    "neighbours": write_neighbours,
+    "twins": write_twins,
 }
 
 
@@ -205,12 +225,24 @@ class TroubleShooter(Comparer):
         return str(table).count("value") // 2
 
 
+class Folders(Comparer):
+    """Ours in TroubleShooter's place: the same call, the same table."""
+
+    format = "arrays"
+
+    def compare(self, folder: Path, out: Path) -> int:
+        from twintrace.compat.troubleshooter import migrator
+
+        return migrator.compare_npy_dir(str(folder / "left"), str(folder / "right")).count("value") // 2
+
+
 COMPARERS: dict[str, type[Comparer]] = {
     "kernel": Kernel,
     "scales": Scales,
     "twintrace": Twintrace,
     "msprobe": Msprobe,
     "troubleshooter": TroubleShooter,
+    "folders": Folders,
 }
 PEERS = ("msprobe", "troubleshooter")
 

@@ -45,9 +45,8 @@ HOMES = {
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
-    "yaml": ("align/",),
+    "yaml": ("align/", "compat/msprobe/"),
     "numba": ("store/", "measure/"),
-    "xlsxwriter": ("report/",),
     "tomli": ("judge/",),
     "pytest": ("testing/",),
 }

@@ -226,3 +226,65 @@ def test_two_runs_of_nan_agree_and_are_told_of(tmp_path):
     found = api.compare(run(tmp_path / "a", scale=np.nan), run(tmp_path / "b", scale=np.nan))
     assert found.agree
     assert any("NaN on both sides, first: reference.linear" in remark for remark in found.remarks)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("keep", ["tensor", "statistics"])
+def test_a_mistake_before_a_mask_is_named_and_not_the_softmax_after_it(tmp_path, keep):
+    torch = pytest.importorskip("torch")
+
+    def run(name, scale):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(6, 8, generator=generator)
+        hidden = torch.triu(torch.full((6, 6), -1e9), 1)
+        with tt.record(tmp_path / name, level="api", keep=keep, framework="torch"):
+            scores = torch.matmul(x, x.T)
+            scores = scores / scale
+            torch.matmul(torch.softmax(scores + hidden, -1), x)
+
+    run("left", 8**0.5)
+    run("right", 8**0.5 * 1.01)
+    comparison = tt.compare(tmp_path / "left", tmp_path / "right")
+    assert not comparison.agree
+    assert comparison.forward.result.match.left[0].site.name == "torch.Tensor.div"
+
+
+@pytest.mark.needs_torch
+def test_other_weights_are_told_as_that_also_where_a_function_takes_them(tmp_path):
+    torch = pytest.importorskip("torch")
+    for name, seed in (("left", 0), ("right", 1)):
+        torch.manual_seed(seed)
+        net = torch.nn.Linear(4, 3)
+        with tt.record(tmp_path / name, net, level="mix", keep="statistics"):
+            net(torch.ones(2, 4)).sum().backward()
+    told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
+    assert "the two start from different weights" in told
+    assert "give both sides the same weights" in told
+
+
+@pytest.mark.needs_torch
+def test_another_smoothing_of_the_labels_is_named(tmp_path):
+    """The loss is hardly moved by it, and its gradient by a tenth."""
+    torch = pytest.importorskip("torch")
+    logits = torch.randn(48, 60, generator=torch.Generator().manual_seed(0)) * 0.3
+    labels = torch.arange(48)
+    for name, smoothing in (("left", 0.0), ("right", 0.1)):
+        x = logits.clone().requires_grad_()
+        with tt.record(tmp_path / name, level="api", keep="tensor", framework="torch"):
+            torch.nn.functional.cross_entropy(x, labels, label_smoothing=smoothing).backward()
+    comparison = tt.compare(tmp_path / "left", tmp_path / "right")
+    assert comparison.divergence.result.settings == {"label_smoothing": ("0.0", "0.1")}
+
+
+@pytest.mark.needs_torch
+def test_what_only_one_side_does_before_the_parting_is_pointed_at_though_it_seemed_to_mean_nothing(tmp_path):
+    torch = pytest.importorskip("torch")
+    x, weight = torch.randn(1, 2, 8), torch.randn(2, 2, 3)
+    for name in ("left", "right"):
+        with tt.record(tmp_path / name, level="api", keep="tensor", framework="torch"):
+            y = torch.relu(x)
+            if name == "right":
+                y = torch.nn.functional.pad(y, (1, 1), mode="circular")
+            torch.nn.functional.conv1d(y, weight, padding=0 if name == "right" else 1)
+    told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
+    assert "look at what only the right calls before it: torch.nn.functional.pad" in told

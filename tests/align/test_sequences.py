@@ -1,19 +1,19 @@
 """Two sequences side by side: anchors, then sums."""
 
-import numpy as np
 import pytest
 
-from twintrace.align.sequences import Feature, longest_chain, weave
+from twintrace.align.sequences import longest_chain, weave
 
 
 def lay(left: str, right: str, *, second: tuple[str, str] | None = None, least: float = 0.5) -> list[tuple[int, int]]:
     """Letters are one feature; `second` may give another, which counts less."""
-    texts = [(left, right, 2.0, 4.0), *([(*second, 1.0, 1.0)] if second else [])]
-    features = [
-        Feature(*(np.array([-1 if c == "?" else ord(c) for c in text], np.int64) for text in pair), weight, against)
-        for *pair, weight, against in texts
+    texts = [(left, right), *([second] if second else [])]
+    rows = [
+        [[-1 if c == "?" else ord(c) for c in row] for row in zip(*side, strict=True)]
+        for side in zip(*texts, strict=True)
     ]
-    links = weave(np.arange(len(left)), np.arange(len(right)), features, [[0]], least=least)
+    worth = [(2.0, 4.0), (1.0, 1.0)][: len(texts)]
+    links = weave(*rows, worth, [[0]], least=least)
     return [(link.left, link.right) for link in links]
 
 

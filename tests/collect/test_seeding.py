@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from twintrace.api import seed_all
+from twintrace.api import seed_all, without_dropout
 from twintrace.frameworks.reference import miniature as mini
 from twintrace.model.errors import UsageError
 
@@ -43,6 +43,14 @@ def test_seeds_nest():
         with seed_all(2):
             draw()
         assert random.getstate() == expected
+
+
+def test_dropout_alone_is_taken_out_and_comes_back():
+    x, state = mini.Tensor(np.ones(64, np.float32)), mini.RANDOM.numbers.bit_generator.state
+    with without_dropout("reference"):
+        assert mini.dropout(x, 0.5) is x
+    assert mini.RANDOM.numbers.bit_generator.state == state
+    assert mini.dropout(x, 0.5) is not x
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "1"])

@@ -359,3 +359,17 @@ def test_a_mask_does_not_hide_a_wrong_softmax(mask):
     (bad,) = Chain(scores, scores).call("torch.softmax", right, wrong).judge()
     assert (good.forward.outcome, bad.forward.outcome) == (Outcome.ROUNDING, Outcome.DIFFERENT)
     assert bad.introduced_forward
+
+
+@pytest.mark.parametrize("values", [True, False], ids=["values", "statistics"])
+@pytest.mark.parametrize("mask", [-1e9, float(np.finfo(np.float32).min)])
+def test_a_mask_does_not_hide_wrong_scores(mask, values):
+    """Beside -1e9 an error of a hundredth would be nothing."""
+    hidden = np.arange(X.shape[1]) >= 8
+    scores, wrong, rounded = (np.where(hidden, np.float32(mask), seen) for seen in (X, X * np.float32(1.01), X * NOISE))
+    for other, outcome in ((wrong, Outcome.DIFFERENT), (rounded, Outcome.ROUNDING)):
+        chain = Chain().call("torch.add", scores, other)
+        came, went = chain.cases[0].evidence
+        went = evidence(scores, other, part=Part.OUTPUT, numbers=(1, 1), values=values)
+        chain.cases[0] = replace(chain.cases[0], evidence=[came, went])
+        assert outcomes(chain.judge()) == [outcome]

@@ -18,7 +18,7 @@ PRECISION = {
     "f8e4m3fn": (4, -6), "f8e4m3fnuz": (4, -7), "f8e5m2": (3, -14), "f8e5m2fnuz": (3, -15),
     "f8e8m0fnu": (1, -127), "f4e2m1fn_x2": (2, 0),
 }  # fmt: skip
-SUMS = {"mean_abs", "mean_rel", "rmse", "mape", "cosine", "euclidean", "rms_left", "rms_right"}
+SUMS = {"mean_abs", "mean_rel", "rmse", "mape", "cosine", "euclidean", "rms_left", "rms_right", "rms_rest"}
 
 
 def parts(value: object) -> tuple[float, float]:
@@ -116,6 +116,8 @@ def expected(
         return root(total / finite) if finite else None
 
     error_squares = sum((error**2 for error in errors), Fraction())
+    sizes = [(size(one), size(two)) for _, one, two in pairs]
+    filled, rms_rest = fills(sizes, [one for _, one, _ in pairs], errors) if precision else (0, None)
     return Measurement(
         count=count,
         finite=finite,
@@ -147,7 +149,26 @@ def expected(
         max_right=max((number(size(two)) for _, _, two in pairs), default=None),
         rms_left=per_finite(squares[0]),
         rms_right=per_finite(squares[1]),
+        filled=filled,
+        rms_rest=rms_rest,
     )
+
+
+def fills(
+    sizes: list[tuple[Fraction, Fraction]], values: list[object], errors: list[Fraction]
+) -> tuple[int, float | None]:
+    """How many elements are a fill value, and the root mean square of the others."""
+    largest = max((one for one, _ in sizes), default=Fraction())
+    if not any(errors) or largest != max(two for _, two in sizes):
+        return 0, None
+    far = [max(both) * 1000 >= largest for both in sizes]
+    rest = [both for both, beyond in zip(sizes, far, strict=True) if not beyond]
+    distinct = {value for value, beyond in zip(values, far, strict=True) if beyond}
+    least = min(both[0] for both, beyond in zip(sizes, far, strict=True) if beyond)
+    same = not any(error for error, beyond in zip(errors, far, strict=True) if beyond)
+    if not same or not rest or len(distinct) > 4 or sum(far) <= len(distinct) or max(map(max, rest)) * 1000 > least:
+        return 0, None
+    return sum(far), max(root(sum((both[side] ** 2 for both in rest), Fraction()) / len(rest)) for side in (0, 1))
 
 
 def shown_as(value: object) -> float | int:

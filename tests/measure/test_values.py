@@ -366,6 +366,30 @@ BINS = len(HISTOGRAM_EDGES) + 2
             id="an error beyond float64",
         ),
         pytest.param("f64", [5e-324, 1.0], [1.0, 1.0], {"max_rel": INF, "mean_rel": INF}, id="a ratio beyond float64"),
+        pytest.param(
+            "f32",
+            [3.0, -1e9, 4.0, -1e9, NAN],
+            [3.0, -1e9, 4.5, -1e9, NAN],
+            {"filled": 2, "rms_rest": math.sqrt((9 + 4.5**2) / 2), "rms_left": math.sqrt((2e18 + 25) / 4)},
+            id="a fill value",
+        ),
+        pytest.param(
+            "f32",
+            [1.0, -1e9, 2.0, -2e9, -1e9],
+            [1.5, -1e9, 2.0, -2e9, -1e9],
+            {"filled": 3, "rms_rest": math.sqrt((2.25 + 4) / 2)},
+            id="fill values that were added up",
+        ),
+        pytest.param("f32", [1.0, -1e9, 2.0], [1.5, -1e9, 2.0], {"filled": 0, "rms_rest": None}, id="one large number"),
+        pytest.param(
+            "f32",
+            [1.0, 1e9, 2e9, 3e9, 4e9, 5e9, 5e9],
+            [1.5, 1e9, 2e9, 3e9, 4e9, 5e9, 5e9],
+            {"filled": 0},
+            id="many large numbers",
+        ),
+        pytest.param("f32", [1.0, -1e9, -1e9], [1.5, -1e9, -2e9], {"filled": 0}, id="a fill value that differs"),
+        pytest.param("f32", [1e7, -1e9, -1e9], [2e7, -1e9, -1e9], {"filled": 0}, id="too near to be a fill value"),
     ],
 )
 def test_unpleasant_cases(backend, dtype, left, right, numbers):

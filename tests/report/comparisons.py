@@ -80,6 +80,8 @@ def measured(*, worst: float = 0.0, spec: Spec | None = None, heat: bool = False
         max_right=3.25,
         rms_left=1.0,
         rms_right=1.0,
+        filled=2,
+        rms_rest=0.5,
         heat=Heat(4, 8, tuple(worst * cell / 31 for cell in range(32))) if heat else None,
     )
 

@@ -218,9 +218,10 @@ def test_bfloat16_in_both_forms(tmp_path):
 
 
 def test_narrow_types_and_formats_of_devices_are_facts(tmp_path):
-    save(tmp_path, f"{NAME}.0.0.1.output.0.NC1HWC0.Int4.npy", np.array([1, -8], np.int8))
+    name = f"{NAME}.0.0.1.output.0.NC1HWC0.Int4.npy"
+    save(tmp_path, name, np.array([1, -8], np.int8))
     journal, call = only(tmp_path)
-    assert journal.tensor(call.output.id).facts == {"dtype": "Int4", "format": "NC1HWC0"}
+    assert journal.tensor(call.output.id).facts == {"dtype": "Int4", "format": "NC1HWC0", "file": name}
     assert str(journal.tensor(call.output.id).spec) == "i8[2]"
 
 
@@ -294,7 +295,7 @@ def test_all_the_numbers_that_can_be_chosen(tmp_path):
     statistics = tensor.statistics
     assert (statistics.mean, statistics.norm) == (-0.5, 10.6)
     assert (statistics.nan, statistics.posinf, statistics.neginf, statistics.zero) == (1, 2, 3, 4)
-    assert tensor.facts == {"md5": "abc", "dtype": "Int4"}
+    assert tensor.facts == {"md5": "abc", "dtype": "Int4", "file": "statistic.csv"}
 
 
 def test_a_file_counts_more_than_its_row(tmp_path):

@@ -27,24 +27,28 @@ class Classes:
     """The numbers of the tensors of two strands."""
 
     def __init__(self, left: Strand, right: Strand, tensors: tuple[Iterable[int], Iterable[int]]) -> None:
-        keys: list[tuple[int, int]] = []
+        keys: tuple[list[int], list[int]] = [], []
         rows: list[tuple[float, ...]] = []
         for which, (strand, wanted) in enumerate(zip((left, right), tensors, strict=True)):
             for identity in dict.fromkeys(wanted):
                 row = _row(strand.tensor(identity))
                 if row is not None:
-                    keys.append((which, identity))
+                    keys[which].append(identity)
                     rows.append(row)
         table = np.array(rows, dtype=np.float64).reshape(len(rows), 8)
-        self._numbers: dict[tuple[int, int], int] = dict(zip(keys, _clusters(table).tolist(), strict=True))
-        sides: dict[int, int] = {}
-        for (which, _), number in self._numbers.items():
-            sides[number] = sides.get(number, 0) | 1 << which
-        self._shared = {number for number, seen in sides.items() if seen == 3}
+        numbers: list[int] = _clusters(table).tolist()
+        ours, theirs = numbers[: len(keys[0])], numbers[len(keys[0]) :]
+        self._numbers = dict(zip(keys[0], ours, strict=True)), dict(zip(keys[1], theirs, strict=True))
+        self._shared = set(ours) & set(theirs)
 
     def of(self, which: int, identity: int) -> int:
         """The number of a tensor of side `which` (0 left, 1 right); -1 if its values tell nothing."""
-        return self._numbers.get((which, identity), -1)
+        return self._numbers[which].get(identity, -1)
+
+    @property
+    def any_shared(self) -> bool:
+        """Do both sides have anything in common that tells something?"""
+        return bool(self._shared)
 
     def shared(self, number: int) -> bool:
         """Do both sides have such values?"""

@@ -66,7 +66,8 @@ class Flowing:
         strands = self._web.strands
         slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
         call = strands[0].calls[bond.left[0]]
-        forced = self.mapping.tensors.get(str(call.site)) or self.mapping.tensors.get(call.site.name)
+        asked = self.mapping.tensors
+        forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
         functions = call.site.name, strands[1].calls[bond.right[0]].site.name
         mapped = self._mapper.map(
             slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions

@@ -37,8 +37,8 @@ def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
     What a concatenation is given back depends on who takes its result; an argument that a region takes in three places
     has three gradients there and one beside it.
     """
-    unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(web, bond, pair)}
-    if unwritten:
+    if _is_batch_norm(web, bond):
+        unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(web, pair)}
         mapped = _without(mapped, unwritten, _UNWRITTEN)
     doubtful = [
         pair
@@ -73,14 +73,17 @@ def _without(mapped: Mapped, dropped: set[TensorPair], because: str) -> Mapped:
     )
 
 
-def _is_unwritten(web: Web, bond: Bond, pair: TensorPair) -> bool:
+def _is_batch_norm(web: Web, bond: Bond) -> bool:
+    return len(bond.left) == len(bond.right) == 1 and all(
+        web.strands[which].calls[bond.side(which)[0]].site.name == "mindspore.ops.BatchNorm" for which in (0, 1)
+    )
+
+
+def _is_unwritten(web: Web, pair: TensorPair) -> bool:
     """MindSpore's kernel for a CPU leaves two results of a batch norm as the memory was: another run has other numbers there."""
     tensors = (pair.left, pair.right)
-    return (
-        len(bond.left) == len(bond.right) == 1
-        and pair.left_slot == pair.right_slot in ("1", "2")
-        and all(web.strands[w].calls[bond.side(w)[0]].site.name == "mindspore.ops.BatchNorm" for w in (0, 1))
-        and not any(web.takers(w, tensor) for w, tensor in enumerate(tensors))
+    return pair.left_slot == pair.right_slot in ("1", "2") and not any(
+        web.takers(which, tensor) for which, tensor in enumerate(tensors)
     )
 
 

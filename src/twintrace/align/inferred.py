@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from ..model.sites import Phase
 from .features import Numbering
 from .sequences import longest_chain, weave
 from .strands import Strand
-from .units import COLUMNS, describe, features
+from .units import COLUMNS, describe, worth
 from .webs import Web
 
 _LEAST = 3.0
@@ -49,32 +47,33 @@ class Inference:
 
     def __init__(self, web: Web) -> None:
         self._web = web
-        self._numbering = Numbering()
+        self._numberings = tuple(Numbering() for _ in COLUMNS)
         self._rows: tuple[dict[int, _Row], dict[int, _Row]] = {}, {}
         self.shared_weights = _shares_weights(web)
+        self._worth = worth(self.shared_weights)
 
     def lay_out(self, left: Sequence[int], right: Sequence[int]) -> None:
         """Pair the free units among these calls, stretch by stretch between those that are paired."""
-        for ours, theirs in _stretches(self._web, left, right):
+        for stretch in _stretches(self._web, left, right):
+            ours, theirs = map(_by_phase, self._web.strands, stretch)
             for phase in Phase:
-                self._stretch(*(_of_phase(self._web.strands[w], side, phase) for w, side in ((0, ours), (1, theirs))))
+                if phase in ours and phase in theirs:
+                    self._stretch(ours[phase], theirs[phase])
 
     def _stretch(self, left: list[int], right: list[int]) -> None:
-        if not left or not right:
-            return
         rows = self._described(0, left), self._described(1, right)
-        columns = features(np.array(rows[0]), np.array(rows[1]), self.shared_weights)
-        for link in weave(np.arange(len(left)), np.arange(len(right)), columns, _KEYS, least=_LEAST):
+        for link in weave(*rows, self._worth, _KEYS, least=_LEAST):
             one, two = left[link.left], right[link.right]
             if not self._web.conflict(one, two) and self._web.is_supported(one, two):
                 self._web.pair(one, two, *_saying(rows[0][link.left], rows[1][link.right]))
         self._out_of_order(left, right)
 
     def _described(self, which: int, members: Sequence[int]) -> list[_Row]:
-        known = self._rows[which]
+        known, web = self._rows[which], self._web
         for index in members:
             if index not in known:
-                known[index] = describe(self._web.strands[which], index, self._web.classes, which, self._numbering)
+                handing = web.hands_on(which, index)
+                known[index] = describe(web.strands[which], index, handing, web.classes, which, self._numberings)
         return [known[index] for index in members]
 
     def _out_of_order(self, left: list[int], right: list[int]) -> None:
@@ -107,8 +106,11 @@ def _once(keys: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
     return {key: number for number, key in enumerate(keys) if counts[key] == 1 and min(key) >= 0}
 
 
-def _of_phase(strand: Strand, members: Iterable[int], phase: Phase) -> list[int]:
-    return [index for index in members if strand.calls[index].site.phase is phase]
+def _by_phase(strand: Strand, members: Iterable[int]) -> dict[Phase, list[int]]:
+    found: dict[Phase, list[int]] = {}
+    for index in members:
+        found.setdefault(strand.calls[index].site.phase, []).append(index)
+    return found
 
 
 def _stretches(web: Web, left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -18,6 +18,7 @@ from ..model.pairs import Layout
 from ..model.tensors import Tensor
 from .values import alike, numel
 
+AS_IT_IS = Layout()
 # Axes of the right tensor in the order of the left one: what frameworks are known to do.
 _USUAL: dict[int, tuple[tuple[int, ...], ...]] = {
     2: ((1, 0),),
@@ -35,7 +36,8 @@ def layout_between(left: Tensor, right: Tensor, operation: str = "") -> Layout |
     """How to lay the right tensor on the left one; None where it does not go, or where nothing tells how."""
     one, two = left.spec.shape, right.spec.shape
     if one == two:
-        return Layout(_reordered(left, right))
+        axes = _reordered(left, right)
+        return AS_IT_IS if axes is None else Layout(axes)
     if numel(left) != numel(right):
         return None
     if left.fingerprint is not None and left.fingerprint == right.fingerprint:

@@ -36,7 +36,7 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
     """What belongs together in two journals, and what is left over, each with its reason."""
     with _collecting_later():
         strands = Strand(left), Strand(right)
-        if mapping is None and _rank(strands[1]) < _rank(strands[0]):
+        if mapping is None and _is_first(strands[1], strands[0]):
             return _mirrored(_align(right, left, strands[1], strands[0], Mapping()), *strands)
         return _align(left, right, *strands, mapping or Mapping())
 
@@ -150,15 +150,21 @@ def _some_free(web: Web, which: int) -> bool:
     return any(web.is_free(which, index) for index in range(len(web.strands[which])))
 
 
-def _rank(strand: Strand) -> tuple[int, str, bytes]:
-    """Something that two different sides differ in, whichever is called left."""
+def _is_first(one: Strand, two: Strand) -> bool:
+    """Is the work to be done in this order, whichever is called left?"""
+    sizes = (len(one), one.framework), (len(two), two.framework)
+    return sizes[0] < sizes[1] if sizes[0] != sizes[1] else _digest(one) < _digest(two)
+
+
+def _digest(strand: Strand) -> bytes:
+    """Something that two different sides differ in."""
     digest = hashlib.blake2b(digest_size=8)
     for index, call in enumerate(strand.calls):
         digest.update(f"{call.site}\n{call.site.path}\n".encode("utf-8", "surrogatepass"))
         if index < 1000:
             for slot in strand.slots(index):
                 digest.update(str(strand.tensor(slot.tensor).fingerprint).encode())
-    return len(strand), strand.framework, digest.digest()
+    return digest.digest()
 
 
 def _mirrored(alignment: Alignment, left: Strand, right: Strand) -> Alignment:

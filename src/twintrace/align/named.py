@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
 from .equivalents import meaning_of
 from .features import Numbering, shapes_of, values_of
-from .sequences import Feature, weave
+from .sequences import weave
 from .strands import Strand
 from .units import is_parameter, operation
 from .values import is_constant, numel
@@ -104,16 +102,13 @@ def _line(call: Call) -> tuple[tuple[str, str], ...]:
 def _told_apart(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> Iterable[Named]:
     """Of calls with one name in one place: which belong together, when there are more of them on one side."""
     numbering = Numbering()
-    columns: list[Feature] = []
-    for weight, against, describe in _TELLING:
-        sides = [
-            np.array([numbering.of(describe(strand, index)) for index in members], dtype=np.int64)
-            for strand, members in ((left, ours), (right, theirs))
-        ]
-        columns.append(Feature(sides[0], sides[1], weight, against))
+    rows = [
+        [[numbering.of(describe(strand, index)) for _, _, describe in _TELLING] for index in members]
+        for strand, members in ((left, ours), (right, theirs))
+    ]
+    worth = [(weight, against) for weight, against, _ in _TELLING]
     tiers = ((0, 1, 2, 3), (1, 2, 3), (1, 2), (1, 4), (1, 3), (0, 1))
-    places = np.arange(len(ours)), np.arange(len(theirs))
-    for link in weave(*places, columns, tiers, least=0.5):
+    for link in weave(rows[0], rows[1], worth, tiers, least=0.5):
         yield Named(ours[link.left], theirs[link.right], link.sure)
 
 

@@ -131,12 +131,12 @@ class Regions:
 
     def _visible(self, which: int) -> set[int]:
         """The values that go between units: what happens inside one is not seen."""
-        strand = self._web.strands[which]
-        return {
-            self._web.classes.of(which, slot.tensor)
-            for index in self._units[which]
-            for slot in (*strand.inputs(index), *strand.outputs(index))
-        } - {-1}
+        web = self._web
+        found: set[int] = set()
+        for index in self._units[which]:
+            found |= web.takes(which, index)
+            found |= web.gives(which, index)
+        return found
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
         """Tensors that leave the region: taken by others, or by nobody."""
@@ -150,35 +150,39 @@ class Regions:
                     seen.add(slot.tensor)
                     yield slot.tensor
 
-    def _arguments(self, which: int, members: Iterable[int]) -> set[int]:
-        """Tensors that come into the region from elsewhere, without parameters."""
+    def _arguments(self, which: int, members: Iterable[int]) -> tuple[set[int], set[int]]:
+        """Tensors that come into the region from elsewhere: those that are no parameters, and all of them."""
         inside = set(members)
         makers = self._web.flow(which).makers
         strand = self._web.strands[which]
-        return {
-            slot.tensor
+        slots = [
+            (index, slot)
             for index in members
             for slot in strand.inputs(index)
-            if not is_parameter(strand, index, slot)
-            and not any(maker in inside for maker in makers.get(slot.tensor, ()))
-        }
+            if not any(maker in inside for maker in makers.get(slot.tensor, ()))
+        ]
+        given = {slot.tensor for index, slot in slots if not is_parameter(strand, index, slot)}
+        return given, {slot.tensor for _, slot in slots}
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
-        if not takes[0] or not takes[1]:
-            return not takes[0] and not takes[1]
-        common = [len(takes[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
-        return all(0 < 2 * common[which] >= len(takes[which]) for which in (0, 1))
+        given = takes[0][0], takes[1][0]
+        if not given[0] or not given[1]:
+            return not given[0] and not given[1]
+        common = [len(given[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
 
-    def _unmet(self, which: int, takes: tuple[set[int], set[int]]) -> list[int]:
-        """What goes into this side's region and not into the other's."""
-        numbers = {self._web.classes.of(1 - which, tensor) for tensor in takes[1 - which]} - {-1}
+    def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
+        """What goes into this side's region and not into the other's, be it as a parameter there: not every tool knows which
+        of the tensors that it records are.
+        """
+        theirs = takes[1 - which][1]
+        numbers = {self._web.classes.of(1 - which, tensor) for tensor in theirs} - {-1}
         return [
             tensor
-            for tensor in sorted(takes[which])
-            if self._web.classes.of(which, tensor) not in numbers
-            and self._mapper.partner(which, tensor) not in takes[1 - which]
+            for tensor in sorted(takes[which][0])
+            if self._web.classes.of(which, tensor) not in numbers and self._mapper.partner(which, tensor) not in theirs
         ]
 
     def _grown(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:

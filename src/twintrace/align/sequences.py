@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,14 +26,16 @@ _SLACK = 1e-3  # sums that differ by less are equal
 _AGAIN = 6  # times that a key is tried again within the stretches that it left
 
 
-@dataclass(frozen=True)
-class Feature:
-    """One thing that members may have in common. `weight` is for agreement, `against` is taken off for disagreement."""
+Row = Sequence[int]
+"""The features of one member."""
+Worth = Sequence[tuple[float, float]]
+"""Of each feature: what agreement adds to a sum, what disagreement takes off."""
 
+
+class _Rows(NamedTuple):
     left: Numbers
     right: Numbers
-    weight: float
-    against: float = 0.0
+    worth: Worth
 
 
 class Link(NamedTuple):
@@ -53,36 +54,34 @@ class _Stretch(NamedTuple):
 
 
 def weave(
-    left: Numbers,
-    right: Numbers,
-    features: Sequence[Feature],
-    tiers: Sequence[Sequence[int]],
-    *,
-    least: float,
+    left: Sequence[Row], right: Sequence[Row], worth: Worth, tiers: Sequence[Sequence[int]], *, least: float
 ) -> list[Link]:
     """Pairs of positions, increasing on both sides. `tiers` are the keys, each a list of features, the surest first.
 
-    `left` and `right` are the members to be aligned, as positions into the features. Pairs that only the table of sums
-    supports need a sum of at least `least`.
+    `left` and `right` are the members to be aligned, a row of features each. Pairs that only the table of sums supports need
+    a sum of at least `least`.
     """
-    if not (len(left) and len(right)):
+    if not (left and right):
         return []
-    few = len(left) * len(right) <= _FEW
-    keys = [] if few else [_keys(features, tier) for tier in tiers]
+    if len(left) * len(right) <= _FEW:
+        return [Link(i, j, False) for i, j in _few(left, right, worth, least)]
+    rows = _Rows(np.array(left, dtype=np.int64), np.array(right, dtype=np.int64), worth)
+    keys = [_keys(rows, tier) for tier in tiers]
     found: list[Link] = []
-    waiting = [_Stretch(left, right, 0, 0)]
+    waiting = [_Stretch(np.arange(len(left)), np.arange(len(right)), 0, 0)]
     while waiting:
         stretch = waiting.pop()
         if not (len(stretch.left) and len(stretch.right)):
             continue
         if len(stretch.left) * len(stretch.right) <= _FEW:
-            found += _few(stretch.left.tolist(), stretch.right.tolist(), features, least)
+            ours, theirs = stretch.left.tolist(), stretch.right.tolist()
+            pairs = _few([left[i] for i in ours], [right[j] for j in theirs], worth, least)
+            found += [Link(ours[i], theirs[j], False) for i, j in pairs]
             continue
         if stretch.tier == len(tiers):
-            found += _table(stretch.left, stretch.right, features, least)
+            found += _table(stretch.left, stretch.right, rows, least)
             continue
-        ours, theirs = keys[stretch.tier]
-        anchors = _anchors(ours[stretch.left], theirs[stretch.right])
+        anchors = _anchors(keys[stretch.tier][0][stretch.left], keys[stretch.tier][1][stretch.right])
         if not anchors:
             waiting.append(_Stretch(stretch.left, stretch.right, stretch.tier + 1, 0))
             continue
@@ -97,13 +96,12 @@ def weave(
     return sorted(found)
 
 
-def _keys(features: Sequence[Feature], tier: Sequence[int]) -> tuple[Numbers, Numbers]:
+def _keys(rows: _Rows, tier: Sequence[int]) -> tuple[Numbers, Numbers]:
     """One number for each combination of the features' values; -1 where one of them is unknown."""
-    count = len(features[tier[0]].left)
-    rows = np.stack([np.concatenate((features[f].left, features[f].right)) for f in tier], axis=1)
-    _, numbers = np.unique(rows, axis=0, return_inverse=True)
-    numbers = np.where((rows < 0).any(axis=1), -1, numbers.reshape(-1))
-    return numbers[:count], numbers[count:]
+    both = np.concatenate((rows.left[:, tier], rows.right[:, tier]))
+    _, numbers = np.unique(both, axis=0, return_inverse=True)
+    numbers = np.where((both < 0).any(axis=1), -1, numbers.reshape(-1))
+    return numbers[: len(rows.left)], numbers[len(rows.left) :]
 
 
 def _anchors(left: Numbers, right: Numbers) -> list[tuple[int, int]]:
@@ -145,23 +143,23 @@ def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def sums(left: Numbers, right: Numbers, features: Sequence[Feature]) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _sums(left: Numbers, right: Numbers, rows: _Rows) -> np.ndarray[Any, np.dtype[np.float32]]:
     """What speaks for each pair, as a table."""
     total = np.zeros((len(left), len(right)), dtype=np.float32)
-    for feature in features:
-        ours, theirs = feature.left[left][:, None], feature.right[right][None, :]
+    for feature, (weight, against) in enumerate(rows.worth):
+        ours, theirs = rows.left[left, feature][:, None], rows.right[right, feature][None, :]
         known = (ours >= 0) & (theirs >= 0)
-        total += np.where(known & (ours == theirs), np.float32(feature.weight), np.float32(0))
-        if feature.against:
-            total -= np.where(known & (ours != theirs), np.float32(feature.against), np.float32(0))
+        total += np.where(known & (ours == theirs), np.float32(weight), np.float32(0))
+        if against:
+            total -= np.where(known & (ours != theirs), np.float32(against), np.float32(0))
     return total
 
 
-def _table(left: Numbers, right: Numbers, features: Sequence[Feature], least: float) -> list[Link]:
+def _table(left: Numbers, right: Numbers, rows: _Rows, least: float) -> list[Link]:
     """The forward chain of pairs with the largest sum."""
     if len(left) * len(right) > _FULL:
-        return _banded(left, right, features, least)
-    worth = sums(left, right, features) - np.float32(least)
+        return _banded(left, right, rows, least)
+    worth = _sums(left, right, rows) - np.float32(least)
     best = np.zeros((len(left) + 1, len(right) + 1), dtype=np.float32)
     for i in range(len(left)):
         row = np.maximum(best[i, 1:], best[i, :-1] + worth[i])
@@ -192,25 +190,27 @@ def _settled(best: list[list[float]], worth: list[list[float]]) -> list[tuple[in
     return sorted(ways[0] & ways[1])
 
 
-def _few(left: list[int], right: list[int], features: Sequence[Feature], least: float) -> list[Link]:
+def _few(left: Sequence[Row], right: Sequence[Row], worth: Worth, least: float) -> list[tuple[int, int]]:
     """The same for a handful of members."""
-    columns = [
-        (feature.left[left].tolist(), feature.right[right].tolist(), feature.weight, feature.against)
-        for feature in features
-    ]
-    worth = [[-least] * len(right) for _ in left]
+    sums = [[_sum(one, two, worth) - least for two in right] for one in left]
+    if len(left) == len(right) == 1:
+        return [(0, 0)] if sums[0][0] > _SLACK else []
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i, row in enumerate(worth):
-        for j in range(len(right)):
-            for ours, theirs, weight, against in columns:
-                one, two = ours[i], theirs[j]
-                if one >= 0 and two >= 0:
-                    row[j] += weight if one == two else -against
-            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + row[j])
-    return [Link(left[i], right[j], False) for i, j in _settled(best, worth)]
+    for i, row in enumerate(sums):
+        for j, speaks in enumerate(row):
+            best[i + 1][j + 1] = max(best[i][j + 1], best[i + 1][j], best[i][j] + speaks)
+    return _settled(best, sums)
 
 
-def _banded(left: Numbers, right: Numbers, features: Sequence[Feature], least: float) -> list[Link]:
+def _sum(left: Row, right: Row, worth: Worth) -> float:
+    total = 0.0
+    for one, two, (weight, against) in zip(left, right, worth, strict=True):
+        if one >= 0 and two >= 0:
+            total += weight if one == two else -against
+    return total
+
+
+def _banded(left: Numbers, right: Numbers, rows: _Rows, least: float) -> list[Link]:
     """The same in pieces along the diagonal: long stretches without anything recognisable are cut into short ones."""
     pieces = max(2, -(-max(len(left), len(right)) // (4 * _BAND)))
     found: list[Link] = []
@@ -218,5 +218,5 @@ def _banded(left: Numbers, right: Numbers, features: Sequence[Feature], least: f
     for piece in range(pieces):
         ours = left[cuts[0][piece] : cuts[0][piece + 1]]
         theirs = right[cuts[1][piece] : cuts[1][piece + 1]]
-        found += _table(ours, theirs, features, least)
+        found += _table(ours, theirs, rows, least)
     return found

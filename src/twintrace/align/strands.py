@@ -45,6 +45,7 @@ class Strand:
         self.parent: list[int] = []
         self.children: list[list[int]] = [[] for _ in self.calls]
         self.roots: list[int] = []
+        self.containers: dict[int, bool] = {}  # what units.is_container has found
         for index, call in enumerate(self.calls):
             up = -1 if call.parent is None else self.position.get(call.parent, -1)
             up = up if up < index else -1  # a parent began before its child: anything else is damage

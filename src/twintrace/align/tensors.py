@@ -13,13 +13,12 @@ together, names that mean the same, shapes, position.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
 from .equivalents import meaning_of, ranks
-from .layouts import fits, layout_between
+from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
 
@@ -95,14 +94,14 @@ class Mapper:
     def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
         left, right, because, _ = chosen
         part = right.part if right.part in _HELD else left.part
-        pair = TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, because=because, count=left.turn)
-        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-        if named:  # one program: another shape is a difference
-            return pair
-        layout = followed if followed is not None and fits(one, two, followed) else layout_between(one, two, operation)
-        if layout is None or layout == pair.layout:
-            return pair
-        return replace(pair, layout=layout, because=because or str(layout))
+        layout = AS_IT_IS
+        if not named:  # in one program another shape is a difference
+            one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+            fitting = followed is not None and fits(one, two, followed)
+            layout = (followed if fitting else layout_between(one, two, operation)) or AS_IT_IS
+            if layout != AS_IT_IS:
+                because = because or str(layout)
+        return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
 
     # --- choosing -----------------------------------------------------------------------------------------------
 
@@ -245,8 +244,11 @@ def _unknown(tensor: Tensor) -> bool:
 
 
 def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
-    if len(slots) == 1 and slots[0].part in OUT:
-        return [slots[0].slot or "0"]
+    if len(slots) == 1:
+        part, slot, *_ = slots[0]
+        if part in OUT:
+            return [slot or "0"]
+        return [meaning_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
     places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
     return [
         (slot.slot or "0")  # a single result, and the first of several

@@ -12,6 +12,7 @@ nest alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 
 from ..model.pairs import Part
@@ -20,7 +21,6 @@ from ..model.sites import Kind
 from .classes import Classes
 from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
 from .features import Numbering
-from .sequences import Feature, Numbers
 from .strands import IN, Slot, Strand
 
 
@@ -31,6 +31,13 @@ def operation(call: Call) -> str:
 
 def is_container(strand: Strand, index: int) -> bool:
     """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
+    found = strand.containers.get(index)
+    if found is None:
+        found = strand.containers[index] = _only_holds(strand, index)
+    return found
+
+
+def _only_holds(strand: Strand, index: int) -> bool:
     call = strand.calls[index]
     if call.site.kind is not Kind.MODULE:
         return False
@@ -124,57 +131,57 @@ SHARED_WEIGHTS = 6.0
 """Against units with other parameters, where most parameters of the two sides are equal."""
 
 
-def describe(strand: Strand, index: int, classes: Classes, which: int, numbering: Numbering) -> tuple[int, ...]:
-    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known."""
+def describe(
+    strand: Strand, index: int, handing: bool, classes: Classes, which: int, numberings: Sequence[Numbering]
+) -> tuple[int, ...]:
+    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known.
+
+    `handing` is whether the call only hands on what it is given.
+    """
     call = strand.calls[index]
     what = operation(call)
     known = what in OPERATIONS
     into, out = strand.inputs(index), strand.outputs(index)
     weight = main_parameter(strand, index, what, into)
     flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]
-    of = numbering.of
-    return (
-        of(("operation", what)) if known else -1,
-        of(("handing", hands_on(strand, index, classes, which))),
-        _values(out, classes, which, numbering, "out"),
-        _whereabouts(out, classes, which, numbering),
-        _values([weight], classes, which, numbering, "weight") if weight else -1,
-        _values(flowing, classes, which, numbering, "in"),
-        of(("out shape", tuple(_size(strand, slot) for slot in out[:1]))) if out else -1,
-        of(("exact shape", strand.tensor(out[0].tensor).spec.shape)) if out else -1,
-        of(("in shape", tuple(sorted(_size(strand, slot) for slot in flowing)))) if flowing else -1,
-        of(("weight shape", _size(strand, weight))) if weight else -1,
-        of(("name", call.site.name.rpartition(".")[2].lower())) if call.site.kind is Kind.MODULE else -1,
-        of(("type", what)) if not known else -1,
+    given = _values(out, classes, which)
+    shape = strand.tensor(out[0].tensor).spec.shape if out else ()
+    things = (
+        what if known else None,
+        handing,
+        given,
+        # The values that come out, if the other side has them at all. A call that puts out other values than one whose results
+        # are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before.
+        given and tuple([number for number in given if classes.shared(number)]),
+        _values([weight], classes, which) if weight else None,
+        _values(flowing, classes, which),
+        _size(shape) if out else None,
+        shape if out else None,
+        tuple(sorted([_size(strand.tensor(slot.tensor).spec.shape) for slot in flowing])) if flowing else None,
+        _size(strand.tensor(weight.tensor).spec.shape) if weight else None,
+        call.site.name.rpartition(".")[2].lower() if call.site.kind is Kind.MODULE else None,
+        None if known else what,
     )
+    return tuple([numbering.of(thing) for numbering, thing in zip(numberings, things, strict=True)])
 
 
-def _values(slots: Sequence[Slot], classes: Classes, which: int, numbering: Numbering, column: str) -> int:
-    """A number for the set of values in these slots; constants, which tell nothing, take no part."""
-    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
-    return numbering.of((column, tuple(found))) if found else -1
+def _values(slots: Sequence[Slot], classes: Classes, which: int) -> tuple[int, ...] | None:
+    """The set of values in these slots; constants, which tell nothing, take no part."""
+    if len(slots) == 1:
+        number = classes.of(which, slots[0].tensor)
+        return (number,) if number >= 0 else None
+    return tuple(sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})) or None
 
 
-def _whereabouts(slots: Sequence[Slot], classes: Classes, which: int, numbering: Numbering) -> int:
-    """The values that come out, if the other side has them at all. A call that puts out other values than one whose
-    results are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before."""
-    found = sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})
-    if not found:
-        return -1
-    there = tuple(number for number in found if classes.shared(number))
-    return numbering.of(("out there", there))
-
-
-def _size(strand: Strand, slot: Slot) -> tuple[int, ...]:
+@lru_cache(maxsize=65536)
+def _size(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape whatever the order of its axes."""
-    return tuple(sorted(size for size in strand.tensor(slot.tensor).spec.shape if size != 1))
+    return tuple(sorted(size for size in shape if size != 1))
 
 
-def features(left: Numbers, right: Numbers, shared_weights: bool) -> list[Feature]:
-    """The columns of two descriptions, with what they are worth."""
-    found = []
-    for column, (name, (weight, against)) in enumerate(WORTH.items()):
-        if name == "weight" and shared_weights:
-            against = SHARED_WEIGHTS
-        found.append(Feature(left[:, column], right[:, column], weight, against))
-    return found
+def worth(shared_weights: bool) -> list[tuple[float, float]]:
+    """What each of COLUMNS adds to a sum, and takes off it."""
+    return [
+        (weight, SHARED_WEIGHTS if name == "weight" and shared_weights else against)
+        for name, (weight, against) in WORTH.items()
+    ]

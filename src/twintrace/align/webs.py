@@ -267,8 +267,11 @@ class Web:
 
     def is_supported(self, left: int, right: int) -> bool:
         """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
-        calls that belong together have made? So it is with all calls after two runs have parted.
+        calls that belong together have made? So it is with all calls after two runs have parted. Where two runs have no value in
+        common, weights and data included, there is nothing to speak for a pair but its place.
         """
+        if not self.classes.any_shared:
+            return True
         given = self.gives(0, left), self.gives(1, right)
         if not given[0] or not given[1] or given[0] & given[1]:
             return True

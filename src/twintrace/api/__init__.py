@@ -6,12 +6,15 @@ listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
+convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
+pair_arrays, compare_arrays                                      -> api/arrays.py
+framework_of, array_of, tap (single tensors)                     -> api/tensors.py
 """
 
 from __future__ import annotations
@@ -26,12 +29,15 @@ from typing import Any
 from ..collect import selfcheck as _selfcheck
 from ..collect.models import framework_for, named_models
 from ..collect.scripts import selfcheck_script
-from ..collect.seeding import Seeded, seed_all
+from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
+from ..measure.ratios import ratios
+from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
 from ..model.records import Call, Keep, Level, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -44,19 +50,25 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .comparing import compare, pair_up, write_mapping
+from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
+from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
+from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
     print_pairs,
     print_table,
     print_tree,
+    progress_bar,
     read_report,
     view,
     write_csv,
     write_html,
     write_json,
+    write_table,
+    write_text,
     write_xlsx,
 )
+from .tensors import array_of, framework_of, tap
 from .weights import (
     certify_weights,
     compare_weights,
@@ -67,9 +79,11 @@ from .weights import (
     map_weights,
     net_from,
     random_input,
+    read_tensor,
     read_weight_map,
     to_troubleshooter,
     weight_names,
+    write_tensor,
     write_troubleshooter,
     write_weight_map,
 )
@@ -78,48 +92,73 @@ __all__ = [
     "Comparison",
     "Finding",
     "Listing",
+    "Local",
     "Recorder",
     "Run",
     "Seeded",
     "SelfCheck",
     "Trace",
+    "array_of",
+    "array_shapes",
     "certificate_text",
     "certify_weights",
     "compare",
+    "compare_arrays",
     "compare_weights",
+    "conversion_line",
     "conversion_text",
+    "convert_trace",
     "convert_weights",
+    "damage_of",
     "describe_net",
     "doctor",
+    "exporters",
+    "framework_of",
     "framework_of_net",
     "from_troubleshooter",
+    "imported_frameworks",
+    "is_operation",
     "listing",
     "listing_json",
     "map_text",
     "map_weights",
+    "measure",
+    "measure_arrays",
+    "modules_of",
     "net_from",
     "open",
+    "pair_arrays",
     "pair_up",
+    "parameter_role",
     "print_pairs",
     "print_table",
     "print_tree",
+    "progress_bar",
     "random_input",
+    "ratios",
     "read_report",
+    "read_tensor",
     "read_weight_map",
     "record",
+    "same_operation",
     "seed_all",
     "selfcheck",
     "selfcheck_script",
     "stand_in",
+    "tap",
     "to_troubleshooter",
     "verdict",
     "view",
     "weight_comparison_text",
     "weight_names",
+    "without_dropout",
     "write_csv",
     "write_html",
     "write_json",
     "write_mapping",
+    "write_table",
+    "write_tensor",
+    "write_text",
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
@@ -138,6 +177,7 @@ def record(
     between: tuple[str, str] | None = None,
     forward_only: bool = False,
     inputs_only: bool = False,
+    flow_only: bool = False,
     first: int | None = None,
     predicate: Callable[[Site], bool] | None = None,
     framework: str | None = None,
@@ -156,6 +196,7 @@ def record(
     steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
     names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
     forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
+    flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
@@ -173,6 +214,7 @@ def record(
         between=between,
         forward_only=forward_only,
         inputs_only=inputs_only,
+        flow_only=flow_only,
         first=first,
         predicate=predicate,
     )
@@ -207,6 +249,25 @@ def record(
         redirected: Recorder = override(workshop, models, options)
         return redirected
     return Recorder(where, workshop, models, **options, writer=writer)
+
+
+def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
+    """Whose model it is, and each of its modules by the path that a record gives it."""
+    models = named_models(model)
+    workshop = framework_for(models)
+    found = {
+        ".".join(filter(None, (prefix, path))): module
+        for prefix, item in models.items()
+        for path, module in workshop.named_modules(item)
+    }
+    return workshop.name, found
+
+
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..align.equivalents import is_known
+
+    return is_known(name)
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
@@ -267,6 +328,11 @@ def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: s
     """
     undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
+
+
+def imported_frameworks() -> tuple[str, ...]:
+    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    return tuple(workshop.name for workshop in registry.foremost())
 
 
 def doctor() -> list[Finding]:

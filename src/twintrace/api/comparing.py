@@ -49,6 +49,8 @@ def compare(
     noise: Source | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
+    equal_nan: bool = True,
+    pictures: bool = True,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -60,21 +62,60 @@ def compare(
     mapping      a YAML file that says what belongs together, where that is not found by itself
     noise        a trace of the left run repeated: what differs between the two is not held against the right one
     steps, ranks only these                          workers  threads to measure with; all cores if not given
+    equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))
     repeat = None if noise is None else _opened(noise)
+    mapped = _read_mapping(mapping)
+
+    def pair(one: Side, two: Side) -> Alignment:
+        from ..align import align
+
+        return align(one, two, mapping=mapped)
+
+    return compare_traces(
+        traces,
+        chosen,
+        pair,
+        repeat=repeat,
+        steps=steps,
+        ranks=ranks,
+        equal_nan=equal_nan,
+        pictures=pictures,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def compare_traces(
+    traces: tuple[Trace, Trace],
+    chosen: Policy,
+    pair: Callable[[Side, Side], Alignment],
+    *,
+    repeat: Trace | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    equal_nan: bool = True,
+    pictures: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """The flow itself, for whoever knows what belongs together: `pair` says it for each step and rank.
+
+    equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
+    """
     common, left_out = _places(traces, steps, ranks)
     told = progress or _silent
-    mapped = _read_mapping(mapping)
     parts: list[_Part] = []
     left_behind: dict[int, float] = {}
     for place in common:
         label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1], 0.0)
-        parts.append(_compare_place(traces, place, chosen, mapped, repeat, workers, told, label, before))
+        parts.append(_compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan))
         left_behind[place[1]] = parts[-1].left_behind
     results = tuple(result for part in parts for result in part.results)
-    results = _with_pictures(results, traces, workers)
+    if pictures:
+        results = _with_pictures(results, traces, workers)
     return Comparison(
         _recording(traces[0], common),
         _recording(traces[1], common),
@@ -95,19 +136,40 @@ def pair_up(
     right: Source,
     *,
     mapping: str | os.PathLike[str] | None = None,
+    modules: Mapping[str, str] | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
 ) -> Mapping[tuple[int, int], Alignment]:
-    """What belongs together in two traces, by step and rank; nothing is measured."""
+    """What belongs together in two traces, by step and rank; nothing is measured.
+
+    modules   paths of modules that belong together, left: right; instead of a mapping file that says just that
+    """
+    from ..align import Mapping as Said
     from ..align import align
 
+    if mapping is not None and modules is not None:
+        raise UsageError("mapping and modules were both given. Put the modules into the mapping file.")
     traces = (_opened(left), _opened(right))
     common, _ = _places(traces, steps, ranks)
-    mapped = _read_mapping(mapping)
+    mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
     return {
         place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
+
+
+def same_operation(one: str, two: str) -> bool:
+    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
+    from ..align.equivalents import operation_of
+
+    return operation_of(one) == operation_of(two)
+
+
+def parameter_role(name: str) -> str:
+    """What a parameter is, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    from ..align.equivalents import meaning_of
+
+    return meaning_of("", Part.PARAMETER, name)
 
 
 def write_mapping(
@@ -209,22 +271,21 @@ def _compare_place(
     traces: tuple[Trace, Trace],
     place: tuple[int, int],
     policy: Policy,
-    mapping: Any,
+    pair: Callable[[Side, Side], Alignment],
     repeat: Trace | None,
     workers: int | None,
     progress: Progress,
     label: str,
     before: float,
+    equal_nan: bool,
 ) -> _Part:
-    from ..align import align
-
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     sides = (_side(journals[0]), _side(journals[1]))
     progress(f"{label}: pairing", 0, 1)
-    alignment = align(*sides, mapping=mapping)
+    alignment = pair(*sides)
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, f"{label}: measuring")
-    bench = Bench(policy, noise=noise, before=before)
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan)
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -533,4 +594,4 @@ def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
         yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
 
 
-__all__ = ["Progress", "compare", "pair_up", "write_mapping"]
+__all__ = ["Progress", "compare", "compare_traces", "pair_up", "write_mapping"]

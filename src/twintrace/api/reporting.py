@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model.results import Comparison, Listing
 
 if TYPE_CHECKING:
+    from ..report.progress import Tell
     from ..report.server import Server
 
 
@@ -53,6 +57,35 @@ def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     workbook.write_xlsx(comparison, path)
 
 
+def write_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
+    *,
+    fills: Mapping[str, str] | None = None,
+    widths: Sequence[float] = (),
+) -> None:
+    """A table that is not ours, whole or not at all: a spreadsheet where `path` ends in .xlsx, CSV otherwise.
+
+    A row is the name of its colour in `fills`, or None, and its cells. In a CSV there are no colours.
+    """
+    from ..report import delimited, files, spreadsheet
+
+    if Path(path).suffix != ".xlsx":
+        delimited.write_rows(path, columns, (cells for _, cells in rows))
+        return
+    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
+        book.add("Sheet1", columns, rows, widths)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A text file, whole or not at all."""
+    from ..report import files
+
+    with files.written(path) as file:
+        file.write(text)
+
+
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Everything that the comparison found, as JSON (docs/report-json.md)."""
     from ..report import document
@@ -80,3 +113,10 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
     from . import viewing
 
     return viewing.view(path, port=port)
+
+
+def progress_bar() -> AbstractContextManager[Tell | None]:
+    """A bar for the verbs that take `progress`: on a terminal only, and gone when the work is done."""
+    from ..report import progress
+
+    return progress.bar()

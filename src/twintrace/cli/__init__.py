@@ -2,11 +2,15 @@
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace export TRACE --to …   a trace as another tool's dump
+    twintrace import DUMP           another tool's dump as a trace
     twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace run-as TOOL SCRIPT    a script that was written for another tool
+    twintrace msprobe compare …     two dumps of msprobe's, with its options and tables
     twintrace doctor                what is installed, what can be recorded
     twintrace weights …             map, convert, compare, certify weights
+    twintrace npy compare DIR DIR   two folders of .npy files side by side
 
 In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
 """
@@ -20,6 +24,9 @@ import click
 from ..model.errors import TwintraceError
 from .compare import compare
 from .doctor import doctor
+from .export import export, import_
+from .msprobe import msprobe
+from .npy import npy
 from .run_as import run_as
 from .selfcheck import selfcheck
 from .show import show
@@ -35,7 +42,7 @@ def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
 
 
-for _command in (show, compare, view, selfcheck, run_as, doctor, weights):
+for _command in (show, compare, view, export, import_, selfcheck, run_as, msprobe, npy, doctor, weights):
     cli.add_command(_command)
 
 

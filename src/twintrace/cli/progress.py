@@ -1,30 +1,7 @@
-"""A bar for long work: on a terminal only, and gone when the work is done."""
+"""The bar that the commands show for long work."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from ..api import progress_bar as bar
 
-Tell = Callable[[str, int, int], None]
-
-
-@contextmanager
-def bar() -> Iterator[Tell | None]:
-    """What to call with (what is being done, how many are done, how many there are); None where nobody looks."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
-            shown.update(tasks[what], completed=done, total=total)
-
-        yield tell
+__all__ = ["bar"]

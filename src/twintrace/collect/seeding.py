@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -34,14 +34,22 @@ class Seeded:
         self()
 
 
-def seed_all(seed: int = 1234, *, deterministic: bool = False, disable_dropout: bool = False) -> Seeded:
+def seed_all(
+    seed: int = 1234,
+    *,
+    deterministic: bool = False,
+    disable_dropout: bool = False,
+    frameworks: Collection[str] = (),
+) -> Seeded:
     """Seed Python, numpy and every imported framework; the result undoes every change.
 
+    frameworks        packages to be imported first, where they are not yet: what is imported later has not been seeded
     deterministic     ask the framework for deterministic kernels (it warns about those that have none)
     disable_dropout   dropout passes its input through, wherever it is
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise UsageError(f"seed: expected a number from 0 to 2**32 - 1, got {seed!r}.")
+    registry.load(frameworks)
     undo: list[Callable[[], None]] = []
     python, hashing = random.getstate(), os.environ.get("PYTHONHASHSEED")
     legacy = np.random.get_state()
@@ -54,6 +62,11 @@ def seed_all(seed: int = 1234, *, deterministic: bool = False, disable_dropout: 
     for workshop in registry.loaded():
         undo.extend(workshop.seed_all(seed, deterministic=deterministic, disable_dropout=disable_dropout))
     return Seeded(undo)
+
+
+def without_dropout(framework: str) -> Seeded:
+    """Dropout of this framework passes its input through until the result is called; no generator is touched."""
+    return Seeded(registry.by_name(framework).without_dropout())
 
 
 def _restore_hash_seed(value: str | None) -> None:

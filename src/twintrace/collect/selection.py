@@ -26,6 +26,7 @@ class Selection:
     between       (from, to): module paths; from the entry of the first to the exit of the second, both included
     forward_only  no gradients, no backward kernels, no recomputation, no optimizer
     inputs_only   arguments and parameters, but no results and no gradients
+    flow_only     arguments, results and the gradients of results: no parameters, and no other gradients
     first         only the first so many calls of each name in a step
     predicate     called with the Site; what it answers decides
     """
@@ -36,6 +37,7 @@ class Selection:
     between: tuple[str, str] | None = None
     forward_only: bool = False
     inputs_only: bool = False
+    flow_only: bool = False
     first: int | None = None
     predicate: Callable[[Site], bool] | None = None
 

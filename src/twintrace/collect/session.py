@@ -177,7 +177,7 @@ class Session:
             elif not wanted and self._armed:
                 self._disarm()
 
-    def save(self, name: str, value: Any) -> None:
+    def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
         self._must_be_open("save")
         if not self._wanted_rank or not self._selection.wants_step(self._number):
@@ -188,7 +188,7 @@ class Session:
         try:
             with self._lock:
                 call = self._save(str(name), value)
-                for slot, tensor in () if self._selection.forward_only else call.outputs:
+                for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
                     self._undo_saved.append(undo)
         except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training
@@ -308,7 +308,7 @@ class Session:
 
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: _State = call.state
-        if state.epoch == self._epoch:
+        if state.epoch == self._epoch and (role is not Role.INPUT or not self._selection.flow_only):
             self._write_gradient(
                 f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count
             )
@@ -532,6 +532,8 @@ class Session:
 
     def _module_text(self, module: ModuleView) -> str:
         text = f',"type":{encode(module.type)},"config":{self._config(module)}'
+        if self._selection.flow_only:
+            return text
         for field, tensors in (("params", module.own_parameters()), ("buffers", module.own_buffers())):
             if tensors:
                 text += f',"{field}":{encode({name: self._observe(tensor) for name, tensor in tensors.items()})}'
@@ -568,6 +570,7 @@ class Session:
         if self._journal is None:
             assert self._writer is not None
             header = {
+                "rank": self._rank,
                 "world": self._world,
                 "framework": self._framework.name,
                 "settings": self._settings,
@@ -628,7 +631,7 @@ class Session:
             self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:
-        if self._selection.forward_only or self._selection.inputs_only:
+        if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:
             return False
         owner = name.rpartition(".")[0]
         try:

@@ -2,6 +2,7 @@
 
     troubleshooter/    `import twintrace.compat.troubleshooter as ts`
     torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
+    msprobe/           `msprobe.pytorch`, `msprobe.mindspore`: PrecisionDebugger; its dumps
     disguises.py       which tools a script may be run as: `twintrace run-as TOOL SCRIPT`
 
 In: calls as the other tool documents them, and files that it wrote. Out: what it would print, return and write. Not here: what is

@@ -1,6 +1,7 @@
 """Which tools a script may be run as: one table.
 
 run_as("torch_npu", "sample.py", ["--fast"])     the script, with `torch_npu.hooks` in place and `.npu()` on a device that is here
+run_as("msprobe", "train.py")                    the script, with `msprobe.pytorch` and `msprobe.mindspore` in place
 """
 
 from __future__ import annotations
@@ -21,7 +22,21 @@ def _torch_npu() -> AbstractContextManager[None]:
     return provide()
 
 
-DISGUISES: Mapping[str, Callable[[], AbstractContextManager[None]]] = MappingProxyType({"torch_npu": _torch_npu})
+def _msprobe() -> AbstractContextManager[None]:
+    from .msprobe.stand_in import provide
+
+    return provide()
+
+
+def _troubleshooter() -> AbstractContextManager[None]:
+    from .troubleshooter.stand_in import provide
+
+    return provide()
+
+
+DISGUISES: Mapping[str, Callable[[], AbstractContextManager[None]]] = MappingProxyType(
+    {"torch_npu": _torch_npu, "msprobe": _msprobe, "troubleshooter": _troubleshooter}
+)
 """tool -> what puts its modules in place. An embassy is imported when a script is run as its tool, not before."""
 
 

@@ -199,6 +199,9 @@ class Framework(Protocol):
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call back with the tensor's gradient when it is known; the result removes the hook."""
 
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        """The tensor to go on with, itself or an alias: its gradient is told whenever a backward pass comes by, also of a leaf."""
+
     def rank(self) -> tuple[int, int]:
         """(rank, world size)."""
 
@@ -213,6 +216,9 @@ class Framework(Protocol):
 
     def seed_all(self, seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
         """Seed this framework's generators; what to call to undo each change."""
+
+    def without_dropout(self) -> list[Callable[[], None]]:
+        """Dropout passes its input through, wherever it is; what to call to undo each change, last first."""
 
     def snapshot(self, model: Any) -> Mapping[str, Any]:
         """Parameters, buffers and gradients by name, copied: what a self-check compares."""

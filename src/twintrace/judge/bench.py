@@ -26,7 +26,7 @@ from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import Allowance, Backward, allowance, elements, of_average, size
-from .settings import NOT_GIVEN, different_settings, number_set
+from .settings import NOT_GIVEN, another_number, different_settings, number_set
 
 _PASSES = 4
 _NOISE = 0.5
@@ -51,6 +51,8 @@ class _Trial:
     kind: Traits
     calls: int
     updates: bool = False
+    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What was set differently in the two calls."""
     values: list[TensorResult] = field(default_factory=list)
     gradients: list[TensorResult] = field(default_factory=list)
     introduced: list[bool] = field(default_factory=lambda: [False, False])
@@ -79,10 +81,19 @@ class _Making:
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
+    Without `equal_nan`, NaN beside NaN is a difference.
     """
 
-    def __init__(self, policy: Policy, *, noise: Mapping[int, float] | None = None, before: float = 0.0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        noise: Mapping[int, float] | None = None,
+        before: float = 0.0,
+        equal_nan: bool = True,
+    ) -> None:
         self._policy = policy
+        self._equal_nan = equal_nan
         self._noise = noise or {}
         self._before = self._after = before
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
@@ -129,7 +140,7 @@ class Bench:
                 _worst(trial.gradients),
                 trial.introduced[0],
                 trial.introduced[1],
-                _settings(trial.case.match, modules),
+                _settings(trial, modules),
                 *trial.absorbed,
             )
             for trial in trials
@@ -172,7 +183,9 @@ class Bench:
         ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
-        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came))
+        # What another epsilon does is not to be put down to cancellation.
+        steady = another_number(trial.settings)
+        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came), steady=steady)
         went = [item for item in evidence if item.pair.part not in _PASSED]
         if trial.updates:  # each parameter is made of its own gradient, not of the worst
             rate, inexact = _of_optimizer(trial.case.match)
@@ -225,9 +238,8 @@ class Bench:
             tie,
             _bad(results),
             Backward(gradients, taken, made),
-            _bad(
-                trial.values
-            ),  # a difference of values may or may not show in gradients; cancellation is no excuse for it
+            # A difference of values may or may not show in gradients; cancellation is no excuse for it.
+            _bad(trial.values) or another_number(trial.settings),
         )
         results += [self._remembered(item, making) for item in others]
         self._backward = self._largest(self._backward, results)
@@ -244,7 +256,7 @@ class Bench:
 
     def _judged(self, evidence: Evidence, making: _Making, gain: float = 1.0) -> tuple[Verdict, float]:
         """The verdict, and the error that what is made of it may have by that."""
-        verdict = certain(evidence)
+        verdict = certain(evidence, equal_nan=self._equal_nan)
         if verdict is not None:
             return verdict, 0.0
         allowed = self._allowed(evidence, making)
@@ -284,7 +296,8 @@ def _trial(case: Case) -> _Trial:
     match = case.match
     kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
-    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)), updates)
+    settings = different_settings(match.left, match.right)
+    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
 
 
 def _of_optimizer(match: Match) -> tuple[float, float]:
@@ -323,6 +336,8 @@ def _last_gradient(trial: _Trial) -> int:
 def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[int]) -> bool:
     """Did a difference arise here: nothing that came in, nothing inside, but something that went out?"""
     calls = trial.case.match.left
+    if calls and all(call.site.kind is Kind.SAVE for call in calls):
+        return False  # what is saved arose before
     settled = differing.isdisjoint(call.id for call in calls)
     if not settled or _bad(results):
         differing.update(call.parent for call in calls if call.parent is not None)
@@ -337,11 +352,13 @@ def _single(match: Match) -> Iterator[tuple[Call, Call]]:
         yield match.left[0], match.right[0]
 
 
-def _settings(match: Match, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
+def _settings(
+    trial: _Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]
+) -> Mapping[str, tuple[str, str]]:
     """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
     may be an argument on one side, and a property of the kernel on the other.
     """
-    found = different_settings(match.left, match.right)
+    match, found = trial.case.match, trial.settings
     decisive = any(NOT_GIVEN not in sides for sides in found.values())  # not merely by name here, by position there
     if decisive or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
         return found

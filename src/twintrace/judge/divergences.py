@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Divergence, TensorResult, badness
-from ..model.sites import Phase
+from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .gradients import otherwise
@@ -43,6 +43,8 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
         because = "what comes in agrees, what goes out does not"
         if _takes_unpaired(chosen):
             because = "what goes out does not agree, and what comes in has no counterpart"
+    elif _saved(chosen):
+        because = "the values that were saved differ, wherever they come from"
     else:
         because = SWAPPED if swapped else _inherited_because(tensors, step in alone)
     if update and not own and not swapped:
@@ -83,6 +85,11 @@ def _arises(result: CallResult) -> bool:
     return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)
 
 
+def _saved(result: CallResult) -> bool:
+    """Is it a value that was saved, and no call?"""
+    return any(call.site.kind is Kind.SAVE for call in result.match.left)
+
+
 def _swapped(result: CallResult) -> bool:
     """Do the same tensors come in on both sides, in another order? Known by their bits."""
     came = [item for item in result.tensors if item.pair.part is Part.INPUT]
@@ -104,8 +111,7 @@ def _sides(results: Sequence[TensorResult]) -> list[tuple[Tensor, Tensor]]:
 
 
 def _inherited_because(tensors: Sequence[TensorResult], alone: bool) -> str:
-    parts = {item.pair.part for item in tensors}
-    if Part.PARAMETER in parts or Part.BUFFER in parts:
+    if any(item.is_weight for item in tensors):
         return "the two start from different weights"
     if alone:
         return "what comes in differs already: by a call that only one side makes, or outside what was recorded"

@@ -101,7 +101,7 @@ def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits:
         gain = max(gain, math.sqrt(length) * sizes[0] * sizes[1] / out)
     if traits.exponential:
         # Beyond 100 an exponential is infinite, or nothing: a mask of -1e9 makes no result uncertain.
-        gain = max(gain, *(min(_largest(item), 100.0) for item in sources))
+        gain = max(gain, *(min(_largest(item), 100.0) for item in known))
     elif traits.cancels:
         gain = max(gain, sizes[0] / out)
     return gain
@@ -130,6 +130,13 @@ def backward_cancellation(left: Tensor, right: Tensor, made_of: Backward, traits
     if traits.contracts:
         length = reduction_length(left, [*made_of.gradients, *made_of.inputs], traits)
         gain = max(gain, math.sqrt(length) * came * max(values, default=1.0) / out)
+    elif traits.exponential and all(elements(item) == 1 for item in made_of.gradients):
+        # Of a loss -log(p): p - 1, and it is p that is rounded. What a mean divides by says nothing of it.
+        loss = max((size(item) for item in made_of.outputs), default=1.0)
+        gain = 1.0 + max(
+            (min(_largest(item), 100.0) for item in made_of.inputs if UNITS.get(item.spec.dtype)), default=0.0
+        )
+        gain /= -math.expm1(-loss) if loss else 1.0
     elif traits.exponential:  # of a softmax p: p·(g - Σ p·g)
         gain = max(gain, came * max((size(item) for item in made_of.outputs), default=1.0) / out)
     elif traits.cancels:

@@ -68,6 +68,25 @@ def different_settings(left: Sequence[Call], right: Sequence[Call]) -> Mapping[s
     return _compared(sides[0], sides[1], everything=False)
 
 
+def another_number(settings: Mapping[str, tuple[str, str]]) -> bool:
+    """Is a number among them that is not counted, an epsilon, a share, a factor: not the same, or given on one side only?"""
+    return any(
+        any(map(_is_fraction, sides)) and all(side == NOT_GIVEN or _is_number(side) for side in sides)
+        for sides in settings.values()
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_fraction(text: str) -> bool:
+    return _is_number(text) and not text.lstrip("-").isdigit()
+
+
 def _own_names(call: Call) -> set[str]:
     return set(call.config.values) if call.config else set()
 

@@ -2,7 +2,9 @@
 
     values.py       measure(left, right, …)      two arrays, element by element: a Measurement
                     misfit(left, right, layout)  why two tensors cannot lie on each other, without opening them
+    ratios.py       ratios(left, right, …)       relative errors with something to divide by everywhere: Ratios
     pictures.py     picture(array, decode)       one array for people to look at: a Picture
+    fills.py        -1e9 before a softmax: what is measured without it
     statistics.py   difference(left, right)      of two tensors only the statistics are known: a StatisticsDifference
     formats.py      what the elements are: how they are decoded, how wide their last place is
     kernel_numba.py, kernel_numpy.py             the pass over both arrays, twice: compiled, and to be had everywhere

@@ -1,6 +1,7 @@
 """The pass over both arrays, compiled by numba: a thousand elements at a time, all of it in the first cache.
 
     load()(count, left…, right…, rtol, atol, floor, counts, numbers, heat, blemish, width)
+    load_ratios()(count, left…, right…, single, counts, largest)
 
 What goes into `counts`, `numbers`, `heat` and `blemish` is said in `totals.py`; `kernel_numpy.py` does the same in numpy, and the
 two are held together by tests/measure/test_values.py. Importing this module imports numba; nothing is compiled before `load`.
@@ -60,6 +61,8 @@ _SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 _E = tuple(10.0**power for power in HISTOGRAM_EDGES)
 _TWO63 = np.uint64(1 << 63)
 _SMALLEST_F16 = np.float32(2.0**-14)
+_EPS32, _EPS64 = np.float32(2.0**-23), 2.0**-52
+_ONE_1000_32, _FIVE_1000_32 = np.float32(0.001), np.float32(0.005)
 
 
 @intrinsic
@@ -105,6 +108,16 @@ def _bits(typing, value):
         return builder.bitcast(arguments[0], context.get_value_type(types.int64))
 
     return types.int64(types.float64), emit
+
+
+@intrinsic
+def _bits32(typing, value):
+    """The bits of a float32 as int32."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.int32))
+
+    return types.int32(types.float32), emit
 
 
 # Decoding ----------------------------------------------------------------------------------------------------------
@@ -572,6 +585,112 @@ def _weigh(
     numbers[LARGEST_STEP] = _as_float(largest_step) / 2
 
 
+# Ratios with something to divide by --------------------------------------------------------------------------------
+
+
+@njit
+def _set_aside_odd(left, right, error, complex_, left_parts, right_parts, count, counts):
+    """Zeros in place of what is not finite; where both sides are not alike, the counts that follow are undone here."""
+    for i in range(count):
+        one, two = left[i], right[i]
+        if np.isfinite(one) and np.isfinite(two):
+            continue
+        same = np.isnan(one) and np.isnan(two)
+        if np.isinf(one) and np.isinf(two):
+            same = one == two
+            if complex_:
+                same = left_parts[2 * i] == right_parts[2 * i] and left_parts[2 * i + 1] == right_parts[2 * i + 1]
+        counts[0] += same - 1
+        counts[1] += same - 1
+        left[i] = 0.0
+        right[i] = 0.0
+        error[i] = 0.0
+
+
+@njit(error_model="numpy")
+def _single_ratios(left, right, count):
+    """All in float32, where the values came from: each operation is rounded."""
+    most = np.int32(0)
+    one = 0
+    five = 0
+    for i in range(count):
+        beneath, above = np.float32(left[i]), np.float32(right[i])
+        shift = _EPS32 if beneath == 0 else np.float32(0)
+        beneath, above = np.float32(beneath + shift), np.float32(above + shift)
+        ratio = abs(np.float32(np.float32(above - beneath) / beneath))
+        most = max(most, _bits32(ratio))
+        one += ratio < _ONE_1000_32
+        five += ratio < _FIVE_1000_32
+    return np.float64(_as_float(most)), one, five
+
+
+@njit(error_model="numpy")
+def _double_ratios(left, right, count):
+    most = np.int64(0)
+    one = 0
+    five = 0
+    for i in range(count):
+        shift = _EPS64 if left[i] == 0 else 0.0
+        beneath, above = left[i] + shift, right[i] + shift
+        ratio = abs((above - beneath) / beneath)
+        most = max(most, _bits(ratio))
+        one += ratio < 0.001
+        five += ratio < 0.005
+    return _as_float(most), one, five
+
+
+@njit(error_model="numpy")
+def _modulus_ratios(left, error, count):
+    most = np.int64(0)
+    one = 0
+    five = 0
+    for i in range(count):
+        ratio = error[i] / (left[i] if left[i] != 0 else _EPS64)
+        most = max(most, _bits(ratio))
+        one += ratio < 0.001
+        five += ratio < 0.005
+    return _as_float(most), one, five
+
+
+def _relate(
+    count,
+    left_address, left_code, left_parts, left_size, left_table, left_shape, left_strides,
+    right_address, right_code, right_parts, right_size, right_table, right_shape, right_strides,
+    single, counts, largest,
+):  # fmt: skip
+    complex_ = left_parts == 2 or right_parts == 2
+    left = np.empty(_BLOCK)
+    right = np.empty(_BLOCK)
+    error = np.empty(_BLOCK)
+    left_raw = np.empty(2 * _BLOCK if left_shape.size else 0, np.uint64)
+    right_raw = np.empty(2 * _BLOCK if right_shape.size else 0, np.uint64)
+    ones = np.empty(2 * _BLOCK if complex_ else 0)
+    twos = np.empty(2 * _BLOCK if complex_ else 0)
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        here = _locate(left_address, left_code, left_size, left_shape, left_strides, start, size, left_raw)
+        there = _locate(right_address, right_code, right_size, right_shape, right_strides, start, size, right_raw)
+        _decode(left_code, left_table, here, left_parts * size, ones if left_parts == 2 else left)
+        _decode(right_code, right_table, there, right_parts * size, twos if right_parts == 2 else right)
+        if complex_:
+            if left_parts == 1:
+                _spread(left, size, ones)
+            if right_parts == 1:
+                _spread(right, size, twos)
+            _complex_errors(left, right, ones, twos, error, size)
+        if max(_largest(left, size), _largest(right, size)) >= _INFINITY:
+            _set_aside_odd(left, right, error, complex_, ones, twos, size, counts)
+        if complex_:
+            most, one, five = _modulus_ratios(left, error, size)
+        elif single:
+            most, one, five = _single_ratios(left, right, size)
+        else:
+            most, one, five = _double_ratios(left, right, size)
+        counts[0] += one
+        counts[1] += five
+        largest[0] = max(largest[0], most)
+
+
 # Compiling ---------------------------------------------------------------------------------------------------------
 
 # Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
@@ -585,12 +704,27 @@ _SIGNATURE = (
 )  # fmt: skip
 
 
+_RATIOS_SIGNATURE = (
+    types.int64, *_SIDE, *_SIDE, types.boolean, _LENGTHS, types.Array(types.float64, 1, "C"),
+)  # fmt: skip
+
+
 @functools.cache
 def load():
-    """The compiled kernel, from numba's cache on disk where it is there."""
+    """The compiled kernel of a Measurement, from numba's cache on disk where it is there."""
+    return _compiled(_SIGNATURE, _weigh)
+
+
+@functools.cache
+def load_ratios():
+    """That of Ratios."""
+    return _compiled(_RATIOS_SIGNATURE, _relate)
+
+
+def _compiled(signature, function):
     try:
-        return njit(_SIGNATURE, nogil=True, cache=True, error_model="numpy")(_weigh)
+        return njit(signature, nogil=True, cache=True, error_model="numpy")(function)
     except (RuntimeError, OSError, EOFError):
         # No writable place for the cache ("no locator available"), a full disk, or a damaged cache file. A fault of
         # the kernel itself shows again below.
-        return njit(_SIGNATURE, nogil=True, error_model="numpy")(_weigh)
+        return njit(signature, nogil=True, error_model="numpy")(function)

@@ -1,6 +1,7 @@
 """The pass over both arrays in numpy, block by block: for machines without numba, and to check the kernel by.
 
 weigh(count, left, right, …)   fills `counts`, `numbers`, `heat` and `blemish` as `totals.py` says
+relate(count, left, right, …)  fills `counts` and `largest` with what `ratios.py` wants to know
 blocks(count, left, right)     both sides and their errors as float64, a block at a time
 """
 
@@ -140,6 +141,35 @@ def _weigh(
         np.maximum.at(heat.reshape(-1), cell, error)
 
 
+def relate(
+    count: int,
+    left: NDArray[Any],
+    left_form: Form,
+    right: NDArray[Any],
+    right_form: Form,
+    single: bool,
+    counts: NDArray[np.int64],
+    largest: Floats,
+) -> None:
+    """Elements below 1/1000 and 5/1000 into `counts`, the largest ratio into `largest`."""
+    kind: Any = np.float32 if single else np.float64
+    shift = np.finfo(kind).eps
+    with np.errstate(all="ignore"):
+        for block in blocks(count, left, left_form, right, right_form, exact=False):
+            odd = ~(np.isfinite(block.left) & np.isfinite(block.right))
+            unlike = np.count_nonzero(odd) - np.count_nonzero(_alike(block, odd))
+            beneath, above = np.where(odd, 0.0, block.left).astype(kind), np.where(odd, 0.0, block.right).astype(kind)
+            zero = beneath == 0
+            beneath[zero] += shift
+            if block.left_parts is None:
+                above[zero] += shift
+                ratio = np.abs((above - beneath) / beneath)
+            else:
+                ratio = np.where(odd, 0.0, block.error) / beneath
+            counts += [np.count_nonzero(ratio < kind(bound)) - unlike for bound in (0.001, 0.005)]
+            largest[0] = max(largest[0], ratio.max())
+
+
 def scaled_sums(block: Block, left: int, right: int, error: int) -> tuple[float, float, float, float, float]:
     """Squares of left and right, products, errors and their squares, with each side divided by its power of two."""
     regular = np.isfinite(block.left) & np.isfinite(block.right)
@@ -186,10 +216,9 @@ def _set_aside(block: Block, odd: NDArray[np.bool_], counts: NDArray[np.int64]) 
     """Count what is not finite; which of it is the same on both sides."""
     one, two = block.left[odd], block.right[odd]
     nan_left, nan_right, inf_left, inf_right = np.isnan(one), np.isnan(two), np.isinf(one), np.isinf(two)
-    alike = one == two
-    if block.left_parts is not None and block.right_parts is not None:
-        alike = (block.left_parts == block.right_parts).reshape(-1, 2).all(axis=1)[odd]
-    nan_both, inf_both = nan_left & nan_right, inf_left & inf_right & alike
+    same = _alike(block, odd)
+    nan_both = nan_left & nan_right
+    inf_both = same & ~nan_both
     for place, found in (
         (totals.NOT_FINITE, odd),
         (totals.NAN_LEFT, nan_left),
@@ -200,9 +229,18 @@ def _set_aside(block: Block, odd: NDArray[np.bool_], counts: NDArray[np.int64]) 
         (totals.INF_BOTH, inf_both),
     ):
         counts[place] += np.count_nonzero(found)
-    same: NDArray[np.bool_] = nan_both | inf_both
     for place in (totals.EQUAL, totals.CLOSE, totals.ONE_THOUSANDTH, totals.FIVE_THOUSANDTHS):
         counts[place] += np.count_nonzero(same)
+    return same
+
+
+def _alike(block: Block, odd: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the elements that are not finite are the same on both sides: NaN beside NaN, an infinity beside itself."""
+    one, two = block.left[odd], block.right[odd]
+    equal = one == two
+    if block.left_parts is not None and block.right_parts is not None:
+        equal = (block.left_parts == block.right_parts).reshape(-1, 2).all(axis=1)[odd]
+    same: NDArray[np.bool_] = (np.isnan(one) & np.isnan(two)) | (np.isinf(one) & np.isinf(two) & equal)
     return same
 
 

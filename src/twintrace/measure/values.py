@@ -24,7 +24,7 @@ from ..model.errors import UsageError
 from ..model.measurements import Heat, Measurement, Worst
 from ..model.pairs import Layout
 from ..model.tensors import Spec
-from . import kernel_numpy, totals
+from . import fills, kernel_numpy, totals
 from .formats import Form, coarser, form
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _calling(weigh: Callable[..., None]) -> Kernel:
         *results: Any,
     ) -> None:
         floor = 0 if least is None else (least + 1023) << 52  # the bits of that power of two
-        weigh(count, *_side(left, left_form), *_side(right, right_form), exact, rtol, atol, floor, *results)
+        weigh(count, *side(left, left_form), *side(right, right_form), exact, rtol, atol, floor, *results)
 
     return kernel
 
@@ -125,7 +125,7 @@ _numpy_kernel = kernel_numpy.weigh
 _NONE = np.empty(0, np.int64)
 
 
-def _side(array: NDArray[Any], what: Form) -> tuple[Any, ...]:
+def side(array: NDArray[Any], what: Form) -> tuple[Any, ...]:
     """An array as the compiled kernel takes it: no shape where the elements lie side by side."""
     shape, strides = (_NONE, _NONE) if array.flags.c_contiguous else _folded(array)
     return array.__array_interface__["data"][0], what.code, what.parts, what.size, what.table, shape, strides
@@ -147,6 +147,19 @@ def _folded(array: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.array(lengths or [1], np.int64), np.array(steps or [0], np.int64)
 
 
+def check(left: NDArray[Any], right: NDArray[Any], left_form: Form, right_form: Form, layout: Layout) -> None:
+    """UsageError unless both arrays hold what they are said to, and fit on each other."""
+    for array, each, where in ((left, left_form, "left"), (right, right_form, "right")):
+        if array.dtype.itemsize != each.size or array.dtype.kind != each.kind:
+            raise UsageError(
+                f"measure: {each.dtype} on the {where} is held in {each.size} bytes of kind {each.kind!r}, got an array of "
+                f"{array.dtype}. Arrays are taken as the store hands them out (store/FORMAT.md, Element types)."
+            )
+    reason = misfit(Spec(left_form.dtype, left.shape), Spec(right_form.dtype, right.shape), layout)
+    if reason:
+        raise UsageError(f"measure: {reason}. Align them, or give the layout that makes them fit.")
+
+
 # From two arrays to a Measurement ----------------------------------------------------------------------------------
 
 
@@ -161,15 +174,7 @@ def _measure(
     atol: float,
     heat: bool,
 ) -> Measurement:
-    for array, each, side in ((left, left_form, "left"), (right, right_form, "right")):
-        if array.dtype.itemsize != each.size or array.dtype.kind != each.kind:
-            raise UsageError(
-                f"measure: {each.dtype} on the {side} is held in {each.size} bytes of kind {each.kind!r}, got an array of "
-                f"{array.dtype}. Arrays are taken as the store hands them out (store/FORMAT.md, Element types)."
-            )
-    reason = misfit(Spec(left_form.dtype, left.shape), Spec(right_form.dtype, right.shape), layout)
-    if reason:
-        raise UsageError(f"measure: {reason}. Align them, or give the layout that makes them fit.")
+    check(left, right, left_form, right_form, layout)
     if layout.axes:
         right = right.transpose(layout.axes)
     shape = left_form.shape(left.shape)
@@ -190,6 +195,11 @@ def _measure(
         if _out_of_range(numbers):
             scales = _rescale(kernel_numpy.blocks(count, left, left_form, right, right_form, exact), numbers)
     worst = counts.item(totals.WORST)
+    far = _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None
+    filled, rest = 0, None
+    if far is not None and precision and fills.may_be_filled(far, numbers):
+        found = kernel_numpy.blocks(count, left, left_form, right, right_form, exact)
+        filled, rest = fills.filled(found, numbers.item(totals.LARGEST_LEFT))
     return _reading(
         count,
         counts,
@@ -198,7 +208,9 @@ def _measure(
         rtol,
         atol,
         None if precision is None else precision[0],
-        _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None,
+        far,
+        filled,
+        rest,
         _heat(cells, blemish) if heat and count else None,
     )
 
@@ -212,6 +224,8 @@ def _reading(
     atol: float,
     bits: int | None,
     worst: Worst | None,
+    filled: int,
+    rms_rest: float | None,
     heat: Heat | None,
 ) -> Measurement:
     (equal, close, one, five, flips, ratios, odd, nan_left, nan_right, nan_both, inf_left, inf_right, inf_both, _,
@@ -252,6 +266,8 @@ def _reading(
         max_right=max_right if some else None,
         rms_left=_grown(math.sqrt(left_squares / finite), left_scale) if some else None,
         rms_right=_grown(math.sqrt(right_squares / finite), right_scale) if some else None,
+        filled=filled,
+        rms_rest=rms_rest,
         heat=heat,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .measurements import Measurement, StatisticsDifference
-from .pairs import Alone, Match, TensorPair
+from .pairs import Alone, Match, Part, TensorPair
 from .sites import Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
@@ -30,6 +30,13 @@ class TensorResult:
     verdict: Verdict
     measurement: Measurement | None = None
     statistics: StatisticsDifference | None = None
+
+    @property
+    def is_weight(self) -> bool:
+        """Is it held by the network? A function takes its weight as an argument: one that no call made, and that is trained."""
+        if self.pair.part is Part.INPUT:
+            return all(side.requires_grad and side.producer is None for side in (self.left, self.right))
+        return self.pair.part in (Part.PARAMETER, Part.BUFFER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,11 @@ class Comparison:
     def count(self, *outcomes: Outcome) -> int:
         """How many pairs of calls have one of these outcomes."""
         return sum(1 for result in self.results if result.verdict.outcome in outcomes)
+
+    @property
+    def saved(self) -> bool:
+        """Are both sides folders of saved arrays, with no call behind them?"""
+        return self.left.layout == self.right.layout == "npy"
 
     @property
     def comparable(self) -> bool:

@@ -26,6 +26,10 @@ DTYPES: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 
 
+CRC = "0" * 24
+"""How a fingerprint begins that is a CRC-32 of the bytes, which is all that some dumps have: it is compared with its like only."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """`f32[8, 1024]`: element type and shape."""
@@ -85,6 +89,11 @@ class Tensor:
     missing: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     parts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_rough(self) -> bool:
+        """Are the statistics another tool's? Then they are of the precision of the elements, and nothing was counted: 1 is some."""
+        return "statistics" in self.facts
 
     @property
     def is_lost(self) -> bool:

@@ -55,6 +55,9 @@ def leaves(value: Value, slot: str = "") -> Iterator[tuple[str, Value]]:
 def tensor_slots(args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Iterator[tuple[str, int]]:
     """`(slot, tensor id)` of every tensor among a call's arguments: `0`, `1.2`, `kw.mask`."""
     for position, value in enumerate(args):
+        if isinstance(value, TensorRef):  # as most are
+            yield str(position), value.id
+            continue
         for slot, leaf in leaves(value, str(position)):
             if isinstance(leaf, TensorRef):
                 yield slot, leaf.id

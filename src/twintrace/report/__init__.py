@@ -1,12 +1,14 @@
 """THE PRESS: results in, reports out.
 
     text.py    a Comparison: the verdict first, at most 15 lines
+    progress.py  a bar while it is made, on a terminal only
     tree.py    a Listing: a trace as a tree, and as JSON
     tables.py  a Comparison as flat tables: the one list of columns of
         delimited.py   CSV
         workbook.py    XLSX
         document.py    JSON, and back (docs/report-json.md)
     files.py   files that are whole or not there
+    spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
     page.py    one HTML file that works offline (docs/report.md), made of
         headline.py    the verdict, as elements
         sheets.py      what the page's script reads: columns, words, packed

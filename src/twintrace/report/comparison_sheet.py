@@ -31,9 +31,11 @@ INTRODUCED_FORWARD, INTRODUCED_BACKWARD, SET_DIFFERENTLY = 1, 2, 4
 METRICS = {  # and with how many digits each is shown
     "max_abs": 4, "mean_abs": 3, "max_rel": 4, "mean_rel": 3, "rmse": 3, "mape": 3, "cosine": 8, "euclidean": 3,
     "within_1_1000": 4, "within_5_1000": 4, "close": 4, "max_ulp": 3, "max_left": 4, "max_right": 4, "rms_left": 4, "rms_right": 4,
+    "rms_rest": 4,
 }  # fmt: skip
 COUNTS = (
     "count", "finite", "equal", "nan_left", "nan_right", "nan_both", "inf_left", "inf_right", "inf_both", "sign_flips",
+    "filled",
 )  # fmt: skip
 STATISTICS = ("min", "max", "mean", "norm", "min_rel", "max_rel", "mean_rel", "norm_rel", "nan", "inf", "zero")
 

@@ -1,4 +1,4 @@
-"""All pairs of tensors as CSV: for pandas, for grep, for whoever has no spreadsheet.
+"""All pairs of tensors as CSV, or any other table: for pandas, for grep, for whoever has no spreadsheet.
 
 One header line, comma, UTF-8, CRLF as RFC 4180 has it. No value is an empty cell; numbers that are not finite are `nan`, `inf`
 and `-inf`. A spreadsheet that opens a CSV takes a text that begins with `=`, `+`, `-` or `@` for a formula and runs it, so such a
@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterable, Sequence
 
 from ..model.results import Comparison
 from .files import written
 from .tables import SHEET, Cell, rows
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = frozenset(FORMULA)
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the table of `tables.rows` to `path`, whole or not at all."""
+    write_rows(path, [column.name for column in SHEET], rows(comparison))
+
+
+def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Write any table to `path`, whole or not at all."""
     with written(path) as file:
         writer = csv.writer(file)
-        writer.writerow(column.name for column in SHEET)
-        writer.writerows([_harmless(value) for value in row] for row in rows(comparison))
+        writer.writerow(columns)
+        writer.writerows(map(_harmless, rows))
 
 
-def _harmless(value: Cell) -> Cell:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return "'" + value
-    return value
+def _harmless(row: Sequence[Cell]) -> Sequence[Cell]:
+    return ["'" + value if isinstance(value, str) and value[:1] in _FORMULA else value for value in row]

@@ -360,6 +360,7 @@ def _tensor_of(found: dict[str, Any], statistics: dict[str, Any]) -> Tensor:
 
 def _measurement_of(found: dict[str, Any], worst: dict[str, Any]) -> Measurement:
     heat, histogram = found.pop("heat"), found.pop("histogram")
+    found["filled"] = found["filled"] or 0  # an older report has none
     return Measurement(
         worst=None if worst["index"] is None else Worst(tuple(worst["index"]), worst["left"], worst["right"]),
         heat=None if heat is None else Heat(heat["rows"], heat["columns"], tuple(heat["values"])),

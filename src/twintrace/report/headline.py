@@ -26,18 +26,17 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     linked = list(zip(partings, rows, strict=True))
     first = comparison.divergence
     title: list[Element | str]
+    both = "The folders" if comparison.saved else "The runs"
     if first is not None:
         linked.sort(key=lambda item: item[0] is not first)
-        title, tone = (
-            ["The runs part at ", element("strong", shorten(places(first.result))), f", {_when(first)}"],
-            "different",
-        )
+        when = "" if comparison.saved else f", {_when(first)}"
+        title, tone = [f"{both} part at ", element("strong", shorten(places(first.result))), when], "different"
     elif comparison.agree:
-        title, tone = ["The runs agree"], "same"
+        title, tone = [f"{both} agree"], "same"
     elif not comparison.results:
-        title, tone = ["The runs have nothing in common"], "unknown"
+        title, tone = [f"{both} have nothing in common"], "unknown"
     elif comparison.count(Outcome.SAME, Outcome.ROUNDING):
-        title, tone = ["The runs agree where both have a record, but not everywhere"], "unknown"
+        title, tone = [f"{both} agree where both have a record, but not everywhere"], "unknown"
     else:
         title, tone = ["No pair of values could be compared"], "unknown"
     found = [element("h1", *title, class_=f"title {tone}"), element("p", balance(comparison), class_="sentence")]
@@ -83,7 +82,7 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     result = found.result
     facts: list[Fact] = []
     for name, calls in (("left", result.match.left), ("right", result.match.right)):
-        if calls:
+        if calls and not comparison.saved:
             facts.append((name, [_source(calls[0].stack)]))
     first = found.tensors[0] if found.tensors else None
     if first is None:
@@ -94,7 +93,7 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     if result.settings:
         facts.append(("set differently", [_settings(result.settings)]))
     facts.append(("how sure", [shorten(sureness(found))]))
-    if found is comparison.divergence:
+    if found is comparison.divergence and not comparison.saved:
         facts.append(("look next", [shorten(advice(comparison, found))]))
     what = "row that differs" if found.inherited else "difference"
     where = "gradients" if found.backward else "values"

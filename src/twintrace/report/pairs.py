@@ -46,7 +46,11 @@ def _row(result: CallResult) -> Iterator[str]:
     parts = [
         word for own, word in ((result.introduced_forward, "forward"), (result.introduced_backward, "backward")) if own
     ]
-    yield f"← introduced here ({' and '.join(parts)})" if parts else ""
+    if parts:
+        yield f"← introduced here ({' and '.join(parts)})"
+    else:  # where there is no number, the reason
+        wordy = verdict.error is None and not verdict.outcome.good
+        yield f"[dim]{_plain(verdict.because)}[/]" if wordy else ""
 
 
 def _numbers(verdict: Verdict) -> Iterator[str]:

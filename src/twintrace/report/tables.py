@@ -103,6 +103,8 @@ _MEASURED = {
     "max_right": "largest magnitude on the right",
     "rms_left": "root mean square on the left",
     "rms_right": "root mean square on the right",
+    "filled": "elements of a fill value, such as -1e9",
+    "rms_rest": "root mean square of the others",
 }
 
 

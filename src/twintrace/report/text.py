@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from ..model.pairs import Alone, Part
+from ..model.pairs import Alone
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, TensorResult
 from ..model.sites import Kind
@@ -42,8 +42,9 @@ def _agreement(result: Comparison) -> Iterator[str]:
     names = _both(result)
     compared = result.count(Outcome.SAME, Outcome.ROUNDING)
     if not result.results:
+        things = "files" if result.saved else "calls"
         yield (
-            f"{names} have nothing in common: none of the {result.left.calls} calls of the left ({result.left.framework}) "
+            f"{names} have nothing in common: none of the {result.left.calls} {things} of the left ({result.left.framework}) "
             f"could be paired with one of the {result.right.calls} of the right ({result.right.framework})."
         )
     elif result.agree:
@@ -60,7 +61,7 @@ def _agreement(result: Comparison) -> Iterator[str]:
         yield from _alone(result)
         yield f"  {balance(result)}"
     else:
-        yield f"{names}: {len(result.results)} pairs of calls, and no pair of values that could be compared."
+        yield f"{names}: {len(result.results)} {pairs_of(result)}, and no pair of values that could be compared."
         yield from _alone(result)
 
 
@@ -72,16 +73,18 @@ def _exactness(result: Comparison) -> str:
 
 
 def _allowed(result: Comparison) -> str:
-    return "what rounding explains" if result.policy == "auto" else f"the tolerances of {result.policy}"
+    if result.policy == "auto":
+        return "what rounding explains"
+    return "the tolerances that were given" if result.policy == "tolerances" else f"the tolerances of {result.policy}"
 
 
 def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
     calls = found.result.match
-    where = f"step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
+    where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{_both(result)} part at {places(found.result)}, {where}"
+    yield f"{_both(result)} part at {places(found.result)}{'' if result.saved else where}"
     yield ""
-    if calls.left:
+    if calls.left and not result.saved:
         yield f"  left    {_source(calls.left)}"
         yield f"  right   {_source(calls.right)}"
     first = found.tensors[0] if found.tensors else None
@@ -94,7 +97,8 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
         yield f"  set     {shown}" + (f" and {len(settings) - 4} more" if len(settings) > 4 else "")
     yield f"  sure    {sureness(found)}"
-    yield f"  next    {advice(result, found)}"
+    if not result.saved:
+        yield f"  next    {advice(result, found)}"
     yield ""
     yield f"  {balance(result)}"
     if result.backward is not None and not found.backward and not result.backward.inherited:
@@ -173,9 +177,9 @@ def _numbers(item: TensorResult) -> Iterator[str]:
                 if known.nan + known.posinf + known.neginf
                 else ""
             )
-            yield (
-                f"          {side} min {known.min:.9g}  max {known.max:.9g}  mean {known.mean:.9g}  norm {known.norm:.9g}{bad}"
-            )
+            numbers = (("min", known.min), ("max", known.max), ("mean", known.mean), ("norm", known.norm))
+            told = "  ".join(f"{name} {number:.9g}" for name, number in numbers if number is not None)
+            yield f"          {side} {told}{bad}"
 
 
 def sureness(found: Divergence) -> str:
@@ -197,8 +201,7 @@ def advice(result: Comparison, found: Divergence) -> str:
     if found.advice:
         return found.advice
     names = list(found.result.settings)
-    parts = {item.pair.part for item in found.tensors}
-    if found.inherited and Part.PARAMETER in parts:
+    if found.inherited and any(item.is_weight for item in found.tensors):
         if _had_the_same_weights(result, found):
             return (
                 f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
@@ -208,6 +211,8 @@ def advice(result: Comparison, found: Divergence) -> str:
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
     near = None if found.backward else _nearest_alone(result, found)
+    if near is None and found.inherited and not found.backward:
+        near = _nearest_alone(result, found, skipped=True)  # a padding that was taken to mean nothing
     if near and (found.inherited or not names):
         return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
     if found.inherited:
@@ -230,13 +235,13 @@ def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
         for before in result.results
         if (before.step, before.rank) == (found.result.step - 1, found.result.rank)
         for item in before.tensors
-        if item.pair.part is Part.PARAMETER
+        if item.is_weight
     ]
     return bool(weights) and all(item.verdict.outcome in (Outcome.SAME, Outcome.ROUNDING) for item in weights)
 
 
-def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | None:
-    """The last call before the parting, or inside it, that only one side makes and that means something."""
+def _nearest_alone(result: Comparison, found: Divergence, *, skipped: bool = False) -> tuple[str, Call] | None:
+    """The last call before the parting, or inside it, that only one side makes and that means something; or seems not to."""
     place, match = (found.result.step, found.result.rank), found.result.match
     near: list[tuple[int, str, Call]] = []
     for side, alone, here in (("left", result.only_left, match.left), ("right", result.only_right, match.right)):
@@ -244,7 +249,7 @@ def _nearest_alone(result: Comparison, found: Divergence) -> tuple[str, Call] | 
         near += [
             (until - item.call.order, side, item.call)
             for step, rank, item in alone
-            if (step, rank) == place and not item.skipped and item.call.order < until
+            if (step, rank) == place and item.skipped is skipped and item.call.order < until
         ]
     first = min(near, key=lambda item: item[:2], default=None)
     return first[1:] if first else None
@@ -254,7 +259,7 @@ def _alone(result: Comparison) -> Iterator[str]:
     for side, found in (("left", result.only_left), ("right", result.only_right)):
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
-            calls = "call" if len(alone) == 1 else "calls"
+            calls = ("file" if result.saved else "call") + ("s" if len(alone) > 1 else "")
             yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
@@ -267,7 +272,12 @@ def balance(result: Comparison) -> str:
         skipped = sum(item.skipped for _, _, item in (*result.only_left, *result.only_right))
         aside = f" ({skipped} carry no meaning of their own)" if skipped else ""
         alone = f" Alone: {len(result.only_left)} left, {len(result.only_right)} right{aside}."
-    return f"{len(result.results)} pairs of calls: {told or 'none'}.{alone}"
+    return f"{len(result.results)} {pairs_of(result)}: {told or 'none'}.{alone}"
+
+
+def pairs_of(result: Comparison) -> str:
+    """What the results are pairs of."""
+    return "pairs of files" if result.saved else "pairs of calls"
 
 
 _WORDS = {

@@ -9,6 +9,7 @@ other tools' layouts.
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
+    npy.py        one .npy file                     saved.py     a folder of them as a trace
 
 In: lines and bytes from `collect`; paths. Out: `Trace`, which gives `model` types and numpy arrays. Not here: what to record
 (`collect`), what two traces have in common (`align`). Surprising: there is no index file. Lines name their kind in the first

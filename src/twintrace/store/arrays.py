@@ -29,6 +29,16 @@ STORAGE: dict[str, np.dtype[np.generic]] = {
 }  # fmt: skip
 
 
+_MEANT = {storage.str[1:]: name for name, storage in reversed(STORAGE.items()) if storage.kind in "fciub"} | {
+    "u1": "u8", "u2": "u16", "u4": "u32"  # what numpy has no type for lies in these, too: an array by itself means the integers
+}  # fmt: skip
+
+
+def element_type(dtype: np.dtype[Any]) -> str | None:
+    """What an array of this dtype holds, of whatever byte order; None for what is no number."""
+    return _MEANT.get(dtype.str[1:])
+
+
 def nbytes(spec: Spec) -> int:
     """How many bytes a tensor of this spec has."""
     return DTYPES[spec.dtype] * math.prod(spec.shape)

@@ -11,7 +11,6 @@ name says nothing, is a call that says so: a dump is often what a dying run left
 
 from __future__ import annotations
 
-import ast
 import csv
 import itertools
 import math
@@ -27,11 +26,11 @@ import numpy as np
 from ..model.errors import TraceFormatError, TraceNotFoundError
 from ..model.records import Call, Config, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Phase, Site
-from ..model.tensors import DTYPES, Location, Spec, Statistics, Tensor
+from ..model.tensors import Location, Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
-from .arrays import STORAGE
 from .digest import digest
 from .lines import decode
+from .npy import Npy
 from .trace import Trace
 
 __all__ = ["read", "recognises"]
@@ -41,7 +40,6 @@ SETTINGS = {"level": "op", "keep": "tensor"}
 MAX_LOOKED_AT = 20_000  # names, before a directory is said to be something else
 MAX_DEPTH = 10  # of folders below the one that is opened
 MAX_SLOT = 4096
-MAX_HEADER = 1 << 16  # of an npy file; MindSpore's have 128 bytes
 MAX_TEXT = 64 << 20  # of a table beside the kernel files
 
 _NUMBER = "[0-9]{1,18}"
@@ -62,10 +60,6 @@ _SPELLING = {
     "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
 }  # fmt: skip
 _NARROW = {"int4", "uint1"}
-_STORED = {storage.str[1:]: name for name, storage in STORAGE.items() if storage.kind in "fciub"} | {
-    # Several types lie in memory as these integers; the npy file itself means the integer. E2 is MindSpore's own for bf16.
-    "u1": "u8", "u2": "u16", "u4": "u32", "E2": "bf16"
-}  # fmt: skip
 
 
 # --- what the registry asks for ---------------------------------------------------------------------------------------
@@ -195,7 +189,7 @@ class _File:
     io: str
     slot: int
     dtype: str | None = None
-    array: _Stored | None = None
+    array: Npy | None = None
     statistics: Statistics | None = None
     spec: Spec = field(default_factory=lambda: Spec("u8", (0,)))
     facts: dict[str, object] = field(default_factory=dict)
@@ -354,7 +348,7 @@ class KernelJournal:
             )
         if file.missing is None:
             try:
-                file.array = _Stored.of(path, file.dtype)
+                file.array = Npy.of(path, _SPELLING.get((file.dtype or "").lower()))
                 file.spec = file.array.spec
             except TraceFormatError as error:
                 file.missing = str(error).removeprefix(f"{path}: ").rstrip(".")
@@ -380,6 +374,7 @@ class KernelJournal:
             object.__setattr__(tensor, "_file", file)
             self._tensors.append(tensor)
             self._files.append(file)
+            file.facts["file"] = self._short(file.path)
             refs[file.io][file.slot] = TensorRef(identity)
             if file.missing:
                 missing.append(f"{file.io} {file.slot}: {self._short(file.path)}: {file.missing}")
@@ -524,81 +519,6 @@ def _guess(scope: str) -> list[str]:
             parts.append("_".join(words))
             words = []
     return parts
-
-
-# --- one file ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The values of one npy file, not yet read."""
-
-    path: Path
-    spec: Spec
-    descr: str
-    fortran: bool
-    offset: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.spec.shape) * DTYPES[self.spec.dtype]
-
-    @classmethod
-    def of(cls, path: Path, dtype: str | None) -> _Stored:
-        """Read the header of a file; `dtype` is what its name says. TraceFormatError if it is no array of numbers."""
-        try:
-            with path.open("rb") as file:
-                descr, fortran, shape, offset = _npy_header(path, file.read(MAX_HEADER))
-                size = os.fstat(file.fileno()).st_size
-        except OSError as error:
-            raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
-        stored = _STORED.get(descr[1:])
-        if stored is None or descr[0] not in "<>|=":
-            objects = " Python objects are never loaded: they can run code." if descr[1:].startswith("O") else ""
-            raise TraceFormatError(f"{path}: elements of type {descr!r}, expected numbers.{objects}")
-        expected = offset + math.prod(shape) * int(re.sub("[^0-9]", "", descr) or 1)
-        if size < expected:
-            raise TraceFormatError(f"{path}: cut off: expected {expected} bytes, found {size}.")
-        meant = _SPELLING.get((dtype or "").lower(), stored)
-        # bf16 is written as float32 by most versions. Any other contradiction between name and file is decided by the file.
-        return cls(path, Spec("bf16" if (stored, meant) == ("f32", "bf16") else stored, shape), descr, fortran, offset)
-
-    def values(self) -> np.ndarray[Any, Any]:
-        """The values, C-contiguous, in the storage type of their spec; mapped where they lie like that in the file."""
-        dtype = np.dtype(self.descr.replace("E2", "u2"))
-        try:
-            raw = np.memmap(
-                self.path, dtype, "r", self.offset, self.spec.shape or (1,), "F" if self.fortran else "C"
-            ) if math.prod(self.spec.shape) else np.zeros(self.spec.shape, dtype)  # fmt: skip
-        except (OSError, ValueError, OverflowError) as error:
-            raise TraceFormatError(f"{self.path}: cannot be mapped ({error}).") from error
-        array = np.ascontiguousarray(raw, dtype.newbyteorder("<")).reshape(self.spec.shape)
-        if self.spec.dtype == "bf16" and dtype.kind == "f":
-            bits = array.view(np.uint32)
-            if (bits & 0xFFFF).any():
-                raise TraceFormatError(
-                    f"{self.path}: the name says bfloat16, but there are values that bfloat16 does not have."
-                )
-            array = (bits >> 16).astype(np.uint16)
-        return array
-
-
-def _npy_header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
-    """Element type, order, shape and where the data begins. numpy's own reader refuses MindSpore's bf16 (`<E2`)."""
-    if raw[:6] != b"\x93NUMPY" or len(raw) < 12 or raw[6] not in (1, 2, 3):
-        raise TraceFormatError(f"{path}: no npy file: it begins with {raw[:8]!r}.")
-    wide = 2 if raw[6] == 1 else 4
-    end = 8 + wide + int.from_bytes(raw[8 : 8 + wide], "little")
-    try:
-        head = ast.literal_eval(raw[8 + wide : end].decode("latin-1").strip())
-        descr, fortran, shape = head["descr"], head["fortran_order"], head["shape"]
-    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
-        raise TraceFormatError(f"{path}: damaged: its header is not that of an npy file.") from None
-    if end > len(raw) or not isinstance(descr, str | list) or not isinstance(shape, tuple) or len(shape) > 32:
-        raise TraceFormatError(f"{path}: damaged: its header is not that of an npy file.")
-    if not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
-        raise TraceFormatError(f"{path}: damaged: {str(shape)[:60]} is no shape.")
-    return descr if isinstance(descr, str) and len(descr) > 1 else "|V", bool(fortran), shape, end
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

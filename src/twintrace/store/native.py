@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ..model.errors import TraceError
 from ..model.records import Call, Gradient, Role
-from ..model.tensors import Tensor
+from ..model.tensors import CRC, Tensor
+from ..model.values import TensorRef, leaves, tensor_slots
 from .digest import fingerprint
 from .lines import Wire, seal, wire_float, wire_of
 from .reader import is_native, open_native
@@ -31,7 +32,11 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     return open_native(path, tolerant=tolerant)
 
 
-def write(trace: Trace, path: Path) -> None:
+Tell = Callable[[str, int, int], None]
+"""Told (what is being done, how much of it is done, how much there is)."""
+
+
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     """Copy `trace` into a new directory. Values that cannot be read are marked missing, with the reason."""
     ranks = trace.ranks or (0,)
     manifest = {key: value for key, value in trace.manifest.items() if key not in ("format", "version", "created")}
@@ -41,17 +46,18 @@ def write(trace: Trace, path: Path) -> None:
         try:
             for step in trace.steps:
                 if (step, rank) in trace.places:
-                    write_journal(writer, trace.journal(step, rank))
+                    write_journal(writer, trace.journal(step, rank), tell=tell)
         finally:
             writer.close()
 
 
-def write_journal(writer: Writer, source: Journal) -> None:
-    """Say everything that a journal holds to a writer, as a recorder would have said it."""
+def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) -> None:
+    """Say everything that a journal holds to a writer, as a recorder would have said it: a tensor when it is first used."""
     head = source.header
     journal = writer.begin_step(
         head.step,
         {
+            "rank": head.rank,
             "world": head.world,
             "framework": head.framework,
             "settings": dict(head.settings),
@@ -59,30 +65,63 @@ def write_journal(writer: Writer, source: Journal) -> None:
             "groups": [list(group) for group in head.groups],
         },
     )
-    for tensor in source.tensors():
-        journal.add(seal(_tensor_line(writer, source, tensor)))
+    tensors, said = source.tensors(), set[int]()
+
+    def say(identities: Iterable[int]) -> None:
+        """All tensors up to the last of these: in their order, and no earlier than they are needed."""
+        wanted = set(identities) - said
+        while wanted and (tensor := next(tensors, None)) is not None:
+            journal.add(seal(_tensor_line(writer, source, tensor)))
+            said.add(tensor.id)
+            wanted.discard(tensor.id)
+
     stacks: dict[object, int] = {}
     configs: dict[object, int] = {}
     # What was observed first comes first. Gradients are known when their call is, so only they have to wait for their place.
     number = itertools.count()  # so that two of the same order are never compared further
-    waiting = [
+    waiting: list[tuple[int, int, Wire]] = [
         (note.order, next(number), {"k": "note", "topic": note.topic, "text": note.text}) for note in source.notes()
     ]
     waiting += [(gradient.order, next(number), _gradient_line(gradient)) for gradient in source.parameter_gradients()]
     heapq.heapify(waiting)
-    for call in source.calls():
+
+    def go_on() -> None:
+        line = heapq.heappop(waiting)[2]
+        if line["k"] == "grad":
+            say([line["t"]])
+        journal.add(seal(line))
+
+    where = f"step {head.step}, rank {head.rank}"
+    for done, call in enumerate(source.calls()):
+        if tell is not None:
+            tell(where, done, len(source))
         while waiting and waiting[0][0] < call.order:
-            journal.add(seal(heapq.heappop(waiting)[2]))
+            go_on()
+        say(_tensors_of(call))
         for line in _call_lines(call, stacks, configs):
             journal.add(seal(line))
         for gradient in call.gradients:
             heapq.heappush(waiting, (gradient.order, next(number), _gradient_line(gradient)))
         journal.commit()
-    for _, _, line in sorted(waiting):
-        journal.add(seal(line))
-    if source.complete:
+    while waiting:
+        go_on()
+    for tensor in tensors:
+        journal.add(seal(_tensor_line(writer, source, tensor)))
+    if tell is not None:
+        tell(where, len(source), len(source))
+    if source.complete:  # otherwise that it was cut short says what is to be said
+        for damage in source.damage:
+            journal.add(seal({"k": "note", "topic": "damaged", "text": str(damage)}))
         journal.add(seal({"k": "end"}))
     writer.end_step()
+
+
+def _tensors_of(call: Call) -> Iterator[int]:
+    for _, identity in tensor_slots(call.args, call.kwargs):
+        yield identity
+    yield from (*call.parameters.values(), *call.buffers.values())
+    yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
+    yield from call.after.values()
 
 
 def statistics_wire(tensor: Tensor) -> Wire:
@@ -107,7 +146,8 @@ def _tensor_line(writer: Writer, source: Journal, tensor: Tensor) -> Wire:
     if tensor.payload is not None:
         try:
             array = np.ascontiguousarray(source.array(tensor))
-            line["fp"] = tensor.fingerprint or fingerprint(array)
+            known = tensor.fingerprint
+            line["fp"] = known if known and not known.startswith(CRC) else fingerprint(array)
             place = writer.store(array.reshape(-1).view(np.uint8), line["fp"])
             line["at"] = [place.offset, place.nbytes] + ([] if place.step is None else [place.step])
         except TraceError as error:

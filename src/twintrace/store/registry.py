@@ -1,7 +1,9 @@
-"""Which layouts can be opened and written: a small table of dotted names.
+"""Which layouts can be opened and written: two small tables of dotted names.
 
-    open_trace("runs/a")                  ours, or any registered layout that recognises the directory
-    register("mylayout", "pkg.module")    the module offers `recognises(path)`, `read(path, tolerant)`, `write(trace, path)`
+    open_trace("runs/a")                      ours, or any registered layout that recognises the directory
+    write_trace(trace, path, "msprobe")       a copy in another layout
+    register("mylayout", "pkg.module")        the module offers `recognises(path)` and `read(path, tolerant)`
+    register("mylayout", "pkg.module", writes="pkg.writing")     and that one `write(trace, path, tell)`
 
 A layout's module is imported when a path is asked about, not before.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -18,35 +21,68 @@ from .trace import Trace
 
 
 class Layout(Protocol):
-    """What a layout's module must offer. `write` may be absent: then traces cannot be exported to it."""
+    """What a layout's module must offer."""
 
     def recognises(self, path: Path) -> bool: ...
     def read(self, path: Path, *, tolerant: bool) -> Trace: ...
-    def write(self, trace: Trace, path: Path) -> None: ...
+
+
+Tell = Callable[[str, int, int], None]
+"""Told (what is being done, how much of it is done, how much there is)."""
+
+
+class Exporter(Protocol):
+    """What the module of a layout that can be written must offer. There is nothing at `path` yet."""
+
+    def write(self, trace: Trace, path: Path, *, tell: Tell | None = None) -> None: ...
 
 
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
+    "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "mindspore-kernels": "twintrace.store.kernels",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
+    "msprobe": "twintrace.compat.msprobe.layout",
+}
+
+_EXPORTERS: dict[str, str] = {
+    "twintrace": "twintrace.store.native",
+    "troubleshooter": "twintrace.compat.troubleshooter.layout",
+    "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
+    "msprobe": "twintrace.compat.msprobe.export",
 }
 
 
-def register(name: str, module: str) -> None:
+def register(name: str, module: str, *, writes: str | None = None) -> None:
     """Make a layout known under `name`. A name can be taken once."""
     if _LAYOUTS.get(name, module) != module:
         raise UsageError(f"layout {name!r} is already registered as {_LAYOUTS[name]}. Choose another name.")
     _LAYOUTS[name] = module
+    if writes is not None:
+        _EXPORTERS[name] = writes
 
 
 def unregister(name: str) -> None:
     """Forget a layout (for tests and plug-ins that go away)."""
     _LAYOUTS.pop(name, None)
+    _EXPORTERS.pop(name, None)
 
 
 def layouts() -> tuple[str, ...]:
     """The names of all layouts."""
     return tuple(_LAYOUTS)
+
+
+def exporters() -> tuple[str, ...]:
+    """The names of the layouts that a trace can be written in."""
+    return tuple(_EXPORTERS)
+
+
+def write_trace(trace: Trace, path: Path, layout: str, *, tell: Tell | None = None) -> None:
+    """Write a copy of a trace in another layout, at a path where nothing is yet. What was begun is left behind if it fails."""
+    if layout not in _EXPORTERS:
+        raise UsageError(f"layout {layout!r}: expected one that can be written, {', '.join(_EXPORTERS)}.")
+    cast(Exporter, importlib.import_module(_EXPORTERS[layout])).write(trace, path, tell=tell)
 
 
 def layout_of(name: str) -> Layout:

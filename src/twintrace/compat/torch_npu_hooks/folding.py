@@ -81,7 +81,7 @@ def fold(
         if not chunk.name.backward:
             by_name.setdefault(key, []).append(len(calls))
         calls.append(_call(len(calls), chunk, phase, number, stacks.get((*key, chunk.name.call), ())))
-    _link(calls, tensors)
+    link(calls, tensors)
     return [_with_parameters(call, calls, tensors) for call in calls]
 
 
@@ -175,7 +175,7 @@ def _inputs(call: Call) -> Iterable[tuple[str, int]]:
     return tensor_slots(call.args, call.kwargs)
 
 
-def _link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
+def link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
     """A value that goes in and has come out before comes from there."""
     made: dict[tuple[str, str], int] = {}
     for call in calls:

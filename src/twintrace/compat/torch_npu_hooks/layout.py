@@ -28,7 +28,7 @@ from ...model.records import Call, Damage, Frame, Gradient, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
 from ...store.arrays import nbytes
 from ...store.digest import digest
-from ...store.native import write_journal
+from ...store.native import Tell, write_journal
 from ...store.trace import Trace
 from .folding import fold
 from .names import LineName, parse
@@ -71,15 +71,16 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     return Trace(str(path), manifest, [(0, rank) for rank in sorted(ranks)], load, layout="torch_npu")
 
 
-def write(trace: Trace, path: Path) -> None:
-    """Write any trace as a dump: all steps of its first rank, one after the other."""
-    writer = LineWriter(path)
-    try:
-        for step, rank in trace.places:
-            if rank == trace.ranks[0]:
-                write_journal(writer, trace.journal(step, rank))
-    finally:
-        writer.close()
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
+    """Write any trace as a dump, all steps one after the other: one file, or a directory with one for each rank."""
+    for own in trace.ranks:
+        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{own}" / "dump.pkl")
+        try:
+            for step, rank in trace.places:
+                if rank == own:
+                    write_journal(writer, trace.journal(step, rank), tell=tell)
+        finally:
+            writer.close()
 
 
 def _ranks(path: Path) -> dict[int, Path]:

@@ -20,7 +20,7 @@ import numpy as np
 from mindspore import Tensor, nn
 from mindspore.communication import GlobalComm, get_group_size, get_rank
 
-from ...model.errors import MissingPackageError
+from ...model.errors import MissingPackageError, UsageError
 from ...model.records import Level
 from ..protocol import Capability, Sink
 from . import ops, seeding, tensors
@@ -112,6 +112,7 @@ class MindsporeFramework:
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}
@@ -153,6 +154,20 @@ class MindsporeFramework:
 
         remove: Callable[[], None] = node.register_prehook(hook).remove
         return remove
+
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        """By a node of its own, since a leaf has none that a hook could be put on."""
+        if tensors.in_compiled_code():
+            raise UsageError(
+                "the gradient of a value inside a compiled graph cannot be had from Python. Run it in PyNative "
+                "(mindspore.set_context(mode=mindspore.PYNATIVE_MODE), without @jit), or record the run with eager=True."
+            )
+
+        def passing(gradient: Any) -> Any:
+            callback(gradient)
+            return gradient
+
+        return ms.ops.InsertGradientOf(passing)(tensor)
 
     def rank(self) -> tuple[int, int]:
         if GlobalComm.INITED:

@@ -34,7 +34,7 @@ def seed_all(seed: int, *, deterministic: bool, disable_dropout: bool) -> list[C
         ms.set_context(deterministic="ON")
         undo.append(lambda: ms.set_context(deterministic=before))
     if disable_dropout:
-        undo.extend(_disable_dropout())
+        undo.extend(without_dropout())
     return undo
 
 
@@ -53,7 +53,7 @@ def _restore_seeds() -> Callable[[], None]:
     return restore
 
 
-def _disable_dropout() -> list[Callable[[], None]]:
+def without_dropout() -> list[Callable[[], None]]:
     """Every dropout becomes the identity: the functions under each of MindSpore's names for them, and the Cells.
 
     Plain functions that MindSpore's compiler can read: what is compiled from here on has no dropout either.

@@ -53,6 +53,7 @@ class MsadapterFramework(MindsporeFramework):
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         # What MindSpore compiles beside MSAdapter does not run uncompiled: see compiled.py.

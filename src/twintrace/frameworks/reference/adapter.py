@@ -80,6 +80,7 @@ class ReferenceFramework:
     release = staticmethod(tensors.release)
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         return frozenset((Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD))
@@ -105,6 +106,10 @@ class ReferenceFramework:
         node.before.append(callback)
         remove: Callable[[], None] = lambda: node.before.remove(callback)  # noqa: E731
         return remove
+
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        self.on_gradient(tensor, callback)
+        return tensor
 
     def rank(self) -> tuple[int, int]:
         return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

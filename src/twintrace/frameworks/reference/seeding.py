@@ -11,11 +11,21 @@ from .miniature import RANDOM
 
 def seed_all(seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
     """Change the miniature's global state; the results undo it, to be called last first. It is always deterministic."""
-    numbers, dropout = RANDOM.numbers, RANDOM.dropout
+    numbers = RANDOM.numbers
 
     def restore() -> None:
-        RANDOM.numbers, RANDOM.dropout = numbers, dropout
+        RANDOM.numbers = numbers
 
     RANDOM.numbers = np.random.default_rng(seed)
-    RANDOM.dropout = dropout and not disable_dropout
+    return [restore, *(without_dropout() if disable_dropout else ())]
+
+
+def without_dropout() -> list[Callable[[], None]]:
+    """Dropout becomes the identity."""
+    dropout = RANDOM.dropout
+
+    def restore() -> None:
+        RANDOM.dropout = dropout
+
+    RANDOM.dropout = False
     return [restore]

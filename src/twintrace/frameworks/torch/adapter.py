@@ -108,6 +108,7 @@ class TorchFramework:
     release = staticmethod(tensors.release)
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD}
@@ -145,6 +146,10 @@ class TorchFramework:
 
         remove: Callable[[], None] = edge.node.register_prehook(hook).remove
         return remove
+
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        self.on_gradient(tensor, callback)
+        return tensor
 
     def rank(self) -> tuple[int, int]:
         if torch.distributed.is_available() and torch.distributed.is_initialized():

@@ -24,7 +24,7 @@ def seed_all(seed: int, *, deterministic: bool, disable_dropout: bool) -> list[C
     if deterministic:
         undo.extend(_make_deterministic())
     if disable_dropout:
-        undo.append(_disable_dropout())
+        undo.extend(without_dropout())
     return undo
 
 
@@ -46,7 +46,7 @@ def _make_deterministic() -> list[Callable[[], None]]:
     return [restore]
 
 
-def _disable_dropout() -> Callable[[], None]:
+def without_dropout() -> list[Callable[[], None]]:
     """Every dropout becomes the identity: the functions by name, and the arguments of the fused ones."""
     originals: dict[str, Any] = {name: getattr(nn.functional, name) for name in _DROPOUTS}
     attention = nn.functional.scaled_dot_product_attention
@@ -70,4 +70,4 @@ def _disable_dropout() -> Callable[[], None]:
         setattr(nn.functional, name, identity)
     nn.functional.scaled_dot_product_attention = attention_without
     torch.dropout = identity
-    return restore
+    return [restore]

@@ -82,6 +82,7 @@ const METRIC_NAMES = {
   rmse: "RMSE", mape: "MAPE", cosine: "cosine", euclidean: "Euclidean distance", within_1_1000: "share within 1/1000",
   within_5_1000: "share within 5/1000", close: "share that is close", max_ulp: "largest error in ULP", max_left: "largest magnitude, left",
   max_right: "largest magnitude, right", rms_left: "root mean square, left", rms_right: "root mean square, right",
+  filled: "elements of a fill value", rms_rest: "root mean square of the others",
   count: "elements", finite: "finite on both sides", equal: "equal", nan_left: "NaN, left", nan_right: "NaN, right", nan_both: "NaN, both",
   inf_left: "Inf, left", inf_right: "Inf, right", inf_both: "the same Inf", sign_flips: "sign flips",
 };

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ...api import open as open_trace
+from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.values import Token
 from ..fixtures import Page
@@ -117,6 +118,19 @@ class SelectionContract:
         assert isinstance(norm.output, Token)
         assert not [call for call in reading.calls if call.gradients or reading.output_ids(call)]
         assert not reading.parameter_gradients()
+
+    def test_flow_only(self, framework: Page, tmp_path: Path) -> None:
+        reading = self.run(framework, tmp_path / "t", flow_only=True)
+        norm = reading["module:norm#0"]
+        assert shapes(reading.inputs(norm)) == {"0": (2, 4)}
+        assert reading.output_ids(norm)
+        assert not [call for call in reading.calls if call.parameters or call.buffers]
+        assert not reading.parameter_gradients()
+
+    def test_flow_only_has_the_gradients_of_results(self, framework: Page, tmp_path: Path) -> None:
+        needs_backward(framework)
+        reading = self.run(framework, tmp_path / "t", flow_only=True)
+        assert {gradient.role for call in reading.calls for gradient in call.gradients} == {Role.OUTPUT}
 
     def test_first(self, framework: Page, tmp_path: Path) -> None:
         reading = self.run(framework, tmp_path / "t", "shared", first=1)

@@ -1,0 +1,47 @@
+"""Single tensors, whosever they are.
+
+framework_of(value)          "torch", "mindspore", …; None for what is no tensor and no module
+array_of(tensor)             its values as numpy holds them           -> (array, element type)
+tap(tensor, callback)        the tensor, whose gradient is told        -> what to go on with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..frameworks import registry
+from ..frameworks.protocol import Framework, Unreadable
+from ..model.errors import UsageError
+
+__all__ = ["array_of", "framework_of", "tap"]
+
+
+def framework_of(value: object) -> str | None:
+    """Whose tensor or module this is, asked among the frameworks that are imported."""
+    workshop = registry.framework_of(value)
+    return None if workshop is None else workshop.name
+
+
+def array_of(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
+    """A copy of the values, C-contiguous, in their storage type, and the element type. UsageError where there are none."""
+    workshop = _owner(tensor)
+    look = workshop.look(tensor)
+    try:
+        return workshop.host(tensor).reshape(look.shape).copy(), look.dtype
+    except Unreadable as error:
+        raise UsageError(f"{look.dtype}{list(look.shape)}: its values cannot be had: {error}.") from None
+
+
+def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:
+    """The tensor to go on with: whenever a backward pass comes by, its gradient is told."""
+    return _owner(tensor).tap(tensor, callback)
+
+
+def _owner(tensor: Any) -> Framework:
+    workshop = registry.framework_of(tensor)
+    if workshop is None or not workshop.is_tensor(tensor):
+        raise UsageError(f"expected a tensor, got {type(tensor).__name__}.")
+    return workshop

@@ -1,0 +1,103 @@
+"""The first row that fails, and what to look at.
+
+    Line: 14
+    Suspect Nodes: Functional.conv2d.1.forward.output.0
+    Expert Advice: …
+    First call that fails on inputs that do not: Functional.conv2d.1.forward (line 14)
+
+The line is the row's number in the sheet. What fails first in the file is often what an earlier call handed on; the last line
+names the first call of which that cannot be said.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .rows import Row
+from .verdicts import FAILURES
+
+__all__ = ["Advisor"]
+
+# Implementations that may add up in another order every time.
+_UNORDERED = ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")
+_NONE = "Nothing fails: all rows of the result reach the accuracy."
+_ADVICE = {
+    (
+        "forward",
+        False,
+    ): "The value was off before this call used it. Look where it comes from: the call that made it, data or "
+    "weights that differ, an in-place call that wrote over it, memory that was written to by mistake.",
+    (
+        "forward",
+        True,
+    ): "What this call computes is off. Look at its implementation, its arguments, and the element types that "
+    "it works in.",
+    (
+        "backward",
+        False,
+    ): "A gradient was off before it came here. See whether what the forward pass kept for it is off, too: "
+    "rows above this one.",
+    ("backward", True): "The gradient that this call computes is off. Look at the implementation of its backward pass.",
+}
+_BATCH_NORM = (
+    "Batch statistics differ from run to run. Evaluate with training=False or affine=False, or make the run deterministic: "
+    "seed_all(mode=True)."
+)
+_DETERMINISM = (
+    "This call may add up in another order each time. Make both runs deterministic, seed_all(mode=True), before you look "
+    "further."
+)
+
+
+@dataclass
+class Advisor:
+    """Sees all rows, a record at a time, and remembers little of them."""
+
+    line: int = 1
+    first: tuple[int, str, bool] | None = None
+    arises: tuple[int, str] | None = None
+    unread: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+
+    def see(self, rows: Sequence[Row]) -> None:
+        """The rows of one record, in the order of the sheet."""
+        failing: list[tuple[int, Row]] = []
+        for row in rows:
+            self.line += 1
+            self.verdicts[row.verdict] = self.verdicts.get(row.verdict, 0) + 1
+            self.unread += bool(row.unread)
+            if row.verdict in FAILURES and row.matched and not row.unread:
+                failing.append((self.line, row))
+        if failing and self.first is None:
+            line, row = failing[0]
+            self.first = line, row.name, row.output
+        if failing and self.arises is None and all(row.output for _, row in failing) and len(rows) > len(failing):
+            line, row = failing[0]
+            self.arises = line, (row.pair.npu or row.pair.bench).record  # type: ignore[union-attr]
+
+    def text(self, npu: str | os.PathLike[str], bench: str | os.PathLike[str]) -> str:
+        """What the file says."""
+        if self.first is None:
+            lines = ["Line: NA", "Suspect Nodes: NA", f"Expert Advice: {_NONE}"]
+        else:
+            line, name, output = self.first
+            lines = [f"Line: {line}", f"Suspect Nodes: {name}", f"Expert Advice: {advice(name, output)}"]
+            if self.arises is not None:
+                lines.append(f"First call that fails on inputs that do not: {self.arises[1]} (line {self.arises[0]})")
+        if self.unread:
+            lines.append(f"Not compared: {self.unread} rows could not be read; each says why.")
+        command = shlex.join(["twintrace", "compare", os.fspath(bench), os.fspath(npu)])
+        lines.append(f"Where the two runs part, and why: {command}")
+        return "\n".join(lines) + "\n"
+
+
+def advice(name: str, output: bool) -> str:
+    """What to look at when this item is the first that fails."""
+    if "batch_norm" in name and ".forward" in name and not output:
+        return _BATCH_NORM
+    if output and any(part in name for part in _UNORDERED):
+        return _DETERMINISM
+    return _ADVICE["forward" if ".forward" in name else "backward", output]

@@ -1,0 +1,252 @@
+"""What is said of two items: a row.
+
+    Functional.linear.0.forward.output.0  …  Max diff -0.0007, MaxRelativeErr 0.014%  …  pass
+    Functional.linear.0.forward.output.0  …  Cosine 0.999999, MaxAbsErr 0.0045        …  Yes
+
+The cells are those of the tool, and so are the words in them: N/A where a side has nothing, None where there is no such number,
+Nan, unsupported. `verdicts.py` fills in what a row is worth, `colours.py` how it looks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from ..dumps import Item
+from .columns import ERRORS, Generation, Mode
+from .pairing import ItemPair
+from .tensors import Weighed
+
+__all__ = ["NOTHING", "NUMBERS", "Cell", "Row", "cells_of", "make_row"]
+
+Cell: TypeAlias = "str | float | int | bool | None"
+NOTHING = "N/A"
+NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
+_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
+_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
+_DEVICES = ("npu", "cpu", "cuda")
+
+
+class Side(NamedTuple):
+    """One item as a row shows it."""
+
+    name: str
+    dtype: str
+    shape: str
+    grad: str
+    numbers: tuple[Cell, Cell, Cell, Cell]
+    md5: str
+
+
+@dataclass(slots=True)
+class Row:
+    """A pair, the cells that belong to the mode, and what the judges say of it."""
+
+    pair: ItemPair
+    npu: Side
+    bench: Side
+    numbers: tuple[Cell, ...]
+    """The errors or differences; nothing for hashes."""
+    consistent: str
+    """Requires_grad on both sides: True, False, or N/A where the tool that recorded a side does not know it."""
+    output: bool
+    """Is it a result of its record? Otherwise it came in."""
+    unread: str = ""
+    """Why something that should have been compared was not."""
+    remark: str = ""
+    """What is worth knowing of the numbers."""
+    verdict: str = ""
+    messages: list[str] = field(default_factory=list)
+    colour: str | None = None
+
+    @property
+    def matched(self) -> bool:
+        return self.pair.npu is not None and self.pair.bench is not None
+
+    @property
+    def name(self) -> str:
+        return self.npu.name if self.pair.npu is not None else self.bench.name
+
+
+def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighed | None = None) -> Row:
+    """The row of a pair; `weighed` is what was found in the values, where they are opened."""
+    npu, bench = pair.npu, pair.bench
+    left, right = _side(npu), _side(bench)
+    unread, remark = "", ""
+    numbers: tuple[Cell, ...] = ()
+    if mode in (Mode.STATISTICS, Mode.KERNEL_STATISTICS):
+        numbers = _differences(left, right, generation)
+    elif weighed is not None:
+        numbers, unread, remark = weighed.cells, weighed.unread, weighed.remark
+    elif mode.reads:
+        numbers = (_UNSUPPORTED,) * len(ERRORS)
+    if npu is not None and npu.problem:
+        unread = f"NPU: {npu.problem}"
+    elif bench is not None and bench.problem:
+        unread = f"bench: {bench.problem}"
+    state = (npu or bench).state  # type: ignore[union-attr]  # a pair has at least one side
+    return Row(pair, left, right, numbers, _consistent(npu, bench, left, right), state == "output", unread, remark)
+
+
+# Sides --------------------------------------------------------------------------------------------------------------
+
+
+_GRADS = {None: NOTHING, True: "True", False: "False"}
+_NO_HASH = "00000000"  # of nothing
+_ABSENT = Side(NOTHING, NOTHING, NOTHING, NOTHING, (NOTHING,) * 4, NOTHING)
+
+
+def _side(item: Item | None) -> Side:
+    if item is None:
+        return _ABSENT
+    grad = _GRADS[item.requires_grad]
+    if item.shape is not None:
+        numbers: tuple[Cell, Cell, Cell, Cell] = (item.max, item.min, item.mean, item.norm)
+        for each in numbers:
+            if type(each) is not float or each != each:
+                numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
+                break
+        return Side(item.name, item.dtype, _shape(item.shape), grad, numbers, item.md5 or _NO_HASH)
+    if item.type in ("NoneType", ""):
+        return Side(item.name, NOTHING, NOTHING, grad, (_NONE,) * 4, NOTHING)
+    return Side(item.name, *_described(item), grad, *_valued(item))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(shape: tuple[int, ...]) -> str:
+    return str([*shape])
+
+
+def _described(item: Item) -> tuple[str, str]:
+    """Type and shape of what is no tensor, as the tool writes them."""
+    if item.type == "torch.Size":
+        return item.type, str(item.value)
+    if item.type == "slice":
+        return item.type, f"({len(item.value)},)" if isinstance(item.value, list) else "()"
+    if item.type in ("ellipsis", "torch.ProcessGroup") or item.name.rpartition(".")[2] in _PLACES:
+        return item.type, "[]"
+    return str(type(item.value)), "[]"
+
+
+def _valued(item: Item) -> tuple[tuple[Cell, Cell, Cell, Cell], str]:
+    """What stands for max, min, mean and norm, and for the hash."""
+    if item.type in ("torch.Size", "slice"):
+        return (_NONE,) * 4, item.md5 or _hash(str(item.value))
+    if item.type == "torch.ProcessGroup" or item.name.rpartition(".")[2] in _PLACES:
+        text = str(item.value)
+        return (text,) * 4, item.md5 or text
+    shown = _number(item.value)
+    return (shown,) * 4, item.md5 or _hash(str(item.value))
+
+
+def _number(value: object) -> Cell:
+    if value is None:
+        return _NONE
+    if isinstance(value, float):
+        return value if value == value else _NAN
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return str(value)
+
+
+def _hash(text: str) -> str:
+    return f"{zlib.crc32(text.encode(errors='replace')):08x}"
+
+
+def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -> str:
+    tensors = npu is not None and bench is not None and npu.is_tensor and bench.is_tensor
+    return NOTHING if tensors and (left.grad == NOTHING) != (right.grad == NOTHING) else str(left.grad == right.grad)
+
+
+# Differences of statistics ------------------------------------------------------------------------------------------
+
+
+def _differences(left: Side, right: Side, generation: Generation) -> tuple[Cell, ...]:
+    apart = _APART[generation]
+    (top, top_share), (low, low_share), (mean, mean_share), (norm, norm_share) = map(apart, left.numbers, right.numbers)
+    return top, low, mean, norm, top_share, low_share, mean_share, norm_share
+
+
+def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
+    """Difference and relative error: equal is 0, whatever it is; a text beside something else is `Diff`."""
+    if npu == bench:
+        return 0, "0"
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
+        if difference - difference != 0:  # one of them is infinite
+            return difference, difference
+        return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf
+    if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
+        return NOTHING, NOTHING
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (_DIFFERENT, _DIFFERENT)
+
+
+def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
+    """Only numbers have a difference, and a relative error only where the bench is not 0."""
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
+        if difference != difference:
+            return _NAN, _NAN
+        return difference, f"{abs(difference / bench * 100)}%" if bench else NOTHING
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
+
+
+def _minus(npu: float, bench: float) -> float:
+    try:
+        return float(npu) - float(bench)
+    except OverflowError:  # a whole number that no float holds: JSON knows no limit
+        return math.nan
+
+
+_APART: Mapping[Generation, Callable[[Cell, Cell], tuple[Cell, Cell]]] = {
+    Generation.OLDER: _older,
+    Generation.NEWER: _newer,
+}
+
+
+def _is_device(value: Cell) -> bool:
+    return isinstance(value, str) and any(name in value.lower() for name in _DEVICES)
+
+
+# Cells --------------------------------------------------------------------------------------------------------------
+
+
+def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) -> list[Cell]:
+    """The cells in the order of `columns`; `stack` is None where there is no such column."""
+    npu, bench = row.npu, row.bench
+    names = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
+    message = _message(row, generation)
+    if mode.of_kernels:
+        return [*names, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
+    cells: list[Cell] = [*names, npu.grad, bench.grad]
+    if mode is Mode.MD5:
+        cells += [npu.md5, bench.md5, row.consistent, row.verdict]
+        if generation is Generation.NEWER:
+            cells.append(message)
+    else:
+        cells += [*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message]
+    if stack is not None:
+        cells.append(stack)
+    if mode is Mode.TENSOR:
+        cells.append(str([_file(row.pair.npu), _file(row.pair.bench)]))
+    return cells
+
+
+def _message(row: Row, generation: Generation) -> str:
+    """Texts, in the newer generation as a JSON list."""
+    if generation is Generation.OLDER:
+        return "\n".join(row.messages)
+    if not row.messages:
+        return "[]"
+    return json.dumps(row.messages, ensure_ascii=False)
+
+
+def _file(item: Item | None) -> str:
+    return NOTHING if item is None else item.data_name or "-1"

@@ -1,0 +1,144 @@
+"""`ts.save` and `ts.save_grad`: tensors as numbered .npy files, from anywhere in a network.
+
+    ts.save("out/x", tensor)                       out/x_float32_0.npy
+    ts.save("out/x", [one, two])                   out/x.0_float32_1.npy       out/x.1_float32_2.npy
+    ts.save("out/x", {"a": one}, suffix="torch")   out/x.a_torch_float32_3.npy
+    h = ts.save_grad("out/h", h)                   out/h_backward_float32_4.npy, when the backward pass has come by
+
+Numbers go on for as long as the process runs, for each framework by itself, and for numpy's arrays and plain numbers. A file of an
+earlier run that has the same name is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import api
+from ...model.errors import UsageError
+from ...store.arrays import as_float
+from .tables import say
+
+__all__ = ["save", "save_grad"]
+
+StrPath = str | os.PathLike[str]
+MARK = "_TS_SAVE_NAME:"
+"""Before the names that `output_mode="print"` prints; `ts.widget.save_convert` looks for it."""
+
+_PLAIN = (bool, int, float, complex, np.ndarray, np.generic)
+
+
+class _Counters:
+    """One number after the other, for each framework."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: dict[str, int] = {}
+
+    def next(self, framework: str) -> int:
+        with self._lock:
+            number = self._next.get(framework, 0)
+            self._next[framework] = number + 1
+            return number
+
+
+_COUNTERS = _Counters()
+
+
+def _save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
+    """Write a tensor, or each tensor of a nested list, tuple or dict, to a file of its own. None is passed over.
+
+    file          folder and name; `.npy` at its end is left out       suffix   goes behind the name
+    output_mode   "npy", or "print": names and values on stdout, no files
+
+    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by. There a call with keywords
+    gets a dict as a tuple, without its keys: give `suffix` by its place.
+    """
+    folder, name = _place(file)
+    _check_mode(output_mode)
+    for path, value in _leaves(name, data):
+        _put(folder, f"{path}_{suffix}" if suffix else path, value, output_mode)
+
+
+# MindSpore compiles the source of functions that it finds in `construct`; this has none, so it is called.
+save = functools.partial(_save)
+save.__doc__ = _save.__doc__
+
+
+def _save_grad(file: StrPath, data: Any, suffix: str | None = "backward", output_mode: str = "npy") -> Any:
+    """The tensor to go on with; when a backward pass comes by, its gradient is written as `save` writes a tensor."""
+    folder, name = _place(file)
+    _check_mode(output_mode)
+    full = f"{name}_{suffix}" if suffix else name
+    return api.tap(data, lambda gradient: _put(folder, full, gradient, output_mode))
+
+
+save_grad = functools.partial(_save_grad)
+save_grad.__doc__ = _save_grad.__doc__
+
+
+def _place(file: StrPath) -> tuple[Path, str]:
+    text = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
+    folder, name = os.path.split(text)
+    name = name.removesuffix(".npy")
+    if not isinstance(text, str) or not name:
+        raise UsageError(f"file: expected a folder and a name, such as 'out/x', got {file!r}.")
+    return Path(folder), name
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in ("npy", "print"):
+        raise UsageError(f"output_mode: expected 'npy' or 'print', got {mode!r}.")
+
+
+def _leaves(name: str, data: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) of everything in a nest; a key is part of the name."""
+    if isinstance(data, Mapping):
+        items: Iterator[tuple[Any, Any]] = iter(data.items())
+    elif isinstance(data, list | tuple):
+        items = enumerate(data)
+    else:
+        if data is not None:
+            yield name, data
+        return
+    for key, value in items:
+        part = str(key).replace(os.sep, "_").replace("\0", "_")  # a key names a file, it leads to no other folder
+        yield from _leaves(f"{name}.{part}", value)
+
+
+def _put(folder: Path, name: str, value: Any, mode: str) -> None:
+    if mode == "print":
+        say(f"{MARK}{name} {value}")
+        return
+    array, framework = _values(value)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{name}_{array.dtype.name}_{_COUNTERS.next(framework)}.npy"
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        part.replace(path)  # whole or not there; also over a file that may not be written to
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _values(value: Any) -> tuple[np.ndarray[Any, Any], str]:
+    if isinstance(value, _PLAIN):
+        array = np.asarray(value)
+        if array.dtype.kind not in "fciub":
+            raise UsageError(f"data: expected tensors, arrays or numbers, got an array of {array.dtype}.")
+        return array, "numpy"
+    framework = api.framework_of(value)
+    if framework is None:
+        raise UsageError(
+            f"data: expected a tensor of PyTorch, MindSpore or MSAdapter, or a list, tuple or dict of them, got "
+            f"{type(value).__name__}."
+        )
+    raw, dtype = api.array_of(value)
+    return as_float(raw, dtype), framework

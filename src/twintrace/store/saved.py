@@ -1,0 +1,116 @@
+"""A folder of .npy files as a trace: each file is a value that somebody saved.
+
+    runs/ms/loss_float32_0.npy          forward/save:loss_float32_0.npy#0   →  f32[]
+    runs/ms/notes.txt                   not looked at
+    runs/ms/broken.npy                  a value that says why it cannot be read
+
+Files of the folder itself, not of those below it, in the order in which they were saved, as far as their names tell. Headers are
+read when the folder is opened; values are mapped when they are asked for, and no statistics are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..model.errors import TraceFormatError, TraceNotFoundError
+from ..model.records import Call, Damage, Gradient, Header, Note
+from ..model.sites import Kind, Site
+from ..model.tensors import Location, Spec, Tensor
+from ..model.values import TensorRef
+from .npy import Npy
+from .trace import Trace
+
+__all__ = ["SavedJournal", "numbers_of", "open_folder"]
+
+FRAMEWORK = "npy"
+SETTINGS = {"keep": "tensor"}
+_NUMBERED = re.compile(r"_(?:bool|(?:bfloat|float|complex|uint|int)[0-9]+)_([0-9]+)\.npy")
+_LOST = Spec("u8", (0,))
+
+
+def open_folder(path: str | os.PathLike[str]) -> Trace:
+    """The arrays of a folder. TraceNotFoundError where there is no folder, or no .npy file in it."""
+    root = Path(path)
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise TraceNotFoundError(f"{root}: expected a folder of .npy files, but it {what}.")
+    try:
+        with os.scandir(root) as entries:
+            arrays = [entry for entry in entries if entry.name.endswith(".npy")]
+            found = [(entry.stat(follow_symlinks=False).st_mtime_ns, entry.name) for entry in arrays]
+    except OSError as error:
+        raise TraceNotFoundError(f"{root}: cannot be read ({error.strerror}).") from error
+    if not found:
+        raise TraceNotFoundError(f"{root}: expected .npy files in it, found none. Folders below it are not looked at.")
+    names = [name for _, name in sorted(found, key=lambda item: (numbers_of(item[1]), item))]
+
+    def load(step: int, rank: int) -> SavedJournal:
+        return SavedJournal(root, names, Header(step, rank, 1, FRAMEWORK, SETTINGS))
+
+    return Trace(str(root), {"framework": FRAMEWORK, "settings": SETTINGS, "world": 1}, [(0, 0)], load, layout="npy")
+
+
+def numbers_of(name: str) -> tuple[int, ...]:
+    """What a file is sorted by: the number that it was saved under, else the first and the last number in its name.
+
+    ms_tensor.x1_float32_4.npy   (0, 4, 4)    what MindSpore's TensorDump writes, and TroubleShooter by its documents
+    12_torch_tensor.layer2.npy   (0, 12, 2)   what TroubleShooter 1.0.18 writes for PyTorch
+    weights.npy                  (1,)         after all that have a number
+    """
+    numbered = _NUMBERED.search(name)
+    numbers = [numbered[1]] if numbered else re.findall("[0-9]+", name)
+    return (0, int(numbers[0]), int(numbers[-1])) if numbers else (1,)
+
+
+class SavedJournal:
+    """The arrays of one folder."""
+
+    complete = True
+
+    def __init__(self, root: Path, names: list[str], header: Header) -> None:
+        self.header = header
+        self.damage: tuple[Damage, ...] = ()
+        self._root, self._names = root, names
+        self._stored: dict[int, Npy] = {}
+        self._tensors = [self._tensor(number, name) for number, name in enumerate(names)]
+
+    def _tensor(self, number: int, name: str) -> Tensor:
+        try:
+            stored = self._stored[number] = Npy.of(self._root / name)
+        except TraceFormatError as error:
+            return Tensor(number, _LOST, missing=str(error).removeprefix(f"{self._root}{os.sep}").rstrip("."))
+        return Tensor(number, stored.spec, producer=number, payload=Location(stored.offset, stored.nbytes))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def calls(self) -> Iterator[Call]:
+        for number, name in enumerate(self._names):
+            yield Call(number, Site(Kind.SAVE, name, 0), None, (), {}, TensorRef(number), order=number)
+
+    def parameter_gradients(self) -> Iterator[Gradient]:
+        return iter(())
+
+    def notes(self) -> Iterator[Note]:
+        return iter(())
+
+    def tensors(self) -> Iterator[Tensor]:
+        return iter(self._tensors)
+
+    def tensor(self, identity: int) -> Tensor:
+        if 0 <= identity < len(self._tensors):
+            return self._tensors[identity]
+        return Tensor(identity, _LOST, missing="there is no such file")
+
+    def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        """The values, mapped from their file."""
+        stored = self._stored.get(tensor.id)
+        if stored is None:
+            raise TraceFormatError(f"{self._root}: {tensor.missing}")
+        return stored.values()

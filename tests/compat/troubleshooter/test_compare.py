@@ -1,0 +1,247 @@
+"""api_dump_compare: what its tables and files say. Which call is which is the alignment's affair, and tested there."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+import twintrace as tt
+import twintrace.compat.troubleshooter as ts
+from tests.compat.troubleshooter.dumps import table, write_dump
+from twintrace.model.errors import ReportError, TraceNotFoundError, UsageError
+from twintrace.store.native import write
+
+RANDOM = np.random.default_rng(5)
+X, H, Y = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((2, 3), (2, 4), (2, 4)))
+G = RANDOM.standard_normal((2, 4)).astype(np.float32)
+LEFT = {
+    "NN_Dense_0_forward_input.0": X,
+    "NN_Dense_0_forward_output": H,
+    "NN_ReLU_0_forward_input.0": H,
+    "NN_ReLU_0_forward_output": Y,
+    "NN_ReLU_0_backward_input": G,
+    "NN_Dense_0_backward_input": G * 2,
+}
+RIGHT = {name.replace("Dense", "Linear"): value for name, value in LEFT.items()}
+
+
+def with_more(entries, more):
+    """A forward goes on before its backward begins."""
+    forward = {name: value for name, value in entries.items() if "forward" in name}
+    return {**forward, **more, **entries}
+
+
+@pytest.fixture
+def compared(tmp_path, capsys):
+    """`compared(left, right, …)`: (forward, backward, mapping) as rows, and what was printed."""
+
+    def call(left, right, **options):
+        if isinstance(left, dict):
+            write_dump(tmp_path / "ms", left, "mindspore")
+            write_dump(tmp_path / "pt", right)
+        ts.migrator.api_dump_compare(tmp_path / "ms", tmp_path / "pt", tmp_path / "out", **options)
+        files = [tmp_path / "out" / f"ts_api_{stem}.csv" for stem in ("forward_compare", "backward_compare", "mapping")]
+        return *(table(file) if file.exists() else None for file in files), capsys.readouterr().out
+
+    return call
+
+
+def result(rows, name):
+    """The last four cells of the row of this tensor."""
+    return next(row[4:] for row in rows if name in (row[0] or row[1]))
+
+
+def test_two_that_agree(compared):
+    forward, backward, mapping, said = compared(LEFT, RIGHT)
+    assert mapping == [["NN_Dense_0", "NN_Linear_0"], ["NN_ReLU_0", "NN_ReLU_0"]]
+    assert [row[:4] for row in forward] == [
+        ["NN_Dense_0_forward_input.0.npy", "NN_Linear_0_forward_input.0.npy", "(2, 3)", "(2, 3)"],
+        ["NN_Dense_0_forward_output.npy", "NN_Linear_0_forward_output.npy", "(2, 4)", "(2, 4)"],
+        ["NN_ReLU_0_forward_input.0.npy", "NN_ReLU_0_forward_input.0.npy", "(2, 4)", "(2, 4)"],
+        ["NN_ReLU_0_forward_output.npy", "NN_ReLU_0_forward_output.npy", "(2, 4)", "(2, 4)"],
+    ]
+    assert [row[0] for row in backward] == ["NN_ReLU_0_backward_input.npy", "NN_Dense_0_backward_input.npy"]
+    assert {tuple(row[4:]) for row in forward + backward} == {("True", "100.00%", "1.00000", "0.00000, 0.00000")}
+    assert "first difference" not in said
+
+
+def test_the_numbers_of_a_difference(compared):
+    right = dict(RIGHT)
+    right["NN_ReLU_0_forward_output"] = Y + np.array([[0.5, 0, 0, 0], [0, 0, 0, 1e-5]], np.float32)
+    forward, _, _, said = compared(LEFT, right)
+    allclose, ratio, cosine, diffs = result(forward, "NN_ReLU_0_forward_output")
+    assert (allclose, ratio) == ("False", "87.50%")
+    a, b = Y.astype(np.float64).ravel(), right["NN_ReLU_0_forward_output"].astype(np.float64).ravel()
+    exact = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    assert cosine == f"{math.floor(exact * 1e5) / 1e5:.5f}"
+    errors = np.abs(a - b)
+    assert diffs == ", ".join(f"{math.floor(error * 1e5) / 1e5:.5f}" for error in (errors.mean(), errors.max()))
+    assert (
+        "The first difference (forward): NN_ReLU_0 beside NN_ReLU_0: what comes in agrees, what goes out does not."
+        in said
+    )
+    assert result(compared(LEFT, right, atol=1)[0], "NN_ReLU_0_forward_output")[:2] == ["True", "100.00%"]
+
+
+@pytest.mark.parametrize(("equal_nan", "expected"), [(False, ["False", "87.50%"]), (True, ["True", "100.00%"])])
+def test_nan_on_both_sides(compared, equal_nan, expected):
+    odd = Y.copy()
+    odd[0, 0] = np.nan
+    sides = ({**side, "NN_ReLU_0_forward_output": odd} for side in (LEFT, RIGHT))
+    forward = compared(*sides, equal_nan=equal_nan)[0]
+    assert result(forward, "NN_ReLU_0_forward_output") == [*expected, "nan", "nan, nan"]
+
+
+def test_an_api_without_a_partner_is_shown_with_the_reason(compared, tmp_path):
+    extra = RANDOM.standard_normal((5, 5)).astype(np.float32)
+    right = with_more(RIGHT, {"Torch_erf_0_forward_input.0": extra, "Torch_erf_0_forward_output": extra * 2})
+    forward, _, mapping, said = compared(LEFT, right)
+    assert mapping[-1] == ["", "Torch_erf_0"]
+    assert [row[:2] for row in forward[-2:]] == [
+        ["", f"Torch_erf_0_forward_{part}.npy"] for part in ("input.0", "output")
+    ]
+    assert forward[-1][2:] == ["", "(5, 5)", "False", "0.00%", "nan", "nan, nan"]
+    reason = "the other side has no record of api calls"
+    assert table(tmp_path / "out" / "ts_api_unmatched.csv") == [["Torch_erf_0", "TARGET NET (pytorch)", reason]]
+    assert "The APIs without a partner" in said
+    assert reason in said
+    forward, _, mapping, said = compared(LEFT, right, ignore_unmatched=True)
+    assert len(forward) == 4
+    assert mapping[-1] == ["", "Torch_erf_0"]
+    assert "without a partner" not in said
+
+
+def test_without_backward(compared, tmp_path):
+    assert compared(LEFT, RIGHT, ignore_backward=True)[1] is None
+    assert not (tmp_path / "out" / "ts_api_backward_compare.csv").exists()
+
+
+def test_several_calls_beside_one(compared):
+    """A region stands in one row of the mapping, and is compared at its edge."""
+    a, b, c, d = (RANDOM.standard_normal((3, 3)).astype(np.float32) for _ in range(4))
+    left = with_more(LEFT, {
+        "Functional_matmul_0_forward_input.0": Y, "Functional_matmul_0_forward_input.1": a, "Functional_matmul_0_forward_output": b,
+        "Functional_add_0_forward_input.0": b, "Functional_add_0_forward_input.1": c, "Functional_add_0_forward_output": d,
+    })  # fmt: skip
+    right = with_more(RIGHT, {
+        "Torch_addmm_0_forward_input.0": c, "Torch_addmm_0_forward_input.1": Y, "Torch_addmm_0_forward_input.2": a,
+        "Torch_addmm_0_forward_output": d,
+    })  # fmt: skip
+    forward, _, mapping, said = compared(left, right)
+    assert mapping[-1] == ["Functional_matmul_0\nFunctional_add_0", "Torch_addmm_0"]
+    lines = said.splitlines()
+    at = next(number for number, line in enumerate(lines) if "Functional_matmul_0" in line)
+    assert [cell.strip() for cell in lines[at].strip("|").split("|")] == ["Functional_matmul_0", "Torch_addmm_0"]
+    assert [cell.strip() for cell in lines[at + 1].strip("|").split("|")] == ["Functional_add_0", ""]
+    last = {row[0]: row[1] for row in forward[4:]}
+    assert last["Functional_add_0_forward_output.npy"] == "Torch_addmm_0_forward_output.npy"
+    assert last["Functional_matmul_0_forward_output.npy"] == ""
+
+
+def test_statistics_alone(compared, tmp_path):
+    """Where one side has no values, the rows are compared."""
+    write_dump(tmp_path / "ms", LEFT, "mindspore")
+    write_dump(tmp_path / "pt", RIGHT)
+    for file in (tmp_path / "pt" / "rank0" / "torch_api_dump").iterdir():
+        file.unlink()
+    forward, _, mapping, said = compared(None, None)
+    assert len(mapping) == 2
+    assert "max, min, mean diffs" in said
+    assert forward[0][2:] == ["(2, 3)", "(2, 3)", "0.00000, 0.00000, nan"]
+
+
+def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):
+    write_dump(tmp_path / "ms", LEFT, "mindspore")
+    write_dump(tmp_path / "pt", RIGHT)
+    folder = tmp_path / "pt" / "rank0" / "torch_api_dump"
+    (folder / "NN_ReLU_0_forward_output.npy").write_bytes(b"garbage")
+    (folder / "NN_Linear_0_backward_input.npy").unlink()
+    forward, backward, _, said = compared(None, None)
+    assert [row[4] for row in forward[:3]] == ["True"] * 3
+    assert "no npy file: it begins with b'garbage'" in result(forward, "NN_ReLU_0_forward_output")[0]
+    assert "there is no NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
+    assert "pt is damaged in 1 places" in said
+
+
+def test_shapes_that_differ(compared):
+    right = {**RIGHT, "NN_ReLU_0_forward_output": np.zeros((2, 5), np.float32)}
+    forward = compared(LEFT, right)[0]
+    partners = [row for row in forward if "NN_ReLU_0_forward_output.npy" in row[:2]]
+    assert partners
+    assert all(row[4] in ("False", "Shape is inconsistent") for row in partners)
+
+
+def test_steps_and_ranks_have_tables_of_their_own(tmp_path, capsys):
+    later = {name.replace("_0_", "_1_"): value for name, value in RIGHT.items()}
+    for rank in (0, 1):
+        for name in ("one", "two"):
+            write_dump(tmp_path / name, {**RIGHT, **later}, rank=rank)
+    ts.migrator.api_dump_compare(tmp_path / "one", tmp_path / "two", tmp_path / "out")
+    stems = ("mapping", "forward_compare", "backward_compare")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        f"ts_api_{stem}_{step}_rank{rank}.csv" for stem in stems for step in (0, 1) for rank in (0, 1)
+    }
+    assert "The forward comparison results (step 1, rank 0)" in capsys.readouterr().out
+
+
+def test_a_step_on_one_side_only_is_told(tmp_path, capsys):
+    later = {name.replace("_0_", "_1_"): value for name, value in RIGHT.items()}
+    write_dump(tmp_path / "one", {**RIGHT, **later})
+    write_dump(tmp_path / "two", RIGHT)
+    ts.migrator.api_dump_compare(tmp_path / "one", tmp_path / "two")
+    assert "only one of the two has it: step 1 of rank 0" in capsys.readouterr().err
+
+
+def test_a_shorter_result_leaves_nothing_of_a_longer_one(compared, tmp_path):
+    compared(LEFT, RIGHT)
+    few = [name for name in LEFT if "Dense" in name]
+    for folder, stem in (("ms", "mindspore"), ("pt", "torch")):
+        for file in (tmp_path / folder / "rank0" / f"{stem}_api_dump").iterdir():
+            file.unlink()
+    forward, _, mapping, _ = compared(
+        {name: LEFT[name] for name in few}, {name.replace("Dense", "Linear"): LEFT[name] for name in few}
+    )
+    assert (len(forward), len(mapping)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rtol": -1}, "rtol: expected a number, 0 or more, got -1"),
+        ({"atol": "1"}, "atol: expected a number"),
+        ({"rtol": math.nan}, "rtol: expected a number"),
+        ({"equal_nan": 1}, "equal_nan: expected True or False, got 1"),
+        ({"ignore_unmatched": None}, "ignore_unmatched: expected True or False"),
+        ({"convinced_match_method": "best"}, "convinced_match_method: expected one of recursion, global, simple"),
+    ],
+)
+def test_what_cannot_be_asked_for(compared, options, message):
+    with pytest.raises(UsageError, match=message):
+        compared(LEFT, RIGHT, **options)
+
+
+def test_what_is_no_dump(tmp_path):
+    write_dump(tmp_path / "pt", RIGHT)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TraceNotFoundError, match="does not exist"):
+        ts.migrator.api_dump_compare(tmp_path / "nothing", tmp_path / "pt")
+    with pytest.raises(UsageError, match="target_path: expected the folder that was given to api_dump_init, got None"):
+        ts.migrator.api_dump_compare(tmp_path / "pt", None)
+    with pytest.raises(ReportError, match="no folder can be made there"):
+        ts.migrator.api_dump_compare(tmp_path / "pt", tmp_path / "pt", tmp_path / "file")
+
+
+def test_a_trace_of_another_layout_is_told_what_to_do(tmp_path):
+    write_dump(tmp_path / "pt", RIGHT)
+    write(tt.open(tmp_path / "pt"), tmp_path / "native")
+    with pytest.raises(UsageError, match=r"layout twintrace.*Use tt.compare for it, or `twintrace export"):
+        ts.migrator.api_dump_compare(tmp_path / "pt", tmp_path / "native")
+
+
+def test_the_csv_is_quoted_throughout(compared, tmp_path):
+    compared(LEFT, RIGHT)
+    text = (tmp_path / "out" / "ts_api_mapping.csv").read_text()
+    assert text.splitlines()[0] == '"ORIGIN NET (mindspore)","TARGET NET (pytorch)"'
+    assert all(line.count('"') >= 4 for line in text.splitlines())
+    assert list(csv.reader(text.splitlines()))[1] == ["NN_Dense_0", "NN_Linear_0"]

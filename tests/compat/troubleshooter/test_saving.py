@@ -1,0 +1,216 @@
+"""`ts.save` and `ts.save_grad`: names, numbers, nests, element types; in PyTorch and MindSpore, also where it is compiled."""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("mindspore")
+
+import mindspore as ms
+import torch
+from mindspore import nn as mn
+from torch import nn as tn
+
+import twintrace.compat.troubleshooter as ts
+from twintrace.compat.troubleshooter import saving
+from twintrace.model.errors import UsageError
+
+pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def numbers(monkeypatch):
+    """Every test begins at 0."""
+    monkeypatch.setattr(saving, "_COUNTERS", saving._Counters())
+
+
+@pytest.fixture
+def pynative():
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    yield
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def files(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def test_nests_of_any_kind_and_depth(tmp_path):
+    one = torch.ones(2)
+    ts.save(str(tmp_path / "x.npy"), OrderedDict(a=[one, (one, None)], b={"c": one, 3: one}, d=None))
+    assert files(tmp_path) == [
+        "x.a.0_float32_0.npy", "x.a.1.0_float32_1.npy", "x.b.3_float32_3.npy", "x.b.c_float32_2.npy",
+    ]  # fmt: skip
+
+
+def test_each_framework_counts_for_itself(tmp_path):
+    for _ in range(2):
+        ts.save(tmp_path / "t", torch.ones(1))
+        ts.save(tmp_path / "m", ms.Tensor([1.0]))
+        ts.save(tmp_path / "n", 1.5)
+    kinds = (("m", "float32"), ("n", "float64"), ("t", "float32"))
+    assert files(tmp_path) == [f"{name}_{kind}_{number}.npy" for name, kind in kinds for number in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "name", "values"),
+    [
+        (torch.tensor([1.5, -2.0], dtype=torch.bfloat16), "float32", [1.5, -2.0]),
+        (torch.tensor([1.5], dtype=torch.float8_e4m3fn), "float32", [1.5]),
+        (torch.tensor([1, 2]), "int64", [1, 2]),
+        (torch.tensor(True), "bool", True),
+        (torch.tensor([1 + 2j]), "complex64", [1 + 2j]),
+        (torch.arange(6.0).reshape(2, 3).T, "float32", [[0, 3], [1, 4], [2, 5]]),
+        (torch.zeros(0, 3, dtype=torch.float16), "float16", np.zeros((0, 3))),
+        (torch.ones(2, requires_grad=True) * 3, "float32", [3, 3]),
+        (tn.Parameter(torch.ones(1)), "float32", [1]),
+        (ms.Tensor([1.5, -2.0], ms.bfloat16), "float32", [1.5, -2.0]),
+        (ms.Tensor(3, ms.int32), "int32", 3),
+        (ms.Parameter(ms.Tensor(X)), "float32", X),
+        (X, "float32", X),
+        (2, "int64", 2),
+    ],
+)
+def test_values_of_every_kind(tmp_path, tensor, name, values):
+    ts.save(tmp_path / "x", tensor)
+    [file] = files(tmp_path)
+    assert file == f"x_{name}_0.npy"
+    found = np.load(tmp_path / file)
+    assert found.shape == np.shape(values)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_what_is_saved_is_what_it_was_then(tmp_path):
+    x = torch.ones(3)
+    ts.save(tmp_path / "x", x)
+    x.add_(1)
+    ts.save(tmp_path / "x", x)
+    assert [np.load(tmp_path / name).tolist() for name in files(tmp_path)] == [[1, 1, 1], [2, 2, 2]]
+
+
+def test_a_file_of_an_earlier_run_is_replaced(tmp_path):
+    (tmp_path / "x_float32_0.npy").write_bytes(b"old")
+    (tmp_path / "x_float32_0.npy").chmod(0o400)
+    ts.save(tmp_path / "x", torch.ones(1))
+    assert files(tmp_path) == ["x_float32_0.npy"]
+    assert np.load(tmp_path / "x_float32_0.npy").tolist() == [1]
+
+
+def test_a_key_leads_to_no_other_folder(tmp_path):
+    ts.save(tmp_path / "deep" / "er" / "x", {"../a/b": torch.ones(1)})
+    assert files(tmp_path / "deep" / "er") == ["x..._a_b_float32_0.npy"]
+
+
+def test_threads_get_numbers_of_their_own(tmp_path):
+    threads = [threading.Thread(target=ts.save, args=(tmp_path / "x", [torch.ones(1)] * 20)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {int(name.split("_")[-1].removesuffix(".npy")) for name in files(tmp_path)} == set(range(160))
+
+
+def test_printing_instead(tmp_path, capsys):
+    ts.save(tmp_path / "x", {"a": torch.ones(1)}, suffix="s", output_mode="print")
+    assert capsys.readouterr().out == "_TS_SAVE_NAME:x.a_s tensor([1.])\n"
+    assert not files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("x", object()), "expected a tensor of PyTorch, MindSpore or MSAdapter, .* got object"),
+        (("x", "text"), "got str"),
+        (("folder/", torch.ones(1)), "expected a folder and a name"),
+        ((None, torch.ones(1)), "expected a folder and a name"),
+        (("x", torch.ones(1), None, "csv"), "expected 'npy' or 'print', got 'csv'"),
+        (("x", torch.ones(1, device="meta")), "its values cannot be had"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=sentence):
+        ts.save(*arguments)
+    assert not files(tmp_path)
+
+
+# --- inside networks --------------------------------------------------------------------------------------------------
+
+
+class MindSporeNet(mn.Cell):
+    def __init__(self, folder):
+        super().__init__()
+        self.file = str(folder / "x")
+        self.fc = mn.Dense(3, 2)
+
+    def construct(self, x):
+        y = self.fc(x)
+        ts.save(self.file, {"in": x, "out": [y]}, "s")
+        return y * 2
+
+
+@pytest.mark.parametrize("compiled", ["", "graph mode", "jit"])
+def test_inside_construct_each_time_that_it_comes_by(tmp_path, pynative, compiled):
+    if compiled == "graph mode":
+        ms.set_context(mode=ms.GRAPH_MODE)
+    net = MindSporeNet(tmp_path)
+
+    def forward(x):
+        return net(x).sum()
+
+    run = ms.jit(forward) if compiled == "jit" else forward
+    inputs = [X, X + 1, X + 2]
+    expected = [x @ net.fc.weight.asnumpy().T + net.fc.bias.asnumpy() for x in inputs]
+    for x in inputs[:2]:
+        run(ms.Tensor(x)).asnumpy()
+    _, gradients = ms.value_and_grad(run, None, net.trainable_params())(ms.Tensor(inputs[2]))
+    assert gradients[1].asnumpy().tolist() == [4, 4]
+    assert len(files(tmp_path)) == 6
+    for number, (x, y) in enumerate(zip(inputs, expected, strict=True)):
+        np.testing.assert_array_equal(np.load(tmp_path / f"x.in_s_float32_{2 * number}.npy"), x)
+        np.testing.assert_allclose(np.load(tmp_path / f"x.out.0_s_float32_{2 * number + 1}.npy"), y, rtol=1e-5)
+
+
+def test_gradients_in_torch(tmp_path):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    h = ts.save_grad(tmp_path / "h", x * 3)
+    leaf = ts.save_grad(tmp_path / "leaf", x, suffix="g")
+    assert leaf is x
+    (h * h).sum().backward()
+    assert files(tmp_path) == ["h_backward_float32_0.npy", "leaf_g_float32_1.npy"]
+    assert np.load(tmp_path / "h_backward_float32_0.npy").tolist() == [6, 12]
+    assert np.load(tmp_path / "leaf_g_float32_1.npy").tolist() == [18, 36] == x.grad.tolist()
+
+
+def test_gradients_in_mindspore(tmp_path, pynative):
+    def forward(x):
+        x = ts.save_grad(tmp_path / "x", x)
+        h = ts.save_grad(tmp_path / "h", x * 3, suffix=None)
+        return (h * h).sum()
+
+    value, gradient = ms.value_and_grad(forward, 0)(ms.Tensor([1.0, 2.0]))
+    assert value == 45
+    assert gradient.asnumpy().tolist() == [18, 36]
+    assert files(tmp_path) == ["h_float32_0.npy", "x_backward_float32_1.npy"]
+    assert np.load(tmp_path / "h_float32_0.npy").tolist() == [6, 12]
+    assert np.load(tmp_path / "x_backward_float32_1.npy").tolist() == [18, 36]
+
+
+def test_a_gradient_that_nobody_asks_for_is_not_saved(tmp_path, pynative):
+    for tensor in (torch.ones(2), ms.Tensor([1.0])):
+        assert np.array_equal(ts.save_grad(tmp_path / "x", tensor).numpy(), tensor.numpy())
+    assert not files(tmp_path)
+
+
+def test_a_gradient_in_a_compiled_graph_is_refused_with_what_to_do(tmp_path, pynative):
+    @ms.jit
+    def forward(x):
+        return ts.save_grad("x", x * 2) + 1
+
+    with pytest.raises(Exception, match="inside a compiled graph cannot be had from Python"):
+        forward(ms.Tensor([1.0])).asnumpy()
