@@ -214,8 +214,15 @@ def sureness(found: Divergence) -> str:
 
 def advice(result: Comparison, found: Divergence) -> str:
     """What to look at next."""
+    if found.advice:
+        return found.advice
     names = list(found.result.settings)
     if found.inherited and any(item.is_weight for item in found.tensors):
+        if _had_the_same_weights(result, found):
+            return (
+                f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
+                f"it takes (zero_grad, clipping); level='mix' records it"
+            )
         return "give both sides the same weights and compare again"
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
@@ -250,6 +257,18 @@ def _lone_gradient(result: Comparison, found: Divergence) -> str:
             more = f" and of {len(slots) - 1} more" if len(slots) > 1 else ""
             return f"only the {side} has a gradient of {name}{more}: is it frozen, or out of the loss, on the {other}?"
     return ""
+
+
+def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
+    """Did these calls take the same weights in the step before?"""
+    weights = [
+        item
+        for before in result.results
+        if (before.step, before.rank) == (found.result.step - 1, found.result.rank)
+        for item in before.tensors
+        if item.is_weight
+    ]
+    return bool(weights) and all(item.verdict.outcome in (Outcome.SAME, Outcome.ROUNDING) for item in weights)
 
 
 def _nearest_alone(result: Comparison, found: Divergence, *, skipped: bool = False) -> tuple[str, Call] | None:
