@@ -2,6 +2,8 @@
 
 import collections
 import json
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -409,6 +411,65 @@ def test_another_model_in_the_same_step(make, step):
         assert {"Module.a.Linear.forward.0", "Module.b.Linear.forward.0", "Module.b.Linear.backward.0"} <= set(found)
         assert {"Functional.linear.0.forward", "Functional.linear.1.forward"} <= set(found)
         assert torch.equal(array(step(number), found["Module.a.Linear.forward.0"]["output"][0]), x.detach())
+
+
+def test_models_that_take_turns_in_a_step(make, step):
+    """Each start with another model is another recorder; what they write is one dump, in which every name occurs once."""
+    one, two = nn.ModuleDict({"a": nn.Linear(4, 4)}), nn.ModuleDict({"b": nn.Linear(4, 4)})
+    debugger = make()
+    for model in (one, two, one):
+        debugger.start(model)
+        (layer,) = model.values()
+        loss = layer(torch.ones(1, 4)).sum()
+        debugger.save(loss, "loss")
+        loss.backward()
+        debugger.stop()
+    debugger.step()
+    names = set(data(step()))
+    for number in range(3):
+        assert {f"Functional.linear.{number}.forward", f"Functional.linear.{number}.backward"} <= names
+    assert {
+        "Module.a.Linear.forward.1",
+        "Module.a.Linear.parameters_grad",
+        "Module.a.Linear.parameters_grad.1",
+    } <= names
+    assert set(document(step(), "debug.json")["data"]) == {
+        f"loss{end}.{number}.debug" for end in ("", "_grad") for number in range(3)
+    }
+
+
+def test_switched_off(make, tmp_path):
+    debugger = make(dump_enable=False)
+    record(debugger, Net(), run)
+    debugger.save(1, "one")
+    assert listing(tmp_path / "dump") == set()
+
+
+@pytest.mark.parametrize(("task", "limit", "message"), [
+    ("statistics", 4000, "recording has ended: .*File too large"), ("tensor", 100_000, "payload: .*File too large")
+])  # fmt: skip
+def test_a_disk_that_is_full(make, step, recwarn, task, limit, message):
+    """Files may not grow beyond a limit: the training goes on, it is told once, and what is there is whole."""
+    net, debugger = Net(), make(task=task)
+    wide = nn.Linear(4, 20_000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    debugger.start(net)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        wide(torch.ones(3, 4))
+        run(net).backward()
+        debugger.stop()
+        debugger.step()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (told,) = [str(warning.message) for warning in recwarn if warning.category is RuntimeWarning]
+    assert re.search(message, told)
+    assert net.head.weight.grad is not None
+    found = data(step())
+    assert "Functional.linear.0.forward" in found
+    for _, element in tensors(found) if task == "tensor" else ():
+        if "data_name" in element:
+            assert list(array(step(), element).shape) == element["shape"]
 
 
 def test_steps(make, step, tmp_path):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from . import debugger, seeds
+from .compare import compare, compare_distributed
 
-__all__ = ["PrecisionDebugger", "seed_all"]
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):

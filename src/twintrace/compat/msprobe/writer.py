@@ -95,6 +95,7 @@ class DumpWriter:
         self._values: Values | None = None
         self._framework, self._dialect = "", ""
         self._numbers = Numbers()
+        self._turns: dict[str, int] = {}  # how many gradients each parameter has had in this step
         self._forget()
 
     def _forget(self) -> None:
@@ -109,7 +110,6 @@ class DumpWriter:
         self._finished: dict[tuple[int, int], _Growing] = {}
         self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
         self._parameters: dict[tuple[str, int], _Growing] = {}
-        self._turns: dict[str, int] = {}  # how many gradients each parameter has had
         self._saved: dict[int, _Growing] = {}
         self._places: dict[str, int] = {}
         self._checks: dict[tuple[int, bool], str] = {}
@@ -139,7 +139,7 @@ class DumpWriter:
             self._begin_files(directory)
             self._step = step
             self._steps.add(step)
-            self._numbers = Numbers()
+            self._numbers, self._turns = Numbers(), {}
         return self
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
@@ -504,10 +504,11 @@ class DumpWriter:
     # --- what was given to `save` -------------------------------------------------------------------------------
 
     def _add_saved(self, record: Mapping[str, Wire]) -> None:
-        name, wire = saved_name(record["name"], record["n"]), record.get("out")
+        number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
+        name, wire = saved_name(record["name"], number), record.get("out")
         document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
         document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
-        gradient = saved_name(record["name"], record["n"], gradient=True)
+        gradient = saved_name(record["name"], number, gradient=True)
         self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
 
     def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:
