@@ -605,3 +605,25 @@ def test_seeding_is_undone(tmp_path):
     assert F.dropout is dropout
     with tt.seed_all(3):
         assert torch.equal(torch.rand(3), first)
+
+
+def test_a_collective_is_recorded_once(recorded, tmp_path):
+    """Some collectives come through torch's function mode as well, and then call themselves again."""
+    meeting = f"file://{tmp_path / 'meeting'}"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    try:
+        total, parts = torch.ones(2), [torch.zeros(2)]
+
+        def work():
+            torch.distributed.all_reduce(total)
+            torch.distributed.all_gather(parts, total)
+            torch.distributed.all_reduce(total, async_op=True).wait()
+
+        calls, _ = recorded(work)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert [str(call.site) for call in calls if "distributed" in call.site.name] == [
+        "forward/api:torch.distributed.all_reduce#0",
+        "forward/api:torch.distributed.all_gather#0",
+        "forward/api:torch.distributed.all_reduce#1",
+    ]

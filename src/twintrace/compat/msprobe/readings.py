@@ -87,17 +87,24 @@ class Readings:
     def tensor(self, entry: Mapping[str, Any], name: str) -> TensorRef | Token:
         """The number of a tensor: that of an earlier element if it is the same."""
         shape, dtype = entry.get("shape"), entry.get("dtype")
-        if type(shape) is not list or not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
+        if (
+            type(shape) is not list
+            or not {*map(type, shape)} <= {int}
+            or (shape and not 0 <= min(shape) <= max(shape) < 1 << 48)
+        ):
             return self._bad(name, f"its shape is {json.dumps(shape)[:60]}, not a list of sizes")
-        spec = self._spec(dtype, tuple(shape))
-        numbers = [_number(entry.get(key)) for key in ("Max", "Min", "Mean", "Norm")]
+        sizes = tuple(shape)
+        spec = self._spec(dtype, sizes)
+        numbers = [entry.get("Max"), entry.get("Min"), entry.get("Mean"), entry.get("Norm")]
+        if not {*map(type, numbers)} <= {int, float}:
+            numbers = [_number(number) for number in numbers]
         data_name, grad, md5 = entry.get("data_name"), entry.get("requires_grad"), entry.get("md5")
         file = data_name if type(data_name) is str and data_name not in ("", "-1") else None
         if file is not None:
             name = file.rpartition(".")[0]
         key = None
         if (md5 is not None or numbers[2] is not None) and numbers[0] != numbers[1]:
-            key = (dtype, tuple(shape), *numbers, grad, md5)
+            key = (dtype, sizes, *numbers, grad, md5)
             for known in self._seen.get(key, ()):
                 if file is None or self._same(known, file):
                     also = self._facts[known].setdefault("also", [])
@@ -108,7 +115,7 @@ class Readings:
         identity = len(self.tensors)
         made = Tensor(
             identity,
-            spec or Spec("u8", tuple(shape)),
+            spec or Spec("u8", sizes),
             requires_grad=grad is True,
             statistics=_statistics(numbers, spec, facts),
             fingerprint=self._fingerprint(md5, file, spec),

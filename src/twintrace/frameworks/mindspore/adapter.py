@@ -59,7 +59,7 @@ class MindsporeWatch:
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
-        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
+        self._compiled = CompiledRegions(sink, self._report, eager=eager, kernels=kernels)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -86,6 +86,9 @@ class MindsporeWatch:
 
     def end_step(self) -> None:
         self._gradients.remove()
+
+    def _report(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return self._calls.report(name, function, args, kwargs)
 
     def _install(self) -> Iterator[Callable[[], None]]:
         yield from self._compiled.install()

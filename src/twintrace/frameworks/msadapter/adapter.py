@@ -40,7 +40,7 @@ class MsadapterWatch(MindsporeWatch):
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
-        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
+        self._compiled = CompiledRegions(sink, self._report, eager=eager, kernels=kernels)
 
 
 class MsadapterFramework(MindsporeFramework):

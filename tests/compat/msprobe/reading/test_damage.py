@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
 import twintrace as tt
+from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.model.errors import TraceError, TraceFormatError
 
