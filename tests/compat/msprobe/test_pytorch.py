@@ -814,8 +814,7 @@ loss.backward()
 """
 
 
-@pytest.mark.parametrize("task", ["statistics", "tensor"])
-@pytest.mark.parametrize("place", ["forward", "backward"])
+@pytest.mark.parametrize(("place", "task"), [("forward", "statistics"), ("backward", "tensor")])
 def test_the_files_are_whole_after_kill_9(tmp_path, step, checkout_env, task, place):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "dump"), place, task]
     done = subprocess.run(command, env=checkout_env, capture_output=True, text=True, timeout=120)

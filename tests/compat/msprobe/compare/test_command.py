@@ -492,7 +492,7 @@ def test_one_rank_that_cannot_be_read_does_not_cost_the_others(two_dumps, asked,
     said = msprobe("compare", "-i", asked(tmp_path / "a", tmp_path / "b"), "-o", tmp_path / "output")
 
     assert said.code == 2
-    assert "1 of 2 comparisons failed, first rank1: " in said.err
+    assert "1 of 2 comparisons failed, first rank 1: " in said.err
     assert [path.name.rsplit("_", 1)[0] for path in sorted((tmp_path / "output").iterdir())] == [
         "advisor_rank0", "compare_result_rank0",
     ]  # fmt: skip
