@@ -488,8 +488,9 @@ def test_one_rank_that_cannot_be_read_does_not_cost_the_others(two_dumps, asked,
         for n in (0, 1):
             shutil.copytree(dump.parent, tmp_path / side / f"rank{n}")
     (tmp_path / "a" / "rank1" / "dump.json").write_text("nothing", encoding="utf-8")
+    file = asked(tmp_path / "a", tmp_path / "b", stack_path="of/one/card")
 
-    said = msprobe("compare", "-i", asked(tmp_path / "a", tmp_path / "b"), "-o", tmp_path / "output")
+    said = msprobe("compare", "-i", file, "-o", tmp_path / "output", "-s")
 
     assert said.code == 2
     assert "1 of 2 comparisons failed, first rank 1: " in said.err
