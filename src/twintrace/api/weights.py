@@ -28,7 +28,8 @@ from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
-from ..weights.mapping import declare, map_states, predict
+from ..weights.mapping import declare, map_states
+from ..weights.prediction import predict
 from ..weights.pth import read_tensor as _read_tensor
 from ..weights.pth import write_one as write_tensor
 from ..weights.states import State, open_state

@@ -102,7 +102,8 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
         facts.append(("look next", [shorten(advice(comparison, found))]))
     what = "row that differs" if found.inherited else "difference"
     where = "gradients" if found.backward else "values"
-    return _card(shorten(f"First {what} of {where}: {places(result)}, {_when(found)}"), facts, row)
+    when = "" if comparison.saved else f", {_when(found)}"
+    return _card(shorten(f"First {what} of {where}: {places(result)}{when}"), facts, row)
 
 
 def _size(item: TensorResult) -> str:
