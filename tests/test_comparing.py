@@ -53,10 +53,28 @@ def test_tolerances_by_hand_may_be_wide(pair, tmp_path):
     assert not [call for result in parted for call in result.match.left if call.site.name == "first"]
 
 
-def test_the_noise_of_a_repeated_run_is_not_held_against_the_other(pair):
+def test_the_noise_of_a_repeated_run_is_not_held_against_the_other(pair, tmp_path):
     left, right = pair
     assert not api.compare(left, right, noise=left).agree
-    assert api.compare(left, right, noise=right).count(Outcome.DIFFERENT) == 0
+    again = run(tmp_path / "again", keep="tensor", unsteady=1e-2)
+    assert api.compare(left, right, noise=again).count(Outcome.DIFFERENT) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"eps": 1e-2}, r"norm.* has eps: 1e-05 \| 0.01"),
+        ({"extra": True}, "only the second calls forward/api:reference.relu#1"),
+        ({"factor": 2.0}, "has argument 1: 1.0 . 2.0"),
+        ({"level": "module"}, "only the first calls"),
+        ({"scale": 5.0}, "the input 0 of .* has other values: it was given other data or weights"),
+    ],
+    ids=["a setting", "a call more", "an argument", "another level", "other data"],
+)
+def test_what_is_no_repeated_run_is_no_measure_of_noise(pair, tmp_path, changed, why):
+    """Else the very difference that is looked for would be taken for noise."""
+    with pytest.raises(tt.UsageError, match=rf"other is no repeated run of .*left, .* in step 0 of rank 0 .*{why}"):
+        api.compare(*pair, noise=run(tmp_path / "other", **({"keep": "tensor"} | changed)))
 
 
 def test_a_repeated_run_without_the_step_is_refused(pair, tmp_path):
@@ -270,3 +288,47 @@ def test_what_only_one_side_does_before_the_parting_is_pointed_at_though_it_seem
             torch.nn.functional.conv1d(y, weight, padding=0 if name == "right" else 1)
     told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
     assert "look at what only the right calls before it: torch.nn.functional.pad" in told
+
+
+@pytest.mark.needs_torch
+def test_a_parameter_that_one_side_does_not_train_is_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    for name in ("left", "right"):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+        net[0].weight.requires_grad_(name == "left")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with tt.record(tmp_path / name, net, level="mix", keep="statistics"):
+            net(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
+    assert "the output parameters.0 (0.weight)" in told
+    assert "only the left has a gradient of 0.weight: is it frozen, or out of the loss, on the right?" in told
+
+
+def test_modules_that_belong_together_may_be_said(pair):
+    found = api.pair_up(*pair, modules={"first": "last"})[0, 0]
+    said = {
+        match.left[0].site.name: match.right[0].site.name
+        for match in found.matches
+        if match.because == "the mapping says so"
+    }
+    assert said == {"first": "last"}
+    assert not any(match.because == "the mapping says so" for match in api.pair_up(*pair)[0, 0].matches)
+
+
+def test_modules_and_a_mapping_file_are_one_too_many(pair, tmp_path):
+    with pytest.raises(tt.UsageError, match="mapping and modules were both given"):
+        api.pair_up(*pair, modules={}, mapping=tmp_path / "map.yaml")
+
+
+def test_what_operations_and_parameters_are():
+    assert api.same_operation("Dense", "Linear")
+    assert api.same_operation("mindspore.ops.BatchMatMul", "torch.bmm")
+    assert not api.same_operation("Dense", "LayerNorm")
+    assert [api.parameter_role(name) for name in ("gamma", "embedding_table", "beta", "kernel")] == [
+        "weight",
+        "weight",
+        "bias",
+        "kernel",
+    ]

@@ -86,8 +86,10 @@ def test_steps_can_be_chosen_and_one_that_is_not_there_is_2(compare, traces):
     assert "among those that were asked for" in compare(*traces, "--step", 4, expect=2)
 
 
-def test_noise_is_a_third_trace(compare, traces):
-    assert "different" not in compare(*traces, "--noise", traces[1], expect=0)
+def test_noise_is_a_third_trace(compare, traces, tmp_path):
+    again = run(tmp_path / "again", keep="tensor", unsteady=1e-2)
+    assert "different" not in compare(*traces, "--noise", again, expect=0)
+    assert "is no repeated run of" in compare(*traces, "--noise", traces[1], expect=2)
 
 
 def test_a_report_that_cannot_be_written_is_2_and_the_verdict_is_told(compare, traces, tmp_path):

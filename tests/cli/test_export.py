@@ -10,6 +10,7 @@ import pytest
 
 import twintrace as tt
 from tests.test_api import run
+from twintrace.api import exporters
 
 
 @pytest.fixture
@@ -55,4 +56,4 @@ def test_what_cannot_be_is_2_and_one_sentence(tmp_path, twintrace):
 
 
 def test_help_names_the_layouts(twintrace):
-    assert "torch_npu, msprobe" in " ".join(twintrace("export", "--help").split())
+    assert ", ".join(exporters()) in " ".join(twintrace("export", "--help").split())

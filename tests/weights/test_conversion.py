@@ -171,6 +171,23 @@ def test_partly_is_possible_when_it_is_said(tmp_path):
     assert "ambiguous      thing.weight" in api.conversion_text(found)
 
 
+def test_what_the_verbs_give_back_prints_as_one_line(tmp_path):
+    values = {"fc.weight": np.ones((3, 2), np.float32), "fc.bias": np.ones(3, np.float32)}
+    target = tmp_path / "net.ckpt"
+    given = f"the given dict -> {target}: "
+    done = tt.convert_weights(values, target)
+    assert str(done) == given + "2 weights carried over, 36 bytes"
+    assert "rows=(WeightRow(" in repr(done)
+    assert str(tt.map_weights(values, target)) == given + "2 weights mapped, complete"
+    assert str(tt.compare_weights(values, target)) == f"the given dict and {target} agree: 2 equal"
+    assert str(tt.certify_weights(values, target)) == given + "certified, 2 weights"
+    values["fc.bias"] = np.full(3, 2, np.float32)
+    assert str(tt.compare_weights(values, target)) == f"the given dict and {target} do not agree: 1 equal, 1 different"
+    assert str(tt.certify_weights(values, target)).startswith(given + "not certified: fc.bias is 0.5 times")
+    values["odd.thing"] = np.ones(4, np.float32)
+    assert str(tt.map_weights(values, target)) == given + "2 weights mapped, not complete (1 only left)"
+
+
 # --- into nets, with the reference framework --------------------------------------------------------------------------
 
 

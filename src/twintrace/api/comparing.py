@@ -8,6 +8,7 @@ known to be equal (on all cores, one pair of arrays at a time), and the pairs ar
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +18,13 @@ from typing import Any
 from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.rounding import UNITS
+from ..judge.settings import different_settings
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Recording
+from ..model.sites import Kind
 from ..model.verdicts import Outcome
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
@@ -341,12 +344,58 @@ def _noise(
     journals = (trace.journal(*place), repeat.journal(*place))
     alignment = align(_side(journals[0]), _side(journals[1]))
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, _silent, "")
+    another = next(_unlike(journals, alignment, measured), None)
+    if another is not None:
+        raise UsageError(
+            f"noise: {repeat.path} is no repeated run of {trace.path}, so it does not tell how far two of its runs are apart: "
+            f"in step {place[0]} of rank {place[1]} {another}. Record the left program once more, with nothing changed."
+        )
     return {key[0]: error for key, item in measured.items() if (error := relative_error(item))}
+
+
+def _unlike(
+    journals: tuple[Journal, Journal], alignment: Alignment, measured: Mapping[_Key, Evidence]
+) -> Iterator[str]:
+    """Why two traces are not those of one program that ran twice; nothing if they are."""
+    frameworks = [journal.header.framework for journal in journals]
+    if frameworks[0] != frameworks[1]:
+        yield f"one is of {frameworks[0]}, the other of {frameworks[1]}"
+    for only, alone in (("the first", alignment.only_left), ("the second", alignment.only_right)):
+        if alone:
+            yield f"only {only} calls {alone[0].call.site}"
+    for number, match in enumerate(sorted(alignment.matches, key=lambda match: match.left[0].order)):
+        sites = [" … ".join(str(call.site) for call in calls) for calls in (match.left, match.right)]
+        if sites[0] != sites[1]:
+            yield f"the first calls {sites[0]} where the second calls {sites[1]}"
+        for name, values in different_settings(match.left, match.right).items():
+            if not (
+                name.startswith("argument ") and _near(*values)
+            ):  # a number that was computed may be as unsteady as a tensor
+                yield f"{sites[0]} has {name}: {' | '.join(values)}"
+        for pair in match.tensors:
+            specs = [
+                str(journal.tensor(tensor).spec)
+                for journal, tensor in zip(journals, (pair.left, pair.right), strict=True)
+            ]
+            if specs[0] != specs[1]:
+                yield f"{sites[0]} has {pair.part} {pair.left_slot}: {' | '.join(specs)}"
+            fed = pair.part is Part.PARAMETER or (pair.part is Part.INPUT and not number)
+            if fed and (relative_error(measured[_key(pair)]) or 0.0) > _UNRELATED:
+                yield f"the {pair.part} {pair.left_slot} of {sites[0]} has other values: it was given other data or weights"
+
+
+def _near(left: str, right: str) -> bool:
+    try:
+        return math.isclose(float(left), float(right), rel_tol=0.1)
+    except ValueError:
+        return False
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 _Key = tuple[int, int, Layout]
+_UNRELATED = 0.5
+"""A relative error from which on two values have nothing in common."""
 
 
 def _key(pair: TensorPair) -> _Key:
@@ -542,7 +591,8 @@ def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
             one, two = next(pair for pair in specs if pair[0] != pair[1])
             found.append((result, f"{one} | {two}"))
     if found:
-        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
+        things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
+        count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
         yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
 
 

@@ -7,6 +7,7 @@
     settings.py      what was set differently, whatever the two sides call it
     bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
     divergences.py   which difference is the first, and whose is it?
+    gradients.py     what happens to gradients between the backward pass and the optimizer
 
 In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
 (`measure`). Surprising: the bench needs no threshold, because it sees the errors of what came in: a call is judged by

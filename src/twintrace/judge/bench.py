@@ -25,8 +25,8 @@ from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .operations import Traits, traits
 from .policies import Evidence, Policy, certain, relative_error
-from .rounding import Allowance, Backward, allowance, elements, size
-from .settings import NOT_GIVEN, another_number, different_settings
+from .rounding import Allowance, Backward, allowance, elements, of_average, size
+from .settings import NOT_GIVEN, another_number, different_settings, number_set
 
 _PASSES = 4
 _NOISE = 0.5
@@ -188,7 +188,12 @@ class Bench:
         making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came), steady=steady)
         went = [item for item in evidence if item.pair.part not in _PASSED]
         if trial.updates:  # each parameter is made of its own gradient, not of the worst
-            made = [self._remembered(item, replace(making, apart=self._apart_of_one(item, came))) for item in went]
+            rate, inexact = _of_optimizer(trial.case.match)
+            made = [
+                self._remembered(item, replace(making, apart=max(self._apart_of_one(item, came), apart)))
+                for item in went
+                for apart in [inexact * _share(item, rate)]
+            ]
             self._after = self._largest(self._after, made)
             trial.values = came + made
             return
@@ -293,6 +298,24 @@ def _trial(case: Case) -> _Trial:
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
     settings = different_settings(match.left, match.right)
     return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
+
+
+def _of_optimizer(match: Match) -> tuple[float, float]:
+    """The learning rate, and how far apart two optimizers are that keep their settings in other dtypes."""
+    calls = (*match.left, *match.right)
+    decays = [number_set(call, name) for call in calls for name in ("betas.0", "betas.1")]
+    rates = [number_set(call, "lr") for call in calls]
+    return max((rate for rate in rates if rate), default=0.0), max(
+        (of_average(decay or 0.0) for decay in decays), default=0.0
+    )
+
+
+def _share(evidence: Evidence, rate: float) -> float:
+    """How much of a value this step has made: all of a running average; of a parameter about the learning rate, if it is Adam's."""
+    if not evidence.pair.left_slot.startswith("parameters"):
+        return 1.0
+    whole = size(evidence.left)
+    return min(1.0, rate / whole) if whole else 1.0
 
 
 def _number(slot: str) -> str:

@@ -16,6 +16,7 @@ from ..model.results import CallResult, Divergence, TensorResult, badness
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
+from .gradients import otherwise
 
 SWAPPED = "the same values come in, in another order"
 _TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
@@ -36,7 +37,7 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
     candidates = ordered if update else [item for item in ordered if not _updates(item)]
     chosen = next((item for item in candidates if _arises(item)), candidates[0])
     tensors = sorted((item for item in chosen.tensors if _differs(item, backward=False)), key=_most_telling)
-    own, swapped = chosen.introduced_forward, _swapped(chosen)
+    own, swapped, advice = chosen.introduced_forward, _swapped(chosen), ""
     tensors.sort(key=lambda item: item.pair.part.incoming is own)  # what arose here first, or what came in
     if own:
         because = "what comes in agrees, what goes out does not"
@@ -46,9 +47,11 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
         because = "the values that were saved differ, wherever they come from"
     else:
         because = SWAPPED if swapped else _inherited_because(tensors, step in alone)
+    if update and not own and not swapped:
+        because, advice = otherwise(chosen, results) or (because, advice)
     place = _forward_order(chosen)
     before = sum(1 for item in results if item.step <= step and _forward_order(item) < place and item.match.left)
-    return Divergence(chosen, False, tuple(tensors), not (own or swapped), because, before)
+    return Divergence(chosen, False, tuple(tensors), not (own or swapped), because, before, advice)
 
 
 def first_backward(results: Sequence[CallResult]) -> Divergence | None:

@@ -54,6 +54,11 @@ def unit(*dtypes: str) -> float:
     return max((UNITS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
 
 
+def of_average(decay: float) -> float:
+    """How exact the weight 1 - β of a running average is if β is kept in f32: 6e-05 for 0.999. Optimizers do so, or do not."""
+    return UNITS["f32"] * decay / (1 - decay) if 0 < decay < 1 else 0.0
+
+
 def elements(tensor: Tensor) -> int:
     return math.prod(tensor.spec.shape)
 

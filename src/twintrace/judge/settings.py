@@ -21,7 +21,8 @@ SYNONYMS: Mapping[str, str] = {
     "epsilon": "eps", "variance_epsilon": "eps", "axis": "dim", "begin_norm_axis": "dim", "keep_dims": "keepdim",
     "keepdims": "keepdim", "in_channels": "in", "in_features": "in", "out_channels": "out", "out_features": "out",
     "has_bias": "bias", "use_bias": "bias", "alpha": "negative_slope", "group": "groups", "num_groups": "groups",
-    "gelu_type": "approximate", "learning_rate": "lr", "init_learning_rate": "lr",
+    "gelu_type": "approximate", "learning_rate": "lr", "init_learning_rate": "lr", "beta1": "betas.0", "beta2": "betas.1",
+    "use_nesterov": "nesterov", "use_amsgrad": "amsgrad",
     "vocab_size": "num_embeddings", "embedding_size": "embedding_dim",
     "perm": "dims", "normalized_shape": "shape", "num_features": "features",
 }  # fmt: skip
@@ -94,6 +95,12 @@ def canonical(name: str) -> str:
     """The name that is shown, for all that mean the same: `epsilon.0` is `eps.0`, an optimizer's `groups.0.lr` is `lr`."""
     head, dot, rest = name.removeprefix("settings.").removeprefix("groups.0.").partition(".")
     return SYNONYMS.get(head, head) + dot + rest
+
+
+def number_set(call: Call, name: str) -> float | None:
+    """The number that a setting has in a call, by the name that is shown; None if it has none."""
+    found = (value for own, value in _settings(call) if canonical(own) == name)
+    return next((float(value) for value in found if isinstance(value, int | float)), None)
 
 
 def _telling(name: str) -> bool:

@@ -99,6 +99,8 @@ class Divergence:
     because: str
     after: int = 0
     """How many pairs of calls before it, in the order of the data flow, agree."""
+    advice: str = ""
+    """What to do about it, where the records tell."""
 
     @property
     def place(self) -> int:

@@ -5,10 +5,14 @@ Unpaired      bn.num_batches_tracked, because: MindSpore's BatchNorm2d counts no
 WeightMap     all of them, and what is ambiguous
 WeightRow     one line of a comparison or certificate: the two names, the two specs, what was found
 Conversion, WeightComparison, Certificate    what the verbs give back
+
+What the verbs give back prints as one line; `repr` has everything.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .tensors import Spec
@@ -79,6 +83,17 @@ class WeightMap:
         alone = [item for item in (*self.only_left, *self.only_right) if not item.harmless]
         return bool(self.pairs) and not (alone or self.ambiguous or self.misfits)
 
+    def __str__(self) -> str:
+        state = "complete" if self.complete else f"not complete ({self._open()})"
+        return f"{self.left} -> {self.right}: {_weights(self.pairs)} mapped, {state}"
+
+    def _open(self) -> str:
+        alone = [[item for item in side if not item.harmless] for side in (self.only_left, self.only_right)]
+        found = zip(
+            ("only left", "only right", "ambiguous", "do not fit"), (*alone, self.ambiguous, self.misfits), strict=True
+        )
+        return ", ".join(f"{len(items)} {what}" for what, items in found if items) or "nothing at all"
+
 
 @dataclass(frozen=True, slots=True)
 class WeightRow:
@@ -113,6 +128,10 @@ class Conversion:
     nbytes: int
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        rest = "" if self.map.complete else f"; the map is not complete ({self.map._open()})"
+        return f"{self.source} -> {self.target}: {_weights(self.rows)} carried over, {self.nbytes:,} bytes{rest}"
+
 
 @dataclass(frozen=True, slots=True)
 class WeightComparison:
@@ -130,6 +149,13 @@ class WeightComparison:
     def agree(self) -> bool:
         """Every weight that matters has its partner, of the same shape, and close to it."""
         return bool(self.rows) and all(row.verdict in ("equal", "close", "not carried") for row in self.rows)
+
+    def __str__(self) -> str:
+        counts = Counter(row.verdict for row in self.rows)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        return (
+            f"{self.left} and {self.right} {'agree' if self.agree else 'do not agree'}: {told or 'no weight in common'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +193,19 @@ class Certificate:
     def granted(self) -> bool:
         """Every weight is what it should be, nothing that matters was left behind, and both nets compute the same."""
         return bool(self.rows) and not self.mistakes and all(row.within for row in self.trial)
+
+    def __str__(self) -> str:
+        between = f"{self.left} -> {self.right}"
+        if self.granted:
+            return f"{between}: certified, {_weights(self.rows)}" + (
+                f", {len(self.trial)} results of both nets" * bool(self.trial)
+            )
+        beyond = [
+            f"{row.what} {row.name} is further apart than rounding explains" for row in self.trial if not row.within
+        ]
+        wrong = [*self.mistakes, *beyond] or ["there is nothing to certify"]
+        return f"{between}: not certified: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+
+
+def _weights(items: Sequence[object]) -> str:
+    return f"{len(items)} weight{'' if len(items) == 1 else 's'}"

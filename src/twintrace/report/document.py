@@ -163,6 +163,7 @@ def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str
         "inherited": found.inherited,
         "because": found.because,
         "after": found.after,
+        "advice": found.advice,
     }
 
 
@@ -299,7 +300,9 @@ def _divergence_of(
         return None
     result = results[wire["result"]]
     tensors = tuple(result.tensors[number] for number in wire["tensors"])
-    return Divergence(result, backward, tensors, wire["inherited"], wire["because"], wire["after"])
+    return Divergence(
+        result, backward, tensors, wire["inherited"], wire["because"], wire["after"], wire.get("advice", "")
+    )
 
 
 def _result_of(wire: dict[str, Any]) -> CallResult:

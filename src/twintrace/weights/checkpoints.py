@@ -56,7 +56,7 @@ def open_checkpoint(path: str | os.PathLike[str], *, key: str | None = None) -> 
         return pth.read(where, key=key)
     if key is not None:
         raise UsageError(f"{where}: key={key!r} is for .pth files that hold several state dicts; this is none.")
-    return safetensors.read(where) if safetensors.is_safetensors(head) else ckpt.read(where)
+    return safetensors.read(where) if safetensors.is_safetensors(head, where.suffix) else ckpt.read(where)
 
 
 def _in_folder(folder: Path) -> Path:

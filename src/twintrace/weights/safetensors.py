@@ -31,9 +31,12 @@ CODES = {ours: theirs for theirs, ours in NAMES.items()}
 LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
-def is_safetensors(head: bytes) -> bool:
-    """Do a file's first nine bytes look like it?"""
-    return len(head) >= 9 and head[8:9] == b"{" and 2 <= struct.unpack("<Q", head[:8])[0] <= LONGEST_HEADER
+def is_safetensors(head: bytes, suffix: str) -> bool:
+    """Do a file's first nine bytes look like it? A file that is called so is taken for one, unless it begins as a .ckpt does."""
+    brace = head[8:9] == b"{"
+    if suffix == ".safetensors" and (brace or head[:1] != b"\n"):
+        return True
+    return brace and 2 <= struct.unpack("<Q", head[:8])[0] <= LONGEST_HEADER
 
 
 def read(path: Path) -> Checkpoint:
@@ -41,10 +44,15 @@ def read(path: Path) -> Checkpoint:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
+        if len(head) < 8:
+            raise CheckpointError(
+                f"{path}: has {size} bytes; a .safetensors file begins with the 8 of its header's length."
+            )
+        length = struct.unpack("<Q", head)[0]
         if not 2 <= length <= min(LONGEST_HEADER, size - 8):
             raise CheckpointError(
-                f"{path}: the header is said to have {length} bytes, of a file of {size}. It is damaged."
+                f"{path}: by its bytes 0 to 7 the header has {length:,} bytes; expected 2 to {LONGEST_HEADER:,}, and no more than "
+                f"the {size - 8:,} that follow. The file is damaged, or is no .safetensors file: get it again."
             )
         try:
             header = json.loads(file.read(length))

@@ -19,7 +19,7 @@ from ..protocol import Sink
 from .gradients import HAS_NODES, Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
 from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives
-from .patches import patch
+from .patches import Patch
 from .tensors import wrote
 from .updates import Updates
 
@@ -42,25 +42,34 @@ class Calls:
         self._sink, self._gradients, self._recorded = sink, gradients, recorded
         self._updates = Updates(sink if recorded else None)
         self._primitives: dict[Any, Any] = {}
+        self._patches: list[Patch] = []
+        self._patched: dict[type, Patch] = {}
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
         yield self._primitives.clear
+        if not self._patches:
+            self._patches.extend(self._planned())
+        for each in self._patches:
+            yield each.install()
+        layer = self._primitive_layer if self._recorded else _announcing
+        for kind in primitives():  # asked anew: there may be more by now
+            if self._recorded or kind.__name__.startswith(WRITING_PRIMITIVES):
+                if kind not in self._patched:
+                    self._patched[kind] = Patch(kind, "__call__", layer)
+                yield self._patched[kind].install()
+
+    def _planned(self) -> Iterator[Patch]:
         for function, api in functions():
             if self._recorded or api.may_write:
-                yield patch(function, "__call__", functools.partial(self._layer, api))
+                yield Patch(function, "__call__", functools.partial(self._layer, api))
         for name, attribute, api in methods():
             if isinstance(attribute, property) or type(attribute).__name__ == "getset_descriptor":
                 if self._recorded:
-                    yield patch(Tensor, name, functools.partial(self._attribute_layer, api, attribute))
+                    yield Patch(Tensor, name, functools.partial(self._attribute_layer, api, attribute))
             elif self._recorded or api.may_write:
-                yield patch(Tensor, name, functools.partial(self._layer, api))
-        for kind in primitives():
-            if self._recorded:
-                yield patch(kind, "__call__", self._primitive_layer)
-            elif kind.__name__.startswith(WRITING_PRIMITIVES):
-                yield patch(kind, "__call__", _announcing)
+                yield Patch(Tensor, name, functools.partial(self._layer, api))
 
     def _layer(self, api: Api, original: Any) -> Any:
         if not self._recorded:

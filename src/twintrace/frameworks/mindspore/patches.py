@@ -4,6 +4,9 @@
     remove = patch(ops.relu, "__call__", lambda original: wrapped)       a function itself, whoever holds it
     remove()          the original is back once the last recorder has left
 
+    again = Patch(ops.relu, "__call__", layer)      the same, to be put in and taken out many times: what was built is kept
+    again.install(), again.remove()
+
 MindSpore has no function mode: its functions are replaced. Not where they are looked up, since a function has many names
 (`from mindspore.ops import relu`, `self.act = ops.relu`, a dict of activations), but in the function object: while it is replaced,
 its code is one line that calls the layers, and every name leads there.
@@ -26,19 +29,37 @@ _aside = 0
 
 def patch(owner: Any, name: str, layer: Layer) -> Callable[[], None]:
     """Put `layer(original)` in the place of `owner.name`; the result takes this layer out again."""
-    key = (id(owner), name)
-    with _LOCK:
-        if key not in _LAYERS:
-            _LAYERS[key] = _Body(owner) if isinstance(owner, FunctionType) else _Attribute(owner, name)
-        _LAYERS[key].layers.append(layer)
-        _rebuild(key)
+    return Patch(owner, name, layer).install()
 
-    def remove() -> None:
+
+class Patch:
+    """One layer in one place. A recorder that is started for a step and stopped after it does so with thousands of them."""
+
+    __slots__ = ("_kept", "_key", "_layer", "_owner")
+
+    def __init__(self, owner: Any, name: str, layer: Layer) -> None:
+        self._owner, self._key, self._layer = owner, (id(owner), name), layer
+        self._kept: _Patched | None = None
+
+    def install(self) -> Callable[[], None]:
+        """Put the layer in; the result takes it out again."""
         with _LOCK:
-            _LAYERS[key].layers.remove(layer)
-            _rebuild(key)
+            if self._key not in _LAYERS:
+                if self._kept is None or not self._kept.fits():
+                    name = self._key[1]
+                    self._kept = (
+                        _Body(self._owner) if isinstance(self._owner, FunctionType) else _Attribute(self._owner, name)
+                    )
+                _LAYERS[self._key] = self._kept
+            _LAYERS[self._key].layers.append(self._layer)
+            _rebuild(self._key)
+        return self.remove
 
-    return remove
+    def remove(self) -> None:
+        """Take the layer out."""
+        with _LOCK:
+            _LAYERS[self._key].layers.remove(self._layer)
+            _rebuild(self._key)
 
 
 @contextmanager
@@ -64,11 +85,14 @@ def put_aside() -> Iterator[None]:
 
 def _rebuild(key: tuple[int, str]) -> None:
     patched = _LAYERS[key]
-    patched.build()
     if not patched.layers:
         del _LAYERS[key]
         patched.restore()
-    elif not (_aside and isinstance(patched, _Body)):
+        return
+    if patched.built_of != patched.layers:
+        patched.build()
+        patched.built_of = patched.layers.copy()
+    if not (_aside and isinstance(patched, _Body)):
         patched.put()
 
 
@@ -77,6 +101,11 @@ class _Patched:
 
     def __init__(self) -> None:
         self.layers: list[Layer] = []
+        self.built_of: list[Layer] = []
+
+    def fits(self) -> bool:
+        """Is what is there now, without any layer, still what it was built on?"""
+        raise NotImplementedError
 
     def build(self) -> None:
         """Put the layers together, on top of the original."""
@@ -99,6 +128,9 @@ class _Attribute(_Patched):
         self._owner, self._name = owner, name
         self._original = vars(owner).get(name, _ABSENT)
         self._built: Any = None
+
+    def fits(self) -> bool:
+        return vars(self._owner).get(self._name, _ABSENT) is self._original
 
     def build(self) -> None:
         # What is inherited is looked up anew by each call: the class that owns it may have been patched since.
@@ -135,6 +167,14 @@ class _Body(_Patched):
         )
         self._original.__kwdefaults__ = function.__kwdefaults__
         self._detour = self._code
+
+    def fits(self) -> bool:
+        now, then = self._function, self._original
+        return (
+            now.__code__ is self._code
+            and now.__defaults__ is then.__defaults__
+            and now.__kwdefaults__ is then.__kwdefaults__
+        )
 
     def build(self) -> None:
         target: Any = self._original

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import mindspore as ms
 from mindspore import Parameter, Tensor, nn
 from mindspore.experimental.optim.optimizer import Optimizer as ExperimentalOptimizer
 
@@ -26,6 +27,9 @@ from .tensors import wrote
 
 _OPTIMIZERS = (nn.Optimizer, ExperimentalOptimizer)
 _SETTINGS = (bool, int, float, str)
+_FLOATS = (ms.float64, ms.float32, ms.float16)
+_KEPT = ("learning_rate", "momentum")  # set by the user, kept as parameters
+_FEW = 4  # betas are two; a list as long as the parameters is no setting
 
 
 def is_optimizer(cell: Any) -> bool:
@@ -138,10 +142,11 @@ def _state(optimizer: Any) -> dict[str, Any]:
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
-    """Learning rate and the rest; by group where the optimizer has groups as torch's have them."""
+    """Learning rate and the rest, as numbers; by group where the optimizer has groups as torch's have them."""
     found: dict[str, Any] = {
-        name: value for name, value in vars(optimizer).items() if name[0] != "_" and isinstance(value, _SETTINGS)
+        name: _plain(value) for name, value in vars(optimizer).items() if name[0] != "_" and _is_setting(value)
     }
+    found |= {name: _number(value) for name, value in optimizer._params.items() if name in _KEPT and _is_number(value)}
     groups = getattr(optimizer, "param_groups", None)
     if groups:
         found["groups"] = [_group(group) for group in groups]
@@ -149,5 +154,27 @@ def _settings(optimizer: Any) -> dict[str, Any]:
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name: value for name, value in group.items() if isinstance(value, (*_SETTINGS, Tensor))}
+    settings = {name: _plain(value) for name, value in group.items() if _is_setting(value) or _is_number(value)}
     return {**settings, "parameters": len(group.get("params", ()))}
+
+
+def _is_setting(value: Any) -> bool:
+    """What the user has set is kept as it is, as a tensor of one element, or as a pair of numbers."""
+    if type(value) is tuple:
+        return 0 < len(value) <= _FEW and all(isinstance(item, float) or _is_number(item) for item in value)
+    return isinstance(value, _SETTINGS) or (_is_number(value) and not isinstance(value, Parameter))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.size == 1 and value.dtype in _FLOATS
+
+
+def _plain(value: Any) -> Any:
+    return (
+        [_plain(item) for item in value] if isinstance(value, tuple) else _number(value) if _is_number(value) else value
+    )
+
+
+def _number(value: Tensor) -> float:
+    """The number that was written: 1e-06, of which f32 makes 9.99999997e-07."""
+    return float(str(value.asnumpy().reshape(())[()]))

@@ -18,7 +18,7 @@ from ..mindspore.calls import Calls as MindsporeCalls
 from ..protocol import Sink
 from .gradients import Gradients, TensorHooks
 from .names import Api, functions, methods
-from .patches import patch
+from .patches import Patch
 from .updates import Updates
 
 
@@ -33,13 +33,19 @@ class Calls(MindsporeCalls):
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
+        if not self._patches:
+            self._patches.extend(self._planned())
+        for each in self._patches:
+            yield each.install()
+
+    def _planned(self) -> Iterator[Patch]:
         for function, api in functions():
             if self._wants(api):
-                yield patch(function, "__call__", functools.partial(self._layer, api))
+                yield Patch(function, "__call__", functools.partial(self._layer, api))
         for name, attribute, api in methods():
             if self._wants(api):
                 owner, place = (attribute, "__call__") if isinstance(attribute, FunctionType) else (torch.Tensor, name)
-                yield patch(owner, place, functools.partial(self._layer, api))
+                yield Patch(owner, place, functools.partial(self._layer, api))
 
     def _wants(self, api: Api) -> bool:
         return self._recorded or api.may_write or self._hooks is not None

@@ -129,17 +129,25 @@ def test_several_ranks(tmp_path, dump):
     assert old.ranks == (0, 1)
 
 
+@pytest.mark.needs_torch
 @pytest.mark.parametrize("layout", [name for name in exporters() if name != "twintrace"])
-def test_every_layout_that_can_be_written_can_be_read(tmp_path, layout):
+def test_every_layout_that_can_be_written_can_be_read(recorded, tmp_path, layout):
     """By its own reader, with the values that were recorded."""
-    source = run(tmp_path / "own", keep="tensor")
-    made = tt.convert_trace(source, tmp_path / "made", to=layout)
+    made = tt.convert_trace(recorded, tmp_path / "made", to=layout)
     assert made.layout == layout
     assert len(made) > 3
-    kept = {t.spec: made.journal(0).array(t).tobytes() for t in made.journal(0).tensors() if t.payload}
-    there = {(t.spec, tt.open(source).journal(0).array(t).tobytes()) for t in tt.open(source).journal(0).tensors()}
-    assert kept
-    assert set(kept.items()) <= there
+
+    def bytes_of(journals):
+        return {
+            (t.spec, j.array(t).tobytes())
+            for j in journals
+            for t in j.tensors()
+            if t.payload and t.spec.dtype != "bf16"
+        }
+
+    kept = bytes_of(made.journals())
+    assert len(kept) > 10
+    assert kept <= bytes_of(tt.open(recorded).journals())
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -177,7 +185,7 @@ def test_progress_is_told(tmp_path):
 
 def test_what_cannot_be_is_said(tmp_path):
     source = run(tmp_path / "own")
-    with pytest.raises(tt.UsageError, match="expected a layout that can be written, twintrace, torch_npu, msprobe"):
+    with pytest.raises(tt.UsageError, match=f"expected a layout that can be written, {', '.join(exporters())}"):
         tt.convert_trace(source, tmp_path / "made", to="excel")
     with pytest.raises(TraceNotFoundError, match="does not exist"):
         tt.convert_trace(tmp_path / "nothing", tmp_path / "made")
