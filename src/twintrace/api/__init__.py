@@ -360,7 +360,9 @@ def doctor() -> list[Finding]:
     findings = [
         Finding("python", True, platform.python_version()),
         Finding("numpy", True, numpy.__version__),
-        Finding("layouts", True, f"traces that can be opened: {', '.join(layouts())}"),
+        Finding(
+            "layouts", True, f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
+        ),
     ]
     fast = digest.backend() == "numba"
     findings.append(

@@ -127,7 +127,7 @@ def _laid_out(place: Place, request: Request, settings: Settings, wishes: Wishes
     npu, bench = open_dump(place.npu), open_dump(place.bench)
     common_mode(npu, bench)
     if settings.stacks:
-        npu = _with_stacks(npu, request.stack)
+        npu = _with_stacks(npu, request.stack if len(request.places) == 1 else None)  # each rank has its own
     return npu, bench, pair_items(npu, bench, wishes)
 
 
