@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch import relu as imported_before
+from torch.nn.functional import dropout as imported_dropout
 
 import twintrace as tt
 from twintrace.model.records import Role
@@ -605,6 +606,31 @@ def test_seeding_is_undone(tmp_path):
     assert F.dropout is dropout
     with tt.seed_all(3):
         assert torch.equal(torch.rand(3), first)
+
+
+def test_dropout_is_out_by_whatever_name_and_comes_back():
+    x, lstm = torch.ones(4, 50, 8), nn.LSTM(8, 8, num_layers=2, dropout=0.5, batch_first=True).train()
+    attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True).train()
+
+    def twice(function):
+        return torch.equal(function(), function())
+
+    def runs():
+        return [
+            twice(lambda: imported_dropout(x, 0.5)),
+            twice(lambda: nn.AlphaDropout(0.5).train()(x)),
+            twice(lambda: lstm(x)[0]),
+            twice(lambda: attention(x, x, x)[0]),
+            twice(lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)),
+        ]
+
+    with tt.seed_all(3, disable_dropout=True):
+        assert torch.equal(imported_dropout(x, p=0.9, inplace=True), x)
+        assert all(runs())
+        with tt.seed_all(4, disable_dropout=True):
+            assert all(runs())
+        assert all(runs()), "the inner one has left, the outer one is still there"
+    assert not any(runs())
 
 
 def test_a_collective_is_recorded_once(recorded, tmp_path):
