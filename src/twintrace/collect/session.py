@@ -55,6 +55,19 @@ class _Thread(threading.local):
 
 
 _HERE = _Busy()
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What this thread does within is no part of the run, and nobody records it."""
+    before = _HERE.busy
+    _HERE.busy = True
+    try:
+        yield
+    finally:
+        _HERE.busy = before
+
+
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
