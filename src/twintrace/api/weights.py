@@ -28,7 +28,8 @@ from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
-from ..weights.mapping import declare, map_states, predict
+from ..weights.mapping import declare, map_states
+from ..weights.prediction import predict
 from ..weights.pth import read_tensor as _read_tensor
 from ..weights.pth import write_one as write_tensor
 from ..weights.states import State, open_state
@@ -67,8 +68,7 @@ def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str
     Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
     """
     try:
-        found = _read_tensor(Path(path))
-        return found.read("tensor"), found.specs["tensor"].dtype
+        return _read_tensor(Path(path))
     except OSError as error:
         raise CheckpointError(f"{os.fspath(path)}: cannot be read ({error.strerror}).") from None
 

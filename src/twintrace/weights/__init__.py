@@ -3,7 +3,9 @@
     checkpoints.py   open any file; write one, completely or not at all       extents.py      where tensors lie on disk
     pth.py, safetensors.py, ckpt.py                                           the three formats, without their frameworks
     states.py        a net, a file, a dict: seen alike                        layers.py       what frameworks call a layer's weights
-    mapping.py       which weight is which, how sure, and why                 mapfile.py      the same as a file
+    mapping.py       which layer is which, how sure, and why                  mapfile.py      the same as a file
+    trees.py, likeness.py                                                     the layers' paths as a tree; names that are alike
+    members.py       from paired layers to their weights                      prediction.py   with one net alone at hand
     transforms.py    from one layout to the other                             conversion.py   into a file or a net
     comparison.py    side by side                                             certificate.py  proof; mistakes.py: what went wrong
     trial.py         one pass through both nets, judged by what rounding does

@@ -21,8 +21,8 @@ from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, We
 from ..store.arrays import as_float, nbytes
 from ..store.digest import fingerprint
 from .conversion import Progress, fit_names, made, value
-from .mapping import predict
 from .mistakes import describe
+from .prediction import predict
 from .states import State
 
 _COMPUTED = ("weight_norm", "lengths")

@@ -68,6 +68,17 @@ def inverse(steps: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(undone)
 
 
+def simple(steps: Sequence[str]) -> tuple[str, ...]:
+    """Without a step that is undone by the next."""
+    kept: list[str] = []
+    for step in steps:
+        if kept and inverse([kept[-1]]) == (step,):
+            kept.pop()
+        else:
+            kept.append(step)
+    return tuple(kept)
+
+
 def result(steps: Sequence[str], specs: Sequence[Spec]) -> Spec:
     """What comes out, by shape and element type alone."""
     spec = specs[0]

@@ -56,6 +56,7 @@ class Readings:
         self._specs: dict[tuple[str, tuple[int, ...]], Spec | None] = {}
         self._seen: dict[tuple[object, ...], list[int]] = {}
         self._facts: list[dict[str, object]] = []
+        self._samples: dict[str, bytes | None] = {}
 
     def value(self, entry: Any, name: str, depth: int = 0) -> Value:
         """What an element stands for."""
@@ -144,7 +145,12 @@ class Readings:
     def _same(self, known: int, file: str) -> bool:
         """Do two files hold the same values? Statistics do not tell a square matrix from its transpose."""
         other = self.files.get(known)
-        return other is not None and sample(self._folder, other) == sample(self._folder, file) is not None
+        if other is None or not {file, other} <= self._there:
+            return False
+        for name in (file, other):
+            if name not in self._samples:
+                self._samples[name] = sample(self._folder, name)
+        return self._samples[other] == self._samples[file] is not None
 
     def _fingerprint(self, md5: object, file: str | None, spec: Spec | None) -> str | None:
         """A CRC-32 is a fingerprint among others of its kind. Of bf16 MindSpore takes it from the widened values."""
