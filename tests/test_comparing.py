@@ -288,3 +288,47 @@ def test_what_only_one_side_does_before_the_parting_is_pointed_at_though_it_seem
             torch.nn.functional.conv1d(y, weight, padding=0 if name == "right" else 1)
     told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
     assert "look at what only the right calls before it: torch.nn.functional.pad" in told
+
+
+@pytest.mark.needs_torch
+def test_a_parameter_that_one_side_does_not_train_is_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    for name in ("left", "right"):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+        net[0].weight.requires_grad_(name == "left")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with tt.record(tmp_path / name, net, level="mix", keep="statistics"):
+            net(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    told = tt.verdict(tt.compare(tmp_path / "left", tmp_path / "right"))
+    assert "the output parameters.0 (0.weight)" in told
+    assert "only the left has a gradient of 0.weight: is it frozen, or out of the loss, on the right?" in told
+
+
+def test_modules_that_belong_together_may_be_said(pair):
+    found = api.pair_up(*pair, modules={"first": "last"})[0, 0]
+    said = {
+        match.left[0].site.name: match.right[0].site.name
+        for match in found.matches
+        if match.because == "the mapping says so"
+    }
+    assert said == {"first": "last"}
+    assert not any(match.because == "the mapping says so" for match in api.pair_up(*pair)[0, 0].matches)
+
+
+def test_modules_and_a_mapping_file_are_one_too_many(pair, tmp_path):
+    with pytest.raises(tt.UsageError, match="mapping and modules were both given"):
+        api.pair_up(*pair, modules={}, mapping=tmp_path / "map.yaml")
+
+
+def test_what_operations_and_parameters_are():
+    assert api.same_operation("Dense", "Linear")
+    assert api.same_operation("mindspore.ops.BatchMatMul", "torch.bmm")
+    assert not api.same_operation("Dense", "LayerNorm")
+    assert [api.parameter_role(name) for name in ("gamma", "embedding_table", "beta", "kernel")] == [
+        "weight",
+        "weight",
+        "bias",
+        "kernel",
+    ]

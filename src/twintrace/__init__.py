@@ -22,6 +22,7 @@ _HOMES = {
     "record": "api",
     "open": "api",
     "compare": "api",
+    "compare_arrays": "api",
     "convert_trace": "api",
     "verdict": "api",
     "selfcheck": "api",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .api import Trace as Trace
     from .api import certify_weights as certify_weights
     from .api import compare as compare
+    from .api import compare_arrays as compare_arrays
     from .api import compare_weights as compare_weights
     from .api import convert_trace as convert_trace
     from .api import convert_weights as convert_weights

@@ -334,3 +334,23 @@ def test_what_the_kernel_of_a_batch_norm_leaves_unwritten_is_not_compared(taken)
     (match,) = (item for item in align(*sides).matches if item.left[0].site.name == "mindspore.ops.BatchNorm")
     outputs = [pair.left_slot for pair in match.tensors if pair.part is Part.OUTPUT]
     assert outputs == (["0", "1", "3", "4"] if taken else ["0", "3", "4"])
+
+
+def test_runs_without_a_value_in_common_are_paired_by_operation_shape_and_order():
+    """Other data, and weights that no record shows: nothing but its place speaks for a pair."""
+
+    def chain(framework, names, seed):
+        made = Maker(framework)
+        value = made.given(noise(4, 8, seed=seed))
+        for number, (name, width) in enumerate(zip(names, (8, 6, 6), strict=True)):
+            value = made.call(name, [value], noise(4, width, seed=seed + number + 1))
+        return made.side()
+
+    left = chain("torch", ["torch.relu", "torch.nn.functional.linear", "torch.tanh"], 10)
+    right = chain("mindspore", ["mindspore.ops.relu", "mindspore.ops.dense", "mindspore.ops.tanh"], 90)
+    found = align(left, right)
+    assert names(found) == {
+        "torch.relu#0": "mindspore.ops.relu#0",
+        "torch.nn.functional.linear#0": "mindspore.ops.dense#0",
+        "torch.tanh#0": "mindspore.ops.tanh#0",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from tests.judge.evidence import evidence
 from twintrace.judge.policies import POLICIES, Evidence, certain, policy_named, relative_error
 from twintrace.judge.rounding import Allowance
+from twintrace.measure.statistics import difference
 from twintrace.model.errors import UsageError
 from twintrace.model.pairs import Layout, Part, TensorPair
-from twintrace.model.tensors import Spec, Tensor
+from twintrace.model.tensors import CRC, Spec, Tensor
 from twintrace.model.verdicts import Outcome, Verdict
 
 VALUES = np.random.default_rng(7).normal(size=(16, 8)).astype(np.float32)
@@ -56,6 +58,53 @@ def test_so_it_is_by_statistics():
     found = certain(evidence(np.float32([1, np.nan]), np.float32([1, 2]), values=False))
     assert found.outcome is Outcome.DIFFERENT
     assert "NaN 1 | 0" in found.because
+
+
+def rough(found, **right):
+    """The same evidence with statistics of another tool on the right: in the precision of the elements, nothing counted."""
+    statistics = replace(found.right.statistics, **right)
+    other = replace(found.right, statistics=statistics, fingerprint=None, facts={"statistics": "of another tool"})
+    return replace(found, right=other, statistics=difference(found.left.statistics, statistics))
+
+
+def test_what_another_tool_has_not_counted_is_no_difference():
+    """1 is some; how many zeros there are is not known; of integers the ends alone."""
+    nan = np.float32([1, np.nan, np.nan, 3])
+    assert certain(evidence(nan, nan.copy(), values=False, fingerprint=False)).outcome is Outcome.SAME
+    few = rough(evidence(nan, nan.copy(), values=False), nan=1, min=None, max=None, mean=None, norm=None)
+    assert certain(few) is None or certain(few).outcome is not Outcome.DIFFERENT
+    none = rough(evidence(nan, nan.copy(), values=False), nan=0)
+    assert certain(none).outcome is Outcome.DIFFERENT
+    whole = rough(evidence(np.arange(5), np.arange(5), values=False), zero=0, mean=None, norm=None)
+    assert certain(whole) == Verdict(Outcome.SAME, "equal statistics", 0.0)
+    other = rough(evidence(np.arange(5), np.arange(1, 6), values=False), zero=0, mean=None, norm=None)
+    assert certain(other) is None
+    assert policy_named("auto").verdict(other, WIDE, 0.0).outcome is Outcome.DIFFERENT
+
+
+def test_how_another_tool_adds_up_is_no_error():
+    """Sums of many f32, one by one, are off by themselves; the largest and the smallest are not."""
+    found = evidence(VALUES, VALUES.copy(), values=False)
+    norm = found.right.statistics.norm
+    assert relative_error(rough(found, norm=norm * (1 + 1e-6))) == 0.0
+    assert relative_error(replace(found, statistics=rough(found, norm=norm * (1 + 1e-6)).statistics)) > 1e-7
+    assert relative_error(rough(found, norm=norm * 1.01)) > 1e-3
+    assert relative_error(rough(found, max=found.right.statistics.max * 1.001)) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "outcome"),
+    [
+        (CRC + "00000001", CRC + "00000001", Outcome.SAME),
+        (CRC + "00000001", CRC + "00000002", Outcome.DIFFERENT),
+        (CRC + "00000001", "9f86d081884c7d659f86d081884c7d65", Outcome.SAME),
+    ],
+)
+def test_checksums_are_compared_with_checksums(left, right, outcome):
+    """A CRC-32 says nothing beside a fingerprint; the statistics do."""
+    found = evidence(np.abs(VALUES) + 1, np.abs(VALUES) + 1, values=False)
+    found = replace(found, left=replace(found.left, fingerprint=left), right=replace(found.right, fingerprint=right))
+    assert certain(found).outcome is outcome
 
 
 def test_the_same_values_in_other_places_are_different():

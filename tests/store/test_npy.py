@@ -11,6 +11,7 @@ from twintrace.model.errors import TraceFormatError, TraceNotFoundError
 from twintrace.model.sites import Kind
 from twintrace.model.tensors import Spec
 from twintrace.store.npy import Npy
+from twintrace.store.registry import open_trace
 from twintrace.store.saved import numbers_of, open_folder
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -143,3 +144,9 @@ def test_what_is_no_folder_of_arrays_is_told_apart(tmp_path):
             open_folder(path)
     with pytest.raises(TraceNotFoundError, match="it is a file"):
         open_folder(written(tmp_path / "x.npy", X))
+
+
+def test_whoever_takes_a_folder_for_a_trace_is_told_what_to_do(tmp_path):
+    written(tmp_path / "x.npy", X)
+    with pytest.raises(TraceNotFoundError, match="compare two such with `twintrace npy compare`"):
+        open_trace(tmp_path)

@@ -250,6 +250,7 @@ SABOTEURS = {
     "a_saved_value_has_its_gradient": NO_SAVED_GRADIENTS,
     "saved_values_know_where_they_are_and_are_counted": NO_IDENTITY,
     "a_saved_value_leaves_no_hook": hooks_of_saved_values_stay,
+    "a_tapped_value_tells_its_gradient_and_changes_nothing": NO_SAVED_GRADIENTS,
     # selection
     "steps": EVERY_STEP,
     "ranks": EVERY_RANK,
@@ -261,6 +262,8 @@ SABOTEURS = {
     "between_ends_with_a_module_that_raises": ALWAYS_INSIDE,
     "forward_only": ignoring("forward_only"),
     "inputs_only": ignoring("inputs_only"),
+    "flow_only": ignoring("flow_only"),
+    "flow_only_has_the_gradients_of_results": ignoring("flow_only"),
     "first": ignoring("first"),
     "predicate": ignoring("predicate"),
     # sessions

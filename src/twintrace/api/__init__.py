@@ -24,7 +24,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..collect import selfcheck as _selfcheck
 from ..collect.models import framework_for, named_models
@@ -45,7 +45,6 @@ from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
-from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
@@ -69,24 +68,28 @@ from .reporting import (
     write_xlsx,
 )
 from .tensors import array_of, framework_of, tap
-from .weights import (
-    certify_weights,
-    compare_weights,
-    convert_weights,
-    describe_net,
-    framework_of_net,
-    from_troubleshooter,
-    map_weights,
-    net_from,
-    random_input,
-    read_tensor,
-    read_weight_map,
-    to_troubleshooter,
-    weight_names,
-    write_tensor,
-    write_troubleshooter,
-    write_weight_map,
-)
+
+if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
+    from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
+    from .weights import (
+        certify_weights,
+        compare_weights,
+        convert_weights,
+        describe_net,
+        framework_of_net,
+        from_troubleshooter,
+        map_weights,
+        net_from,
+        random_input,
+        read_tensor,
+        read_weight_map,
+        run_net,
+        to_troubleshooter,
+        weight_names,
+        write_tensor,
+        write_troubleshooter,
+        write_weight_map,
+    )
 
 __all__ = [
     "Comparison",
@@ -140,6 +143,7 @@ __all__ = [
     "read_tensor",
     "read_weight_map",
     "record",
+    "run_net",
     "same_operation",
     "seed_all",
     "selfcheck",
@@ -163,6 +167,16 @@ __all__ = [
     "write_weight_map",
     "write_xlsx",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The verbs about weights: most commands carry none over, and their rooms take a while to enter."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..report import weights as texts
+    from . import weights as verbs
+
+    return getattr(verbs if hasattr(verbs, name) else texts, name)
 
 
 def record(

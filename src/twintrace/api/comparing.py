@@ -24,6 +24,7 @@ from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Recording
+from ..model.sites import Kind
 from ..model.verdicts import Outcome
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
@@ -590,7 +591,8 @@ def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
             one, two = next(pair for pair in specs if pair[0] != pair[1])
             found.append((result, f"{one} | {two}"))
     if found:
-        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
+        things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
+        count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
         yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
 
 

@@ -68,8 +68,7 @@ def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str
     Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
     """
     try:
-        found = _read_tensor(Path(path))
-        return found.read("tensor"), found.specs["tensor"].dtype
+        return _read_tensor(Path(path))
     except OSError as error:
         raise CheckpointError(f"{os.fspath(path)}: cannot be read ({error.strerror}).") from None
 
@@ -192,6 +191,13 @@ def certify_weights(
     elif all(state.net is not None for state in states):
         notes.append("no inputs were given, so the nets were not run")
     return certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress)
+
+
+def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """What a net puts out for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
+    workshop = _owner(net)[1]
+    arrays = [np.asarray(array) for array in inputs]
+    return dict(workshop.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)
 
 
 def describe_net(net: Any) -> str:

@@ -102,6 +102,7 @@ def compare(
     """
     from ..compat.msprobe.compare.columns import Generation
     from ..compat.msprobe.compare.flow import Settings, run
+    from ..compat.msprobe.compare.garbage import seldom
     from ..compat.msprobe.compare.request import read_request, request_of
 
     newer = target_path is not None or golden_path is not None
@@ -131,7 +132,8 @@ def compare(
         data_mapping=data_mapping,
         layer_mapping=_file(layer_mapping),
     )
-    run(request, settings, click.echo)
+    with seldom():
+        run(request, settings, click.echo)
 
 
 def _file(given: str | None) -> Path | bool | None:

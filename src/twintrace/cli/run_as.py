@@ -14,6 +14,8 @@ from ..compat import disguises
 def run_as(tool: str, script: str, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT, written for TOOL, without change: what it imports of TOOL is provided, and twintrace does the work.
 
+    msprobe provides `msprobe.pytorch` and `msprobe.mindspore`, whether it is installed or not.
+
     troubleshooter provides `import troubleshooter as ts`, whether it is installed or not.
 
     torch_npu provides torch_npu.hooks and the method .npu(), which means the device that TWINTRACE_NPU names: cuda where there is

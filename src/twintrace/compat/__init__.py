@@ -1,6 +1,6 @@
 """THE EMBASSIES: other tools' names and formats over our own verbs, without logic of their own.
 
-    troubleshooter/    `import twintrace.compat.troubleshooter as ts`
+    troubleshooter/    `import twintrace.compat.troubleshooter as ts`: dumps, arrays, weights; its dumps as traces
     torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
     msprobe/           `msprobe.pytorch`, `msprobe.mindspore`: PrecisionDebugger; its dumps
     disguises.py       which tools a script may be run as: `twintrace run-as TOOL SCRIPT`

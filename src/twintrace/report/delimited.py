@@ -33,4 +33,4 @@ def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Itera
 
 
 def _harmless(row: Sequence[Cell]) -> Sequence[Cell]:
-    return ["'" + value if isinstance(value, str) and value[:1] in _FORMULA else value for value in row]
+    return ["'" + value if value.__class__ is str and value[:1] in _FORMULA else value for value in row]

@@ -15,7 +15,7 @@ from ..model.records import Frame
 from ..model.results import Comparison, Divergence, TensorResult
 from ..model.verdicts import Outcome
 from .sheets import element, place, shorten
-from .text import advice, balance, places, size, sureness, tensor_name
+from .text import advice, balance, held_name, places, size, sureness, tensor_name
 
 Fact = tuple[str, Sequence[Element | str]]
 
@@ -88,7 +88,12 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     if first is None:
         facts.append(("what", [shorten(found.because)]))
     else:
-        facts.append(("what", [shorten(f"{found.because}: {tensor_name(first)}")]))
+        facts.append(
+            (
+                "what",
+                [shorten(f"{found.because}: {tensor_name(first, held_name(comparison, found, first.pair.left_slot))}")],
+            )
+        )
         facts.append(("how large", [shorten(_size(first))]))
     if result.settings:
         facts.append(("set differently", [_settings(result.settings)]))
@@ -97,7 +102,8 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
         facts.append(("look next", [shorten(advice(comparison, found))]))
     what = "row that differs" if found.inherited else "difference"
     where = "gradients" if found.backward else "values"
-    return _card(shorten(f"First {what} of {where}: {places(result)}, {_when(found)}"), facts, row)
+    when = "" if comparison.saved else f", {_when(found)}"
+    return _card(shorten(f"First {what} of {where}: {places(result)}{when}"), facts, row)
 
 
 def _size(item: TensorResult) -> str:

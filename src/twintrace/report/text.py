@@ -19,13 +19,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from ..model.pairs import Alone
+from ..model.pairs import Alone, Part
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, TensorResult
 from ..model.sites import Kind
 from ..model.verdicts import Outcome
 
 MAX_LINES = 15
+_UPDATE = 2  # Divergence.place
 MAX_WIDTH = 160
 
 
@@ -89,7 +90,7 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
         yield f"  right   {_source(calls.right)}"
     first = found.tensors[0] if found.tensors else None
     if first is not None:
-        yield f"  what    {found.because}: {tensor_name(first)}"
+        yield f"  what    {found.because}: {tensor_name(first, held_name(result, found, first.pair.left_slot))}"
         yield f"  size    {size(first)}"
         yield from _numbers(first)
     settings = list(found.result.settings.items())
@@ -151,11 +152,26 @@ def _source(calls: Sequence[Call]) -> str:
     return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}"[:110] + more
 
 
-def tensor_name(item: TensorResult) -> str:
-    """`the output 0, f32[4, 16]`."""
+def tensor_name(item: TensorResult, held: str = "") -> str:
+    """`the output 0, f32[4, 16]`, and of which parameter, if that is known."""
     slots = dict.fromkeys(filter(None, (item.pair.left_slot, item.pair.right_slot)))
     spec = str(item.left.spec) if item.left.spec == item.right.spec else f"{item.left.spec} | {item.right.spec}"
-    return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + f", {spec}"
+    return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + (f" ({held})" if held else "") + f", {spec}"
+
+
+def held_name(result: Comparison, found: Divergence, slot: str) -> str:
+    """What an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`, by the name in the model: `fc1.weight`."""
+    number = next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
+    if found.place != _UPDATE or not number:
+        return ""
+    taken = {item.pair.left_slot: item.pair.left for item in found.result.tensors if item.pair.part is Part.INPUT}
+    parameter = taken.get(f"0.{number}")
+    for other in result.results if parameter is not None else ():
+        if (other.step, other.rank) == (found.result.step, found.result.rank) and other.match.left:
+            for item in other.tensors:
+                if item.pair.part is Part.PARAMETER and item.pair.left == parameter:
+                    return ".".join(filter(None, (other.match.left[0].site.name, item.pair.left_slot)))
+    return ""
 
 
 def size(item: TensorResult) -> str:
@@ -215,6 +231,9 @@ def advice(result: Comparison, found: Divergence) -> str:
         near = _nearest_alone(result, found, skipped=True)  # a padding that was taken to mean nothing
     if near and (found.inherited or not names):
         return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
+    lone = _lone_gradient(result, found)
+    if lone:
+        return lone
     if found.inherited:
         return "record more: level='mix', and every step from the first"
     if names:
@@ -226,6 +245,18 @@ def advice(result: Comparison, found: Divergence) -> str:
     if any(not item.skipped for _, _, item in (*result.only_left, *result.only_right)):
         return "look at the two lines above, and at the calls that only one side makes (--table)"
     return "look at the two lines above: the same input gives another output"
+
+
+def _lone_gradient(result: Comparison, found: Divergence) -> str:
+    """An optimizer that is given a gradient on one side only."""
+    match = found.result.match
+    for side, other, strays in (("left", "right", match.only_left), ("right", "left", match.only_right)):
+        slots = [stray.slot for stray in strays if stray.part is Part.INPUT and ".gradients." in f".{stray.slot}"]
+        if slots and found.place == _UPDATE:
+            name = held_name(result, found, slots[0]) or slots[0].removeprefix("kw.")
+            more = f" and of {len(slots) - 1} more" if len(slots) > 1 else ""
+            return f"only the {side} has a gradient of {name}{more}: is it frozen, or out of the loss, on the {other}?"
+    return ""
 
 
 def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:

@@ -10,12 +10,14 @@ Npy.of(path, "bf16")           it holds bf16, whatever its header says: most wri
 from __future__ import annotations
 
 import ast
+import functools
 import math
+import mmap
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -23,6 +25,8 @@ from ..model.errors import TraceFormatError
 from ..model.tensors import DTYPES, Spec
 from .arrays import STORAGE
 
+SMALL = 1 << 18
+_USUAL = 256
 MAX_HEADER = 1 << 16  # MindSpore's have 128 bytes
 _STORED = {storage.str[1:]: name for name, storage in STORAGE.items() if storage.kind in "fciub"} | {
     # Several types lie in memory as these integers; the npy file itself means the integer. bf16 is E2 to MindSpore, V2 to
@@ -50,7 +54,7 @@ class Npy:
         """Read the header of a file; `meant` is what others say of its elements. TraceFormatError if it is no array of numbers."""
         try:
             with path.open("rb") as file:
-                descr, fortran, shape, offset = _header(path, file.read(MAX_HEADER))
+                descr, fortran, shape, offset = _header(path, _beginning(file))
                 size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -68,9 +72,7 @@ class Npy:
         """The values, C-contiguous, in the storage type of their spec; mapped where they lie like that in the file."""
         dtype = np.dtype(re.sub("[EV]2", "u2", self.descr))
         try:
-            raw = np.memmap(
-                self.path, dtype, "r", self.offset, self.spec.shape or (1,), "F" if self.fortran else "C"
-            ) if math.prod(self.spec.shape) else np.zeros(self.spec.shape, dtype)  # fmt: skip
+            raw = self._raw(dtype).reshape(self.spec.shape, order="F" if self.fortran else "C")
         except (OSError, ValueError, OverflowError) as error:
             raise TraceFormatError(f"{self.path}: cannot be mapped ({error}).") from error
         array = np.ascontiguousarray(raw, dtype.newbyteorder("<")).reshape(self.spec.shape)
@@ -83,6 +85,17 @@ class Npy:
             array = (bits >> 16).astype(np.uint16)
         return array
 
+    def _raw(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """The elements in a row. A small file is read: mapping it would take longer."""
+        count = math.prod(self.spec.shape)
+        if not count:
+            return np.zeros(0, dtype)
+        with self.path.open("rb") as file:
+            if count * dtype.itemsize > SMALL:
+                return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, count, self.offset)
+            file.seek(self.offset)
+            return np.frombuffer(file.read(count * dtype.itemsize), dtype, count)
+
 
 def _header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     """Element type, order, shape and where the data begins. numpy's own reader refuses MindSpore's bf16 (`<E2`)."""
@@ -92,8 +105,7 @@ def _header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     wide = 2 if raw[6] == 1 else 4
     end = 8 + wide + int.from_bytes(raw[8 : 8 + wide], "little")
     try:
-        head = ast.literal_eval(raw[8 + wide : end].decode("latin-1").strip())
-        descr, fortran, shape = head["descr"], head["fortran_order"], head["shape"]
+        descr, fortran, shape = _fields(raw[8 + wide : end])
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
         raise TraceFormatError(f"{path}: damaged: its header is not that of an npy file.") from None
     if end > len(raw) or not isinstance(descr, str | list) or not isinstance(shape, tuple) or len(shape) > 32:
@@ -101,3 +113,17 @@ def _header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     if not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
         raise TraceFormatError(f"{path}: damaged: {str(shape)[:60]} is no shape.")
     return descr if isinstance(descr, str) and len(descr) > 1 else "|V", bool(fortran), shape, end
+
+
+@functools.lru_cache(maxsize=1024)
+def _fields(raw: bytes) -> tuple[Any, Any, Any]:
+    """A directory of tensors has few headers, and parsing one takes longer than reading a small file."""
+    head = ast.literal_eval(raw.decode("latin-1").strip())
+    return head["descr"], head["fortran_order"], head["shape"]
+
+
+def _beginning(file: BinaryIO) -> bytes:
+    """As much as a header needs, as a rule; all that it may have, if that was not enough."""
+    raw = file.read(_USUAL)
+    short = len(raw) < _USUAL or (raw[6:7] == b"\1" and int.from_bytes(raw[8:10], "little") + 10 <= _USUAL)
+    return raw if short else raw + file.read(MAX_HEADER - _USUAL)

@@ -106,7 +106,7 @@ def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace
         if isinstance(error, TraceError):
             raise
         raise TraceNotFoundError(f"{root} cannot be read ({error.strerror}).") from error
-    raise TraceNotFoundError(
-        f"{root} is not a trace of any known layout ({', '.join(_LAYOUTS)}). "
-        f"Give the directory that was given to tt.record: it holds a manifest.json."
-    )
+    advice = "Give the directory that was given to tt.record: it holds a manifest.json."
+    if root.is_dir() and any(root.glob("*.npy")):
+        advice = "It is a folder of .npy files: compare two such with `twintrace npy compare`, or tt.compare_arrays."
+    raise TraceNotFoundError(f"{root} is not a trace of any known layout ({', '.join(_LAYOUTS)}). {advice}")

@@ -4,8 +4,8 @@
     runs/ms/notes.txt                   not looked at
     runs/ms/broken.npy                  a value that says why it cannot be read
 
-Files of the folder itself, not of those below it, in the order in which they were saved, as far as their names tell. Headers are
-read when the folder is opened; values are mapped when they are asked for, and no statistics are taken.
+Files of the folder itself, not of those below it, in the order in which they were saved, as far as their names tell. A header is
+read when its tensor is asked for, values are mapped when they are, and no statistics are taken.
 """
 
 from __future__ import annotations
@@ -77,15 +77,19 @@ class SavedJournal:
         self.header = header
         self.damage: tuple[Damage, ...] = ()
         self._root, self._names = root, names
-        self._stored: dict[int, Npy] = {}
-        self._tensors = [self._tensor(number, name) for number, name in enumerate(names)]
+        self._known: dict[int, tuple[Tensor, Npy | None]] = {}
 
-    def _tensor(self, number: int, name: str) -> Tensor:
-        try:
-            stored = self._stored[number] = Npy.of(self._root / name)
-        except TraceFormatError as error:
-            return Tensor(number, _LOST, missing=str(error).removeprefix(f"{self._root}{os.sep}").rstrip("."))
-        return Tensor(number, stored.spec, producer=number, payload=Location(stored.offset, stored.nbytes))
+    def _read(self, number: int) -> tuple[Tensor, Npy | None]:
+        if number not in self._known:
+            try:
+                stored = Npy.of(self._root / self._names[number])
+            except TraceFormatError as error:
+                missing = str(error).removeprefix(f"{self._root}{os.sep}").rstrip(".")
+                self._known[number] = Tensor(number, _LOST, missing=missing), None
+            else:
+                payload = Location(stored.offset, stored.nbytes)
+                self._known[number] = Tensor(number, stored.spec, producer=number, payload=payload), stored
+        return self._known[number]
 
     def __len__(self) -> int:
         return len(self._names)
@@ -101,16 +105,16 @@ class SavedJournal:
         return iter(())
 
     def tensors(self) -> Iterator[Tensor]:
-        return iter(self._tensors)
+        return (self._read(number)[0] for number in range(len(self)))
 
     def tensor(self, identity: int) -> Tensor:
-        if 0 <= identity < len(self._tensors):
-            return self._tensors[identity]
+        if 0 <= identity < len(self):
+            return self._read(identity)[0]
         return Tensor(identity, _LOST, missing="there is no such file")
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The values, mapped from their file."""
-        stored = self._stored.get(tensor.id)
+        stored = self._read(tensor.id)[1]
         if stored is None:
             raise TraceFormatError(f"{self._root}: {tensor.missing}")
         return stored.values()

@@ -14,6 +14,7 @@ dict, needs the module's class and so its code: that is `trust=True`, and torch'
 
 from __future__ import annotations
 
+import os
 import pickletools
 import struct
 import zipfile
@@ -23,9 +24,11 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 from zlib import crc32
 
+import numpy as np
+
 from ..model.errors import CheckpointError
 from ..model.tensors import DTYPES, Spec
-from ..store.arrays import nbytes
+from ..store.arrays import STORAGE, nbytes
 from .extents import Checkpoint, Extent, Stored, check
 
 STORAGES = {
@@ -79,6 +82,9 @@ class _Inert:
 
 
 _INERT = _Inert()
+_PROGRAMS: dict[bytes, _Tensor] = {}
+_MOST_PROGRAMS = 1024
+_SMALL = 1 << 22
 _MARK = object()
 
 
@@ -111,15 +117,59 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
     return Checkpoint(str(path), "pth", stored, aliases, tuple(notes), {"format": "pt"})
 
 
-def read_tensor(path: Path) -> Checkpoint:
-    """The index of a file that holds one tensor and nothing else; it is called `tensor`."""
+def read_tensor(path: Path) -> tuple[np.ndarray[Any, Any], str]:
+    """The tensor of a file that holds one and nothing else: the array in its storage type, and its element type."""
     with path.open("rb") as file:
+        quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
+        if quick is not None:
+            return quick
+        file.seek(0)
         tree, storages = _read_legacy(path, file) if is_legacy(file.read(1)) else _read_zip(path, file)
     if not isinstance(tree, _Tensor):
         raise CheckpointError(f"{path}: holds a {type(tree).__name__}, expected one tensor.")
     stored = _stored(path, "tensor", tree, storages)
     check(path, "tensor", stored, {})
-    return Checkpoint(str(path), "pth", {"tensor": stored})
+    return Checkpoint(str(path), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
+
+
+def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
+    """The same from memory, for a program that is known already; None for whatever is not as torch writes it, or damaged.
+
+    The zip module and the pickle's instructions take longer than the reading of a small file, and dumps have thousands of them.
+    """
+    try:
+        *_, count, _, at, _ = _END.unpack_from(raw, raw.rindex(b"PK\5\6"))
+        members: dict[bytes, bytes] = {}
+        for _ in range(count):
+            head = _CENTRAL.unpack_from(raw, at)
+            check, size, name, start = head[7], head[9], head[10], head[16]
+            end = at + _CENTRAL.size + name
+            local = _LOCAL.unpack_from(raw, start)
+            start += _LOCAL.size + local[9] + local[10]
+            member = raw[start : start + size]
+            if (
+                head[0] != b"PK\1\2"
+                or local[0] != b"PK\3\4"
+                or head[4]
+                or crc32(member) != check
+                or len(member) != size
+            ):
+                return None
+            members[raw[end - name : end].partition(b"/")[2]] = member
+            at = end + head[11] + head[12]
+        tensor, values = _PROGRAMS[members[b"data.pkl"]], members[b"data/0"]
+    except (ValueError, struct.error, KeyError):
+        return None
+    spec = Spec(tensor.dtype, tensor.shape)
+    usual = members.get(b"byteorder", b"little") == b"little" and tensor.storage.key == "0" and not tensor.offset
+    if (
+        not usual
+        or len(values) != nbytes(spec)
+        or len(tensor.shape) != len(tensor.strides)
+        or not _is_row_major(tensor)
+    ):
+        return None
+    return np.frombuffer(values, STORAGE[spec.dtype]).reshape(spec.shape), spec.dtype
 
 
 def _stored(path: Path, name: str, tensor: _Tensor, storages: Mapping[str, Extent]) -> Stored:
@@ -242,7 +292,14 @@ def _read_zip(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
             }
         except (zipfile.BadZipFile, OSError, struct.error, EOFError, RuntimeError, NotImplementedError) as error:
             raise CheckpointError(f"{path}: is damaged ({error}); get it again.") from None
-    return _interpret(path, pickletools.genops(raw)), storages
+    known = _PROGRAMS.get(raw)
+    if known is None:
+        known = _interpret(path, pickletools.genops(raw))
+        if isinstance(known, _Tensor):  # a directory of single tensors has few different programs
+            if len(_PROGRAMS) > _MOST_PROGRAMS:
+                _PROGRAMS.clear()
+            _PROGRAMS[raw] = known
+    return known, storages
 
 
 def _extent(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> Extent:

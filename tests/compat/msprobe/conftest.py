@@ -2,7 +2,7 @@
 
 import pytest
 
-from twintrace.compat.msprobe import debugger
+from twintrace.compat.msprobe import debugger, seeds
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +10,4 @@ def _fresh_embassy():
     debugger.close()
     yield
     debugger.close()
+    seeds.restore()

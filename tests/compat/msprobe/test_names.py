@@ -26,6 +26,7 @@ NAMES = [
     ("mindspore", "api", "mindspore.mint.distributed.all_reduce", "", "MintDistributed.all_reduce"),
     ("mindspore", "api", "mindspore.communication.comm_func.all_reduce", "", "Distributed.all_reduce"),
     ("mindspore", "api", "mindspore.Tensor.eq", "", "Tensor.__eq__"),
+    ("mindspore", "api", "mindspore.jit.step", "", "Jit.step"),
     ("mindspore", "module", "fc", "Dense", "Cell.fc.Dense"),
 ]
 

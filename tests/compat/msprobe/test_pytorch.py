@@ -2,6 +2,8 @@
 
 import collections
 import json
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from twintrace.compat.msprobe import debugger as embassy  # noqa: E402
+from twintrace.compat.msprobe import seeds  # noqa: E402
 from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all  # noqa: E402
 from twintrace.model.errors import SessionError, TraceWriteError, UsageError  # noqa: E402
 
@@ -96,7 +99,7 @@ def test_the_records_of_a_step(make, step):
     record(make(), Net(), run)
     head = document(step())
     assert {key: value for key, value in head.items() if key != "data"} == {
-        "task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None
+        "task": "statistics", "level": "mix", "framework": "pytorch", "recorder": "twintrace", "dump_data_dir": None
     }  # fmt: skip
     names = list(head["data"])
     assert names[: len(MIX)] == MIX
@@ -410,6 +413,65 @@ def test_another_model_in_the_same_step(make, step):
         assert torch.equal(array(step(number), found["Module.a.Linear.forward.0"]["output"][0]), x.detach())
 
 
+def test_models_that_take_turns_in_a_step(make, step):
+    """Each start with another model is another recorder; what they write is one dump, in which every name occurs once."""
+    one, two = nn.ModuleDict({"a": nn.Linear(4, 4)}), nn.ModuleDict({"b": nn.Linear(4, 4)})
+    debugger = make()
+    for model in (one, two, one):
+        debugger.start(model)
+        (layer,) = model.values()
+        loss = layer(torch.ones(1, 4)).sum()
+        debugger.save(loss, "loss")
+        loss.backward()
+        debugger.stop()
+    debugger.step()
+    names = set(data(step()))
+    for number in range(3):
+        assert {f"Functional.linear.{number}.forward", f"Functional.linear.{number}.backward"} <= names
+    assert {
+        "Module.a.Linear.forward.1",
+        "Module.a.Linear.parameters_grad",
+        "Module.a.Linear.parameters_grad.1",
+    } <= names
+    assert set(document(step(), "debug.json")["data"]) == {
+        f"loss{end}.{number}.debug" for end in ("", "_grad") for number in range(3)
+    }
+
+
+def test_switched_off(make, tmp_path):
+    debugger = make(dump_enable=False)
+    record(debugger, Net(), run)
+    debugger.save(1, "one")
+    assert listing(tmp_path / "dump") == set()
+
+
+@pytest.mark.parametrize(("task", "limit", "message"), [
+    ("statistics", 4000, "recording has ended: .*File too large"), ("tensor", 100_000, "payload: .*File too large")
+])  # fmt: skip
+def test_a_disk_that_is_full(make, step, recwarn, task, limit, message):
+    """Files may not grow beyond a limit: the training goes on, it is told once, and what is there is whole."""
+    net, debugger = Net(), make(task=task)
+    wide = nn.Linear(4, 20_000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    debugger.start(net)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        wide(torch.ones(3, 4))
+        run(net).backward()
+        debugger.stop()
+        debugger.step()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (told,) = [str(warning.message) for warning in recwarn if warning.category is RuntimeWarning]
+    assert re.search(message, told)
+    assert net.head.weight.grad is not None
+    found = data(step())
+    assert "Functional.linear.0.forward" in found
+    for _, element in tensors(found) if task == "tensor" else ():
+        if "data_name" in element:
+            assert list(array(step(), element).shape) == element["shape"]
+
+
 def test_steps(make, step, tmp_path):
     debugger = make(step=[1, "3-4"])
     net = Net()
@@ -712,14 +774,20 @@ def test_the_optimizer_is_not_recorded(make, step):
 
 
 def test_seed_all():
-    found = []
-    dropout = F.dropout
+    dropout, found = F.dropout, []
     for _ in range(2):
         seed_all(5)
         found.append((torch.rand(3).tolist(), np.random.rand(), F.dropout(torch.ones(100)).sum().item()))
     assert found[0] == found[1]
     assert found[0][2] == 100, "dropout is taken out"
-    F.dropout = dropout
+    seed_all(5, rm_dropout=False)
+    assert F.dropout is dropout
+    seed_all(mode=True)
+    assert torch.are_deterministic_algorithms_enabled()
+    seeds.restore()
+    assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(UsageError, match="seed: expected a number"):
+        seed_all("x")
 
 
 KILLED = """

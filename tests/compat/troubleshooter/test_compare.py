@@ -84,6 +84,13 @@ def test_the_numbers_of_a_difference(compared):
     assert result(compared(LEFT, right, atol=1)[0], "NN_ReLU_0_forward_output")[:2] == ["True", "100.00%"]
 
 
+def test_a_tolerance_is_relative_to_the_target(compared):
+    """As with numpy.allclose(origin, target)."""
+    left, right = ({**side, "NN_ReLU_0_forward_output": Y * scale} for side, scale in ((LEFT, 1), (RIGHT, 2)))
+    assert result(compared(left, right, rtol=0.51, atol=0)[0], "NN_ReLU_0_forward_output")[0] == "True"
+    assert result(compared(right, left, rtol=0.51, atol=0)[0], "NN_ReLU_0_forward_output")[0] == "False"
+
+
 @pytest.mark.parametrize(("equal_nan", "expected"), [(False, ["False", "87.50%"]), (True, ["True", "100.00%"])])
 def test_nan_on_both_sides(compared, equal_nan, expected):
     odd = Y.copy()

@@ -24,6 +24,10 @@ NAMES = {
         "get_name_map_list_by_number", "get_name_map_list_by_shape_edit_distance", "get_weight_map", "save", "save_grad",
         "save_net_and_weight_params",
     ),
+    "widget": (
+        "fix_random", "get_pt_grads", "load_ms_weight2net", "loss_compare", "object_dump", "object_load", "precision_tracker",
+        "save_convert",
+    ),
 }  # fmt: skip
 ALL = [f"{package}.{name}".strip(".") for package, names in NAMES.items() for name in names]
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch import relu as imported_before
+from torch.nn.functional import dropout as imported_dropout
 
 import twintrace as tt
 from twintrace.model.records import Role
@@ -605,3 +606,50 @@ def test_seeding_is_undone(tmp_path):
     assert F.dropout is dropout
     with tt.seed_all(3):
         assert torch.equal(torch.rand(3), first)
+
+
+def test_dropout_is_out_by_whatever_name_and_comes_back():
+    x, lstm = torch.ones(4, 50, 8), nn.LSTM(8, 8, num_layers=2, dropout=0.5, batch_first=True).train()
+    attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True).train()
+
+    def twice(function):
+        return torch.equal(function(), function())
+
+    def runs():
+        return [
+            twice(lambda: imported_dropout(x, 0.5)),
+            twice(lambda: nn.AlphaDropout(0.5).train()(x)),
+            twice(lambda: lstm(x)[0]),
+            twice(lambda: attention(x, x, x)[0]),
+            twice(lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)),
+        ]
+
+    with tt.seed_all(3, disable_dropout=True):
+        assert torch.equal(imported_dropout(x, p=0.9, inplace=True), x)
+        assert all(runs())
+        with tt.seed_all(4, disable_dropout=True):
+            assert all(runs())
+        assert all(runs()), "the inner one has left, the outer one is still there"
+    assert not any(runs())
+
+
+def test_a_collective_is_recorded_once(recorded, tmp_path):
+    """Some collectives come through torch's function mode as well, and then call themselves again."""
+    meeting = f"file://{tmp_path / 'meeting'}"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    try:
+        total, parts = torch.ones(2), [torch.zeros(2)]
+
+        def work():
+            torch.distributed.all_reduce(total)
+            torch.distributed.all_gather(parts, total)
+            torch.distributed.all_reduce(total, async_op=True).wait()
+
+        calls, _ = recorded(work)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert [str(call.site) for call in calls if "distributed" in call.site.name] == [
+        "forward/api:torch.distributed.all_reduce#0",
+        "forward/api:torch.distributed.all_gather#0",
+        "forward/api:torch.distributed.all_reduce#1",
+    ]

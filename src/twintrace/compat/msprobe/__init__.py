@@ -10,10 +10,12 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     debugger.py                the one recording            elements.py   a value as dump.json has it
     config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
     allowed.py                 support_wrap_ops.yaml        documents.py  JSON that is whole at any time
-    chosen.py                  scope and list               stand_in.py   `msprobe` for unchanged scripts
+    chosen.py                  scope and list               values.py     tensors as files
+    seeds.py                   seed_all                     stand_in.py   `msprobe` for unchanged scripts
     dumps.py                   a dump as items              layout.py     dumps as traces, for every verb
     folding.py                 records into calls           readings.py   elements into tensors and values
     payloads.py                .npy and .pt files           salvage.py    what can be read of damaged JSON
+    compare/                   two dumps, item by item
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
 the closing braces of the last, so that it is valid JSON whenever the process is killed.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -44,6 +44,7 @@ _PARTS = (
 )
 _DEEPEST = 400  # what the tool itself allows
 _NUMBERS = frozenset({float, int, bool, type(None)})
+_SIZES = frozenset({int})
 _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 # What elements without "value" say instead.
 _VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
@@ -128,9 +129,9 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     problems = list(found.problems)
     for name, record in found.data.items():
         if isinstance(record, dict):
-            items.extend(_items(name, record))
+            _items(name, record, items)
         elif name.endswith(".debug"):
-            items.extend(_elements(record, name, name, "debug"))
+            _elements(record, name, name, "debug", items)
         else:
             problem = f"expected an object, got {some(record)}"
             problems.append(f"{found.path}: {name}: {problem}.")
@@ -266,49 +267,48 @@ def _construct(file: Path, problems: list[str]) -> dict[str, str | None]:
 # Items --------------------------------------------------------------------------------------------------------------
 
 
-def _items(record: str, entry: Mapping[str, Any]) -> Iterator[Item]:
+def _items(record: str, entry: Mapping[str, Any], into: list[Item]) -> None:
     if record.endswith(".debug"):
-        yield from _elements(entry, record, record, "debug")
+        _elements(entry, record, record, "debug", into)
     elif "parameters_grad" in record.rsplit(".", 2)[-2:]:
         for parameter, value in entry.items():
-            yield from _gradients(value, f"{record}.{parameter}", record)
+            _gradients(value, f"{record}.{parameter}", record, into)
     else:
         for key, state in _PARTS:
             if key in entry:
-                yield from _elements(entry[key], f"{record}.{state}", record, state)
+                _elements(entry[key], f"{record}.{state}", record, state, into)
 
 
-def _gradients(value: Any, name: str, record: str) -> Iterator[Item]:
+def _gradients(value: Any, name: str, record: str, into: list[Item]) -> None:
     """A parameter's gradients stand in a list, and the place in it is not part of the name."""
     for element in value if isinstance(value, list) else [value]:
-        if isinstance(element, list):
-            yield from _gradients(element, name, record)
-        else:
-            yield from _elements(element, name, record, "parameters_grad")
+        _elements(element, name, record, "parameters_grad", into)
 
 
-def _elements(value: Any, name: str, record: str, state: str, depth: int = 0) -> Iterator[Item]:
+def _elements(value: Any, name: str, record: str, state: str, into: list[Item], depth: int = 0) -> None:
     if type(value) is dict:
         kind = value.get("type")
         if type(kind) is str:
-            yield _item(value, kind, name, record, state)
-        elif value.get("class_type") == "torch.distributed.P2POp":
-            yield _message(value, name, record, state)
-        elif depth > _DEEPEST:
-            yield Item(name, record, state, "", problem=f"nested more than {_DEEPEST} deep")
-        else:
-            for key, element in value.items():
-                yield from _elements(element, f"{name}.{key}", record, state, depth + 1)
+            into.append(_item(value, kind, name, record, state))
+            return
+        if value.get("class_type") == "torch.distributed.P2POp":
+            into.append(_message(value, name, record, state))
+            return
+        inside: Iterable[tuple[Any, Any]] = value.items()
     elif type(value) is list:
-        if depth > _DEEPEST:
-            yield Item(name, record, state, "", problem=f"nested more than {_DEEPEST} deep")
-        else:
-            for index, element in enumerate(value):
-                yield from _elements(element, f"{name}.{index}", record, state, depth + 1)
+        inside = enumerate(value)
     elif value is None:
-        yield Item(name, record, state, "NoneType")
+        into.append(Item(name, record, state, "NoneType"))
+        return
     else:
-        yield Item(name, record, state, "", problem=f"expected an object, a list or null, got {some(value)}")
+        problem = f"expected an object, a list or null, got {some(value)}"
+        into.append(Item(name, record, state, "", problem=problem))
+        return
+    if depth > _DEEPEST:
+        into.append(Item(name, record, state, "", problem=f"nested more than {_DEEPEST} deep"))
+        return
+    for key, element in inside:
+        _elements(element, f"{name}.{key}", record, state, into, depth + 1)
 
 
 def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str) -> Item:
@@ -320,18 +320,18 @@ def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: st
         name = data_name.rpartition(".")[0]
     if dtype is None and "shape" not in entry:
         return Item(name, record, state, kind, md5=_digits(get("md5")), value=get(_VALUES.get(kind, "value")))
-    shape, numbers = get("shape"), (get("Max"), get("Min"), get("Mean"), get("Norm"))
-    grad, md5 = get("requires_grad"), get("md5")
+    shape, grad, md5 = get("shape"), get("requires_grad"), get("md5")
+    high, low, mean, norm = get("Max"), get("Min"), get("Mean"), get("Norm")
     if not (
         type(dtype) is str
         and type(shape) is list
-        and all(type(size) is int and size >= 0 for size in shape)
-        and all(type(number) in _NUMBERS for number in numbers)
+        and {*map(type, shape)} <= _SIZES
+        and (not shape or min(shape) >= 0)
+        and {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
         and (grad is None or type(grad) is bool)
         and (md5 is None or type(md5) is str)
     ):
         return _misfit(entry, kind, name, record, state, data_name)
-    high, low, mean, norm = numbers
     return Item(name, record, state, kind, dtype, tuple(shape), high, low, mean, norm, grad, md5, None, data_name)
 
 

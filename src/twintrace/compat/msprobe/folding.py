@@ -148,15 +148,16 @@ class _Folding:
         results = [(slot, leaf.id) for slot, leaf in leaves(forward.output) if isinstance(leaf, TensorRef)]
         arguments = list(tensor_slots(forward.args, forward.kwargs))
         for role, value, ends in ((Role.OUTPUT, into, results), (Role.INPUT, out, arguments)):
-            for slot, tensor in self._assigned(value, ends, forward, role):
+            for slot, tensor in self._assigned(value, ends, forward, role, entry.get("by_node") is True):
                 forward.gradients.append(Gradient(role, slot, tensor, None, 0, order))
 
     def _assigned(
-        self, value: Value, ends: Sequence[tuple[str, int]], forward: _Draft, role: Role
+        self, value: Value, ends: Sequence[tuple[str, int]], forward: _Draft, role: Role, by_node: bool
     ) -> Iterator[tuple[str, int]]:
         """Each gradient beside the slot that it belongs to."""
         found = [(place, leaf.id) for place, (_, leaf) in enumerate(leaves(value)) if isinstance(leaf, TensorRef)]
-        if role is Role.INPUT and self._records.by_node and forward.name.kind is Kind.API:
+        by_node = by_node or (self._records.by_node and forward.name.kind is Kind.API)
+        if role is Role.INPUT and by_node:
             yield from ((f"node.{place}", tensor) for place, tensor in found)
             return
         shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}

@@ -4,6 +4,7 @@
          step0/                        one step
          step0/rank0/, …/dump.json     one rank of it
          step0/proc1234/               a process that was not distributed (26.2): rank 0
+         pynative/step0/ …             MindSpore beside compiled graphs, whose kernels are a layout of their own
 
 Steps and ranks have the numbers of their folders. A dump.json is read when its journal is asked for; tensors stay where they are
 until their values are wanted. A dump vouches for nothing: what cannot be read is damage that is named, and the rest is there.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from ...model.errors import TraceFormatError
 from ...model.records import Call, Damage, Gradient, Header, Note
 from ...model.tensors import Spec, Tensor
 from ...store.trace import Trace
-from .dumps import FILES, TENSORS, read_records
+from .dumps import FILES, TENSORS, Records, read_records
 from .folding import fold
 from .names import FRAMEWORKS
 from .payloads import read_values
@@ -62,7 +64,7 @@ class DumpJournal:
     def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
         self.header = header
         self._path, self._folder = path, path.parent / TENSORS
-        records = read_records(path)
+        records = _with_saved(read_records(path))
         files = frozenset(file.name for file in self._folder.iterdir()) if self._folder.is_dir() else frozenset()
         self._readings = Readings(records.framework, self._folder, files)
         folded = fold(records, self._readings)
@@ -116,6 +118,15 @@ class DumpJournal:
         return array
 
 
+def _with_saved(records: Records) -> Records:
+    """What the script saved itself is in a file of its own, beside the records."""
+    saved = records.path.with_name(FILES[1])
+    if records.path.name != FILES[0] or not saved.is_file():
+        return records
+    more = read_records(saved)
+    return replace(records, data={**records.data, **more.data}, problems=(*records.problems, *more.problems))
+
+
 def _places(path: Path) -> dict[tuple[int, int], Path]:
     """The JSON file of each step and rank."""
     if path.is_file():
@@ -132,6 +143,8 @@ def _places(path: Path) -> dict[tuple[int, int], Path]:
     for folder in sorted(path.iterdir()):
         if (step := _STEP.fullmatch(folder.name)) and folder.is_dir():
             places |= {(int(step[1]), rank): file for rank, file in _ranks(folder).items()}
+    if not places and (path / "pynative").is_dir():
+        return _places(path / "pynative")
     return places or {(0, rank): file for rank, file in _ranks(path).items()}
 
 

@@ -41,6 +41,7 @@ _TORCH = (
     ("torch.ops.npu.", "NPU"),
     ("torch.ops.aten.", "Aten"),
     ("torch.functional.", "Torch"),
+    ("mindspore.jit.", "Jit"),  # beside MSAdapter
     ("torch.", "Torch"),
 )
 _MINDSPORE = (
@@ -49,6 +50,7 @@ _MINDSPORE = (
     ("mindspore.mint.", "Mint"),
     ("mindspore.communication.comm_func.", "Distributed"),
     ("mindspore.Tensor.", "Tensor"),
+    ("mindspore.jit.", "Jit"),
     ("mindspore.ops.", "Functional"),
 )
 # Method -> the operator whose name the record has.

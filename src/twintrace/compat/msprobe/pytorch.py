@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ... import api
-from . import debugger
+from . import debugger, seeds
+from .compare import compare, compare_distributed
 
-__all__ = ["PrecisionDebugger", "seed_all"]
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):
@@ -21,4 +21,4 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy and PyTorch; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
-    api.seed_all(seed, deterministic=mode, disable_dropout=rm_dropout, frameworks=("torch",))
+    seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="torch")

@@ -56,6 +56,7 @@ class Readings:
         self._specs: dict[tuple[str, tuple[int, ...]], Spec | None] = {}
         self._seen: dict[tuple[object, ...], list[int]] = {}
         self._facts: list[dict[str, object]] = []
+        self._samples: dict[str, bytes | None] = {}
 
     def value(self, entry: Any, name: str, depth: int = 0) -> Value:
         """What an element stands for."""
@@ -87,17 +88,24 @@ class Readings:
     def tensor(self, entry: Mapping[str, Any], name: str) -> TensorRef | Token:
         """The number of a tensor: that of an earlier element if it is the same."""
         shape, dtype = entry.get("shape"), entry.get("dtype")
-        if type(shape) is not list or not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
+        if (
+            type(shape) is not list
+            or not {*map(type, shape)} <= {int}
+            or (shape and not 0 <= min(shape) <= max(shape) < 1 << 48)
+        ):
             return self._bad(name, f"its shape is {json.dumps(shape)[:60]}, not a list of sizes")
-        spec = self._spec(dtype, tuple(shape))
-        numbers = [_number(entry.get(key)) for key in ("Max", "Min", "Mean", "Norm")]
+        sizes = tuple(shape)
+        spec = self._spec(dtype, sizes)
+        numbers = [entry.get("Max"), entry.get("Min"), entry.get("Mean"), entry.get("Norm")]
+        if not {*map(type, numbers)} <= {int, float}:
+            numbers = [_number(number) for number in numbers]
         data_name, grad, md5 = entry.get("data_name"), entry.get("requires_grad"), entry.get("md5")
         file = data_name if type(data_name) is str and data_name not in ("", "-1") else None
         if file is not None:
             name = file.rpartition(".")[0]
         key = None
         if (md5 is not None or numbers[2] is not None) and numbers[0] != numbers[1]:
-            key = (dtype, tuple(shape), *numbers, grad, md5)
+            key = (dtype, sizes, *numbers, grad, md5)
             for known in self._seen.get(key, ()):
                 if file is None or self._same(known, file):
                     also = self._facts[known].setdefault("also", [])
@@ -108,7 +116,7 @@ class Readings:
         identity = len(self.tensors)
         made = Tensor(
             identity,
-            spec or Spec("u8", tuple(shape)),
+            spec or Spec("u8", sizes),
             requires_grad=grad is True,
             statistics=_statistics(numbers, spec, facts),
             fingerprint=self._fingerprint(md5, file, spec),
@@ -137,7 +145,12 @@ class Readings:
     def _same(self, known: int, file: str) -> bool:
         """Do two files hold the same values? Statistics do not tell a square matrix from its transpose."""
         other = self.files.get(known)
-        return other is not None and sample(self._folder, other) == sample(self._folder, file) is not None
+        if other is None or not {file, other} <= self._there:
+            return False
+        for name in (file, other):
+            if name not in self._samples:
+                self._samples[name] = sample(self._folder, name)
+        return self._samples[other] == self._samples[file] is not None
 
     def _fingerprint(self, md5: object, file: str | None, spec: Spec | None) -> str | None:
         """A CRC-32 is a fingerprint among others of its kind. Of bf16 MindSpore takes it from the widened values."""

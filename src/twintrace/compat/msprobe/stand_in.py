@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
-from . import debugger
+from . import debugger, seeds
 
 
 @contextmanager
 def provide() -> Iterator[None]:
-    """Everything that scripts import of msprobe; as it was before, afterwards, and the dump closed."""
+    """Everything that scripts import of msprobe; as it was before, afterwards, and the dump closed, what was seeded unseeded."""
     from twintrace.compat.msprobe import mindspore, pytorch
 
     package = ModuleType("msprobe", "Provided by twintrace. It has `pytorch` and `mindspore`, and nothing else.")
@@ -30,5 +30,6 @@ def provide() -> Iterator[None]:
         for name, module in (("msprobe", package), ("msprobe.pytorch", pytorch), ("msprobe.mindspore", mindspore)):
             sys.modules[name] = module
             undo.callback(sys.modules.pop, name, None)
+        undo.callback(seeds.restore)
         undo.callback(debugger.close)
         yield

@@ -95,6 +95,7 @@ class DumpWriter:
         self._values: Values | None = None
         self._framework, self._dialect = "", ""
         self._numbers = Numbers()
+        self._turns: dict[str, int] = {}  # how many gradients each parameter has had in this step
         self._forget()
 
     def _forget(self) -> None:
@@ -109,7 +110,6 @@ class DumpWriter:
         self._finished: dict[tuple[int, int], _Growing] = {}
         self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
         self._parameters: dict[tuple[str, int], _Growing] = {}
-        self._turns: dict[str, int] = {}  # how many gradients each parameter has had
         self._saved: dict[int, _Growing] = {}
         self._places: dict[str, int] = {}
         self._checks: dict[tuple[int, bool], str] = {}
@@ -139,7 +139,7 @@ class DumpWriter:
             self._begin_files(directory)
             self._step = step
             self._steps.add(step)
-            self._numbers = Numbers()
+            self._numbers, self._turns = Numbers(), {}
         return self
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
@@ -253,6 +253,8 @@ class DumpWriter:
                 content = self._keep((place, line["dtype"], tuple(line["shape"])), data)
             if self._settings.summary_mode == "md5":
                 text += f', "md5": "{self._check(place, line["dtype"], data)}"'
+        elif known := (line.get("facts") or {}).get("md5"):  # out of a dump of msprobe's
+            text += f', "md5": {quote(str(known))}'
         self._tensors[line["id"]] = _Seen(text, bool(line.get("grad")), content)
 
     def _keep(self, content: Content, data: np.ndarray[Any, Any] | None) -> Content | None:
@@ -300,6 +302,9 @@ class DumpWriter:
             return
         stack, code = self._stacks.get(record.get("stack", -1), ("[]", ""))
         begin = stem(kind, record["name"], record.get("type") or "", self._framework, code)
+        if phase == Phase.BACKWARD and kind != Kind.OP:
+            self._add_lone_backward(record, record_name(begin, record["n"], backward=True))
+            return
         number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
         name = record_name(begin, number)
         args, named = self._arguments(record, begin)
@@ -312,6 +317,15 @@ class DumpWriter:
                 self._documents["stack.json"].add(name, stack)
             self._place_in_tree(name, record.get("up"), backward=False)
         self._chosen.ends(name)
+
+    def _add_lone_backward(self, record: Mapping[str, Wire], name: str) -> None:
+        """A backward whose forward was not recorded: it takes gradients and gives gradients."""
+        if self._chosen.forgoes(name):
+            return
+        ends = (("input", record["in"]), ("output", _results(record, name)))
+        texts = [f'"{end}": {list_text(wires, self._placed(name, end), "", self._dialect)}' for end, wires in ends]
+        self._write(name, f"{{{', '.join(texts)}}}")
+        self._place_in_tree(name, record.get("up"), backward=True)
 
     def _arguments(self, record: Mapping[str, Wire], begin: str) -> tuple[list[Wire], dict[str, Wire]]:
         """torch.nn.functional hands on its arguments by name, however it was called: tensors go back to their places."""
@@ -431,7 +445,13 @@ class DumpWriter:
             fields.append(f'"input": {list_text(call.outputs, place, "", self._dialect)}')
         if self._settings.wants("backward", "output"):
             place = self._grown(found, "output", found.inputs)
-            fields.append(f'"output": {list_text(call.inputs, place, "", self._dialect)}')
+            nodes = [slot for slot in found.inputs if slot.startswith("node.")]
+            wires = (
+                [{"$t": f"node.{i}"} for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
+            )
+            fields.append(f'"output": {list_text(wires, place, "", self._dialect)}')
+            if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
+                fields.append('"by_node": true')
         found.text = f"{{{', '.join(fields)}}}"
         if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
             self._close_backward(key)
@@ -484,10 +504,11 @@ class DumpWriter:
     # --- what was given to `save` -------------------------------------------------------------------------------
 
     def _add_saved(self, record: Mapping[str, Wire]) -> None:
-        name, wire = saved_name(record["name"], record["n"]), record.get("out")
+        number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
+        name, wire = saved_name(record["name"], number), record.get("out")
         document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
         document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
-        gradient = saved_name(record["name"], record["n"], gradient=True)
+        gradient = saved_name(record["name"], number, gradient=True)
         self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
 
     def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:

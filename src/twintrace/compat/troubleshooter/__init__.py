@@ -6,6 +6,7 @@
                 api_dump_compare                                                  migrator/api_compare.py
                 get_weight_map, convert_weight, convert_weight_and_load, save_net_and_weight_params,
                 compare_ms_ckpt, compare_pth_and_ckpt                             migrator/weights.py
+                NetDifferenceFinder                                               migrator/net_difference.py
                 get_name_map_list_by_name, …_by_number, …_by_shape_edit_distance, cal_algorithm, cal_cosine_sim,
                 compare_npy_dir, compare_grads_dir, compare_list_dir, compare_dict_dir      migrator/arrays.py
     ts.widget.get_pt_grads, load_ms_weight2net, object_dump, object_load          widget/pocket.py

@@ -23,8 +23,6 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "widget.save_convert": "ts.save writes .npy files, also in a compiled graph; there is no print file to convert.",
         "widget.precision_tracker": "it reads MindSpore's compiled graphs. `twintrace compare` tells results of another precision.",
         "widget.loss_compare": "it draws two training logs. Record both runs and compare them: `twintrace compare`.",
-        "migrator.NetDifferenceFinder": "twintrace.certify_weights(left, right) runs both networks on the same input and says "
-        "whether they compute the same.",
     }
 )
 

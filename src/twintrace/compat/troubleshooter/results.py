@@ -1,6 +1,6 @@
 """What a table says of two tensors: the last four cells of a row.
 
-    True                    100.00%   0.99999   0.00000, 0.00001      every element within atol + rtol·|origin|
+    True                    100.00%   0.99999   0.00000, 0.00001      every element within atol + rtol·|target|
     False                    99.90%   0.98712   0.00021, 1.02000
     Shape is inconsistent     0.00%       nan   nan, nan
     NN_X.npy: cut off …       0.00%       nan   nan, nan              why it could not be compared

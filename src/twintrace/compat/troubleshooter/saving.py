@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -117,15 +117,23 @@ def _put(folder: Path, name: str, value: Any, mode: str) -> None:
         say(f"{MARK}{name} {value}")
         return
     array, framework = _values(value)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{name}_{array.dtype.name}_{_COUNTERS.next(framework)}.npy"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
+        with _opened(part) as file:
             np.save(file, array, allow_pickle=False)
         part.replace(path)  # whole or not there; also over a file that may not be written to
-    finally:
+    except BaseException:
         part.unlink(missing_ok=True)
+        raise
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except FileNotFoundError:  # the first in its folder
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path.open("wb")
 
 
 def _values(value: Any) -> tuple[np.ndarray[Any, Any], str]:

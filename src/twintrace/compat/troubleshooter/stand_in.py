@@ -8,7 +8,6 @@ Where the real one is installed it is hidden meanwhile: on today's frameworks it
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ def provide() -> Iterator[None]:
     from .migrator import api_dump
 
     before = {name: module for name, module in sys.modules.items() if _is_below(name, _REAL)}
-    importlib.import_module(_OURS)
     try:
         _put()
         yield

@@ -106,6 +106,7 @@ class DumpWriter:
         self._next_place = 0
         self._bytes: dict[int, np.ndarray[Any, Any]] = {}
         self._files: dict[tuple[int, str, tuple[int, ...]], Path] = {}
+        self._saved: dict[int, tuple[str, Path]] = {}  # place -> (element type, file)
         self._reset()
 
     def _reset(self) -> None:
@@ -280,7 +281,7 @@ class DumpWriter:
         assert value.place is not None
         raw = self._bytes.get(value.place)
         if raw is None:  # it has been written, perhaps in another shape
-            dtype, file = next((key[1], file) for key, file in self._files.items() if key[0] == value.place)
+            dtype, file = self._saved[value.place]
             raw = stored(np.load(file), dtype).reshape(-1).view(np.uint8)
         return as_float(raw.view(STORAGE[value.dtype]).reshape(value.shape), value.dtype)
 
@@ -291,8 +292,9 @@ class DumpWriter:
         if twin is not None:
             self._link(name, twin)
             return
-        self._files[key] = self._save(name, self._array(value))
+        file = self._files[key] = self._save(name, self._array(value))
         if storable(value.dtype) == value.dtype:  # otherwise the file does not give the bytes back
+            self._saved.setdefault(value.place, (value.dtype, file))
             self._bytes.pop(value.place, None)
 
     def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class MindsporeWatch:
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
-        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
+        self._compiled = CompiledRegions(sink, self._report, eager=eager, kernels=kernels)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -85,6 +86,9 @@ class MindsporeWatch:
 
     def end_step(self) -> None:
         self._gradients.remove()
+
+    def _report(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return self._calls.report(name, function, args, kwargs)
 
     def _install(self) -> Iterator[Callable[[], None]]:
         yield from self._compiled.install()
@@ -157,7 +161,7 @@ class MindsporeFramework:
 
     def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
         """By a node of its own, since a leaf has none that a hook could be put on."""
-        if tensors.in_compiled_code():
+        if _in_compiled_code():
             raise UsageError(
                 "the gradient of a value inside a compiled graph cannot be had from Python. Run it in PyNative "
                 "(mindspore.set_context(mode=mindspore.PYNATIVE_MODE), without @jit), or record the run with eager=True."
@@ -197,5 +201,16 @@ class MindsporeFramework:
 
 
 _TOKENS: tuple[tuple[Any, str], ...] = ((ms.common.dtype.Type, "dtype"),)
+
+
+def _in_compiled_code() -> bool:
+    """Is this Python run by a compiled graph, which stops for what it could not compile?"""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "eval_script" and "mindspore" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
 
 FRAMEWORK = MindsporeFramework()

@@ -1,6 +1,7 @@
 """Compiled graphs: step aside while one is compiled, say what cannot be seen while one runs, or use one of the two ways out.
 
-    @ms.jit, GRAPH_MODE                gives the same result; the calls inside are one program, and one sentence says so
+    @ms.jit, GRAPH_MODE                gives the same result; the calls inside are one program, and one sentence says so. A function
+                                       is one call, mindspore.jit.<its name>; a network that was compiled is the call of its Cell
     tt.record(…, eager=True)           the same functions run in PyNative while recording, and all of them is seen
     tt.record(…, kernels=True)         MindSpore's own dump is on, and what it writes of a graph's kernels is taken into the trace
 
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import mindspore as ms
+from mindspore import nn
 
 from ...model.errors import SessionError
 from ..protocol import Sink
@@ -88,6 +90,10 @@ def _clear(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
+Report = Callable[[str, Callable[..., Any], Any, Any], Any]
+"""Run a function as a call of this name: (name, function, args, kwargs)."""
+
+
 class CompiledRegions:
     """Watches the doors of MindSpore's compiler and of what it has compiled."""
 
@@ -96,8 +102,8 @@ class CompiledRegions:
         "the trace."
     )
 
-    def __init__(self, sink: Sink, *, eager: bool, kernels: bool = False) -> None:
-        self._sink, self._eager, self._told = sink, eager, False
+    def __init__(self, sink: Sink, report: Report, *, eager: bool, kernels: bool = False) -> None:
+        self._sink, self._report, self._eager, self._told = sink, report, eager, False
         self._dump = _DUMP.folder() if kernels else None
 
     def install(self) -> Iterator[Callable[[], None]]:
@@ -112,12 +118,19 @@ class CompiledRegions:
 
     def _run_layer(self, original: Any) -> Any:
         def __call__(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                with put_aside():  # a graph that runs may still have its gradient's graph compiled
-                    return original(executor, *args, **kwargs)
-            finally:
-                wrote()
-                self._graph_has_run(theirs=_is_their_own(executor, args))
+            theirs = _is_their_own(executor, args)
+
+            def run(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    with put_aside():  # a graph that runs may still have its gradient's graph compiled
+                        return original(executor, *args, **kwargs)
+                finally:
+                    wrote()
+                    self._graph_has_run(theirs=theirs)
+
+            # Where its kernels are recorded they stand for it.
+            name = None if theirs or self._dump is not None else _function_name(executor, args)
+            return run(*args, **kwargs) if name is None else self._report(name, run, args, kwargs)
 
         return __call__
 
@@ -166,6 +179,15 @@ def _is_their_own(executor: Any, args: Any) -> bool:
     made_of = getattr(executor, "fn", None) or (args[0] if args else None)
     home = getattr(made_of, "__module__", None) or type(made_of).__module__
     return str(home).startswith("mindspore.") and not _computes_gradients(made_of)
+
+
+def _function_name(executor: Any, args: Any) -> str | None:
+    """What a compiled function is called; None for a Cell's own, whose call is seen as the Cell's."""
+    function = getattr(executor, "fn", None)
+    name = getattr(function, "__name__", None)
+    if name is None or (args and isinstance(args[0], nn.Cell)) or isinstance(getattr(executor, "obj", None), nn.Cell):
+        return None
+    return f"mindspore.jit.{name}"
 
 
 def _computes_gradients(function: Any) -> bool:

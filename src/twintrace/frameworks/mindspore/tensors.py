@@ -15,7 +15,6 @@ Memory is read where it lies. `asnumpy` is not called: it rearranges views.
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from ctypes import string_at
 from typing import Any
@@ -186,16 +185,6 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
         return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
-
-
-def in_compiled_code() -> bool:
-    """Is this Python run by a compiled graph, which stops for what it could not compile?"""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "eval_script" and "mindspore" in frame.f_code.co_filename:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
 
 
 def peek(tensor: Any) -> bytes | None:

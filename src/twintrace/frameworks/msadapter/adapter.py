@@ -40,7 +40,7 @@ class MsadapterWatch(MindsporeWatch):
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
         self._ops = Ops(sink) if level is Level.OP else None
-        self._compiled = CompiledRegions(sink, eager=eager, kernels=kernels)
+        self._compiled = CompiledRegions(sink, self._report, eager=eager, kernels=kernels)
 
 
 class MsadapterFramework(MindsporeFramework):
@@ -80,6 +80,12 @@ class MsadapterFramework(MindsporeFramework):
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         return super().on_gradient(tensor, callback) if HAS_NODES else on_gradient(tensor, callback)
+
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        alias = super().tap(tensor, callback)
+        if hasattr(tensor, "_device"):  # MSAdapter's own, which MindSpore does not hand on
+            alias._device = tensor._device
+        return alias
 
     def environment(self) -> Mapping[str, Any]:
         return {"msadapter": PACKAGE, "torch": str(torch.__version__), **super().environment()}

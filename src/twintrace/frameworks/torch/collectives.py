@@ -2,13 +2,15 @@
 
     forward/api:torch.distributed.all_reduce#0    in: the tensor before     after: the tensor when the work was done
 
-Collectives are plain Python functions that torch's function mode does not see, so they are replaced on their module while
-recording, and put back. With `async_op=True` the result is read in the user's own `wait()`; we never wait for them.
+Collectives are replaced on their module while recording, and put back: torch's function mode sees some of them, in some releases,
+and those it sees call themselves once more. With `async_op=True` the result is read in the user's own `wait()`; we never wait for
+them.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,12 +47,20 @@ _WRITES: dict[str, tuple[str, ...]] = {
 }
 
 
+class _Here(threading.local):
+    """Whether this thread is inside a collective that has been reported."""
+
+    def __init__(self) -> None:
+        self.inside = False
+
+
 class Collectives:
     """Replaces torch.distributed's functions while recording."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._waiting: dict[int, tuple[Open, Any]] = {}
+        self._here = _Here()
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -69,17 +79,21 @@ class Collectives:
     def _reporting(self, name: str, writes: tuple[str, ...], original: Any) -> Any:
         @functools.wraps(original)
         def collective(*args: Any, **kwargs: Any) -> Any:
-            if self._sink.busy:
+            here = self._here
+            if self._sink.busy or here.inside:
                 return original(*args, **kwargs)
             phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
             call = self._sink.enter(Kind.API, f"torch.distributed.{name}", args, kwargs, phase=phase, mutates=writes)
             if call is None:
                 return original(*args, **kwargs)
+            here.inside = True
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
                 self._sink.fail(call, error)
                 raise
+            finally:
+                here.inside = False
             if isinstance(result, torch.distributed.Work):
                 self._waiting[id(result)] = (call, result)  # kept alive: the id stays its own
             else:

@@ -73,7 +73,7 @@ def describe(function: Any) -> Api | None:
     if (
         last in _QUESTIONS
         or last.startswith(("is_", "_is_", "__get_", "_has_"))
-        or name.startswith(("torch.autograd.", "profiler."))
+        or name.startswith(("torch.autograd.", "torch.distributed.", "profiler."))  # collectives are seen elsewhere
     ):
         return None
     if isinstance(function, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def seed_all(seed: int, *, deterministic: bool, disable_dropout: bool) -> list[Callable[[], None]]:
@@ -47,27 +48,44 @@ def _make_deterministic() -> list[Callable[[], None]]:
 
 
 def without_dropout() -> list[Callable[[], None]]:
-    """Every dropout becomes the identity: the functions by name, and the arguments of the fused ones."""
-    originals: dict[str, Any] = {name: getattr(nn.functional, name) for name in _DROPOUTS}
+    """Every dropout becomes the identity: the functions, by whatever name they were imported, and the arguments of the fused ones.
+
+    Of a function its code is replaced, not its name: `from torch.nn.functional import dropout` holds the function itself.
+    """
+    bodies = [(function, function.__code__) for function in (getattr(nn.functional, name) for name in _DROPOUTS)]
     attention = nn.functional.scaled_dot_product_attention
     tensor_dropout = torch.dropout
-
-    def identity(input: Any, *_: Any, **__: Any) -> Any:
-        return input
+    recurrent: Any = torch._VF
+    cells = {name: vars(recurrent).get(name) for name in _RECURRENT}  # none is there: it looks them up elsewhere
 
     def attention_without(
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
     ) -> Any:
         return attention(query, key, value, attn_mask, 0.0, *rest, **more)
 
+    def recurrent_without(original: Any) -> Any:
+        """The share that is dropped between layers is the only float among the arguments."""
+        return lambda *args: original(*(0.0 if type(argument) is float else argument for argument in args))
+
     def restore() -> None:
-        for name, original in originals.items():
-            setattr(nn.functional, name, original)
+        for function, body in bodies:
+            function.__code__ = body
         nn.functional.scaled_dot_product_attention = attention
         torch.dropout = tensor_dropout
+        for name, before in cells.items():
+            if before is None:
+                delattr(recurrent, name)
+            else:
+                setattr(recurrent, name, before)
 
-    for name in originals:
-        setattr(nn.functional, name, identity)
+    for function, _ in bodies:
+        function.__code__ = _identity.__code__
     nn.functional.scaled_dot_product_attention = attention_without
-    torch.dropout = identity
+    torch.dropout = lambda input, p, train: input
+    for name in cells:
+        setattr(recurrent, name, recurrent_without(getattr(recurrent, name)))
     return [restore]
+
+
+def _identity(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return input

@@ -90,3 +90,20 @@ class SavingContract:
 
         framework.differentiate(function, framework.numbers(2, 3, requires_grad=True))
         assert (installed[0], removed[0], heard[0]) == (1, 1, 0)
+
+    def test_a_tapped_value_tells_its_gradient_and_changes_nothing(self, framework: Page) -> None:
+        needs_backward(framework)
+        relu, mul, total = (framework.functions[name].call for name in ("relu", "mul", "total"))
+        heard: dict[str, list[Any]] = {"leaf": [], "inner": []}
+
+        def function(x: Any) -> Any:
+            x = framework.adapter.tap(x, lambda gradient: heard["leaf"].append(framework.array(gradient)))
+            h = framework.adapter.tap(relu(x), lambda gradient: heard["inner"].append(framework.array(gradient)))
+            return total(mul(h, h))
+
+        x = framework.numbers(2, 3, requires_grad=True)
+        framework.differentiate(function, x)
+        expected = np.maximum(framework.array(x), 0) * np.float32(2)
+        for name in ("leaf", "inner"):
+            [gradient] = heard[name]
+            check_same_bits(gradient, expected)

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,31 +42,6 @@ def msprobe(monkeypatch, capsys) -> Callable[..., Said]:
         return Said(int(ended.value.code or 0), *capsys.readouterr())
 
     return call
-
-
-def recorded(folder: Path, environment: Mapping[str, str], script: str, *arguments: str) -> Path:
-    command = [sys.executable, str(HERE / "scripts" / script), str(folder), *arguments]
-    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return folder
-
-
-@pytest.fixture(scope="session")
-def torch_dumps(tmp_path_factory, checkout_env):
-    dumps = ("good:tensor:mix", "broken:tensor:mix:broken", "statistics:statistics:mix")
-    return recorded(tmp_path_factory.mktemp("torch"), checkout_env, "torch_net.py", *dumps)
-
-
-@pytest.fixture(scope="session")
-def mindspore_dumps(tmp_path_factory, checkout_env):
-    dumps = ("good:tensor:mix", "broken:tensor:mix:broken", "cells:statistics:L0", "cells_broken:statistics:L0:broken")
-    return recorded(tmp_path_factory.mktemp("mindspore"), checkout_env, "mindspore_net.py", *dumps)
-
-
-@pytest.fixture(scope="session")
-def rank_dumps(tmp_path_factory, checkout_env):
-    dumps = ("good:statistics:mix", "broken:statistics:mix:broken", "--ranks", "2")
-    return recorded(tmp_path_factory.mktemp("ranks"), checkout_env, "torch_net.py", *dumps)
 
 
 def rank(dump: Path) -> Path:
@@ -400,6 +375,52 @@ def test_options_that_do_not_go_together(two_dumps, asked, msprobe, tmp_path):
     assert "is out of range" in refused(msprobe(*new, "-am", yaml_file(tmp_path, {
         "ms_api": "Torch.neg", "pt_api": "Torch.neg", "ms_args": [1], "pt_args": [0],
     })), output)  # fmt: skip
+
+
+def test_every_option_of_the_document_by_both_names(two_dumps, asked, msprobe, tmp_path):
+    """On two small dumps of one framework: what is asked here is whether the words are understood."""
+    api = yaml_file(tmp_path, {"ms_api": "Torch.neg", "pt_api": "Torch.neg"})
+    names = Path(shutil.copy(api, tmp_path / "names.yaml"))
+    names.write_text("a.b.c: d.e.f\n", encoding="utf-8")
+    layers = Path(shutil.copy(api, tmp_path / "layers.yaml"))
+    layers.write_text("Block:\n  a: b\n", encoding="utf-8")
+    file = asked(*two_dumps, is_print_compare_log=False)
+
+    for number, (start, ask, out, flags) in enumerate(
+        (
+            ("-f", "-i", "-o", ("-s", "-c", "-f", "-am", api, "-cm", names, "-dm", names, "-lm", layers)),
+            ("-f", "-i", "-o", ("-am", "-cm", "-lm", "-hl")),
+            (
+                "--framework", "--input_path", "--output_path",
+                ("--stack_mode", "--compare_only", "--fuzzy_match", "--api_mapping", api, "--cell_mapping", names,
+                 "--data_mapping", names, "--layer_mapping", layers),
+            ),
+            ("--framework", "--input_path", "--output_path", ("--api_mapping", "--cell_mapping", "--layer_mapping")),
+        )
+    ):  # fmt: skip
+        said = msprobe(start, "pytorch", "compare", ask, file, out, tmp_path / str(number), *flags)
+
+        assert said.code == 0, said
+        found = table(tmp_path / str(number))
+        assert len(found.pairs) == len(found.rows) == 6
+        assert bool(list((tmp_path / str(number)).glob("advisor*"))) is (number % 2 == 1)
+
+
+def test_whose_dumps_they_are_is_remarked_on(two_dumps, asked, msprobe, tmp_path):
+    said = msprobe("-f", "mindspore", "compare", "-i", asked(*two_dumps), "-o", tmp_path / "output", "-c")
+
+    assert said.code == 0
+    assert "is a dump of pytorch, not of mindspore" in said.out
+
+
+def test_a_dump_may_have_any_name(two_dumps, msprobe, tmp_path):
+    moved = two_dumps[0].rename(tmp_path / "npu" / "monday.json")
+
+    for flags in ((), ("-fm",), ("-am",), ("-lm",)):
+        said = msprobe("compare", "-tp", moved, "-gp", two_dumps[1], "-o", tmp_path / f"out{''.join(flags)}", *flags)
+
+        assert said.code == 0, said
+        assert len(table(tmp_path / f"out{''.join(flags)}", "*.csv").pairs) == 6
 
 
 def test_a_stack_that_is_not_there(two_dumps, asked, msprobe, tmp_path):

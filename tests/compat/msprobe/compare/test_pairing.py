@@ -155,6 +155,23 @@ def test_fuzzy_pairs_only_what_has_one_name(tmp_path):
     assert all("–" in row for row in rows(found))
 
 
+@pytest.mark.parametrize("wishes", [Wishes(fuzzy=True), Wishes(api_rules=()), Wishes(layers={})])
+def test_what_is_no_api_is_paired_by_an_equal_name_too(tmp_path, wishes):
+    """Modules, their gradients, and what a script saved: they have no numbers that could be shifted."""
+    records = {
+        "Module.fc.Linear.forward.0": record([tensor(2)], [tensor(2, seed=2.0)], {}),
+        "Module.fc.Linear.parameters_grad": {"weight": [tensor(3)]},
+        "loss.0.debug": tensor(1, seed=5.0),
+    }
+    other = {"Module.fc.Linear.forward.0": record([tensor(5, seed=9.0)], [tensor(5, seed=8.0)], {})}
+    one, two = make_dump(tmp_path / "a", records), make_dump(tmp_path / "b", records | other)
+
+    found = pair_items(one, two, wishes)
+
+    assert_whole(found, one, two)
+    assert all(a == b for a, b in rows(found))
+
+
 # --- cells --------------------------------------------------------------------------------------------------------------
 
 

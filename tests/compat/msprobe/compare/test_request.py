@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +122,7 @@ def test_kernels(tmp_path):
         ({"npu_path": " ", "bench_path": "b/dump.json"}, "npu_path: expected a path, got ' '"),
         ({"npu_path": "a\0", "bench_path": "b/dump.json"}, "npu_path: expected a path"),
         ({"npu_path": "nowhere", "bench_path": "b"}, "npu_path: nowhere does not exist"),
+        ({"npu_path": "a" * 5000, "bench_path": "b"}, "cannot be looked for (File name too long)"),
         ({"npu_path": "a/dump.json", "bench_path": "b"}, "bench_path: is a directory and npu_path is a file"),
         ({"npu_path": "a", "bench_path": "b", "is_print_compare_log": "yes"}, "is_print_compare_log: expected true or"),
         ({"npu_path": "a", "bench_path": "b", "rank_id": 1}, "rank_id: expected a list of numbers"),
@@ -155,6 +157,21 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     (tmp_path / "compare.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not UTF-8"):
         read_request(tmp_path / "compare.json")
+
+
+def test_a_directory_that_cannot_be_listed(tree, monkeypatch):
+    root = tree("a/rank0", "b/rank0")
+    listed = Path.iterdir
+
+    def refusing(path):
+        if path.name == "b":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refusing)
+
+    with pytest.raises(UsageError, match=r"bench_path: b cannot be read \(Permission denied\)"):
+        request(root, {"npu_path": "a", "bench_path": "b"})
 
 
 def test_an_unknown_field_is_told(tree):

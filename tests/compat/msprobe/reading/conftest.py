@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,6 @@ import pytest
 from benchmarks.peers import environment
 
 HERE = Path(__file__).parent
-
-
-if str(HERE) not in sys.path:  # for msprobe_elements
-    sys.path.append(str(HERE))
 
 
 @pytest.fixture

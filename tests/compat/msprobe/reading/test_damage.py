@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
 import twintrace as tt
+from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.model.errors import TraceError, TraceFormatError
 
@@ -225,3 +225,46 @@ def test_nested_too_deeply(dump):
     found = open_dump(dump({"A.b.0.forward": {"input_args": element}}))
     assert "nested more than 400 deep" in found.items[0].problem
     assert tt.open(found.path, tolerant=True).journal(0).damage
+
+
+@pytest.mark.needs_torch
+def test_a_spoilt_pt_file_is_never_read_as_something_else(files):
+    """One byte is changed: an error, or the very same values (bytes that mean nothing)."""
+    import torch
+
+    file = files / "dump_tensor_data" / "x.pt"
+    torch.save(torch.arange(4.0).reshape(2, 2), file)
+    found = open_dump(files)
+    expected = found.array(found.items[1])  # from here on the program in the file is known, and the quick way is taken
+    whole = file.read_bytes()
+    random, errors = np.random.default_rng(0), []
+    for place in random.integers(0, len(whole), 300):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1 << int(random.integers(8))
+        file.write_bytes(spoilt)
+        try:
+            np.testing.assert_array_equal(found.array(found.items[1]), expected)
+        except TraceError as error:
+            errors.append(str(error))
+    assert len(errors) > 30
+    assert all("x.pt" in error for error in errors)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("turned", [False, True])
+def test_pt_files_read_the_quick_way_and_the_long_way_are_the_same(files, turned, monkeypatch):
+    import torch
+
+    from twintrace.weights import pth
+
+    file = files / "dump_tensor_data" / "x.pt"
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn):
+        values = torch.arange(6).reshape(2, 3).to(dtype)
+        torch.save(values.T if turned else values, file)
+        first, second = pth.read_tensor(file), pth.read_tensor(file)
+        monkeypatch.setattr(pth, "_SMALL", -1)
+        long = pth.read_tensor(file)
+        monkeypatch.undo()
+        assert first[1] == second[1] == long[1]
+        assert first[0].tobytes() == second[0].tobytes() == long[0].tobytes()
+        assert first[0].shape == tuple((values.T if turned else values).shape)

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
+from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import Dump, open_dump
 from twintrace.model.errors import TraceError, TraceNotFoundError
 

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from msprobe_elements import tensor
 
 import twintrace as tt
+from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.compat.msprobe.readings import short_dtype
 from twintrace.model.records import Role
@@ -203,6 +203,13 @@ def test_what_the_script_saved(dump):
     assert [(g.role, g.slot) for g in call.gradients] == [(Role.SAVED, "")]
 
 
+def test_what_was_saved_beside_the_records(dump):
+    place = dump(RECORDS)
+    dump({"loss.0.debug": Y}, name="debug.json")
+    assert [call.site.name for call in tt.open(place).journal(0).calls()][-1] == "loss"
+    assert len(list(tt.open(place / "debug.json").journal(0).calls())) == 1
+
+
 @pytest.mark.parametrize(
     ("element", "statistics"),
     [
@@ -319,6 +326,11 @@ def test_steps_and_ranks(dump, opened, places):
 def test_a_process_that_was_not_distributed(dump, folder):
     place = dump(RECORDS, folder=folder)
     assert tt.open(place.parent.parent).places == ((0, 0),)
+
+
+def test_beside_compiled_graphs(dump):
+    place = dump(RECORDS, folder="pynative/step4/rank0")
+    assert tt.open(place.parent.parent.parent).places == ((4, 0),)
 
 
 def test_a_folder_without_steps(dump):

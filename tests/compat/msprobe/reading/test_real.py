@@ -132,3 +132,22 @@ def test_its_comparison_has_our_items_as_rows(real, run_real, framework, mode, t
     with table.open(newline="") as opened:
         rows = [row["NPU Name"] for row in csv.DictReader(opened)]
     assert rows == [item.name for item in open_dump(file).items]
+
+
+@pytest.mark.slow
+def test_its_comparison_takes_an_export(real, run_real, tmp_path):
+    """A real dump, imported and exported again: the same rows, every value found."""
+    tt.convert_trace(real("torch") / "tensor_statistics", tmp_path / "own")
+    tt.convert_trace(tmp_path / "own", tmp_path / "again", to="msprobe")
+    run_real(Path(__file__).parent / "real" / "compare.py", tmp_path / "again/step1/rank/dump.json", tmp_path)
+    [table] = tmp_path.glob("*.csv")
+    with table.open(newline="") as opened:
+        rows = {row["NPU Name"]: row for row in csv.DictReader(opened)}
+    [file] = (real("torch") / "tensor_statistics" / "step1").glob("*/dump.json")
+    theirs = {item.name.replace("parameters_grad.0.", "parameters_grad."): item for item in open_dump(file).items}
+    assert {
+        name for name in rows.keys() ^ theirs.keys() if rows.get(name, {}).get("NPU Dtype", "N/A") != "N/A"
+    } == set()
+    for name, item in theirs.items():
+        if item.data_name and item.shape:  # of single numbers it has no cosine
+            assert rows[name]["Cosine"] not in ("unsupported", "N/A"), name

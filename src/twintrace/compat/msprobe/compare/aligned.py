@@ -19,12 +19,12 @@ from typing import Any, cast
 
 from .... import api
 from ....model.pairs import Layout, Part, TensorPair
-from ....model.records import Call, Gradient
+from ....model.records import Call, Gradient, Header
 from ....model.sites import Kind
 from ....store.trace import Journal, Trace
 from ..dumps import Dump
-from ..layout import DumpJournal, read
-from ..names import parse
+from ..layout import DumpJournal
+from ..names import FRAMEWORKS, parse
 
 __all__ = ["Aligned", "AlignedItems", "align_dumps"]
 
@@ -100,12 +100,10 @@ class _Side:
     """A dump as a trace of one step and rank, whatever numbers its folders have: the other side's may be others."""
 
     def __init__(self, dump: Dump, only_apis: bool) -> None:
-        opened = read(dump.path, tolerant=True)
-        journal = opened.journal(*opened.places[0])
-        assert isinstance(journal, DumpJournal)
-        self.journal = journal
+        ours = {theirs: ours for ours, theirs in FRAMEWORKS.items()}.get(dump.framework, dump.framework)
+        self.journal = journal = DumpJournal(dump.path, Header(*_PLACE, 1, ours, {}), tolerant=True)
         seen = cast(Journal, _Apis(journal)) if only_apis else journal
-        self.trace = Trace(opened.path, opened.manifest, [_PLACE], lambda step, rank: seen, layout=opened.layout)
+        self.trace = Trace(str(dump.path), {"framework": ours}, [_PLACE], lambda step, rank: seen, layout="msprobe")
         self._records = frozenset(journal.records)
         self._record_of = {item.name: item.record for item in dump.items}
 

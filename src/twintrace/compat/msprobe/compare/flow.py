@@ -89,8 +89,8 @@ def _compare(
     npu, bench, pairing = _laid_out(place, request, settings, wishes)
     for problem in (*npu.problems, *bench.problems, *pairing.remarks):
         say(problem)
-    if settings.framework is not None and settings.framework not in (npu.framework, "pytorch"):
-        say(f"{npu.path} is a dump of {npu.framework}, not of {settings.framework}.")
+    if settings.framework is not None and npu.framework not in (settings.framework, "mindtorch"):
+        say(f"{npu.path} is a dump of {npu.framework or 'an unknown framework'}, not of {settings.framework}.")
     made = write_result(
         npu,
         bench,

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from .... import api
 from ....model.errors import UsageError
 from ....model.pairs import Layout
+from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
 from .aligned import Aligned, align_dumps
@@ -95,8 +96,7 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
     elif wishes.fuzzy:
         board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
-    else:
-        board.follow_names(wishes)
+    board.follow_names(wishes)
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
         board.remarks.append(
             f"{npu.path} is of {npu.framework} and {bench.path} of {bench.framework}, and no mapping was given: only equal names "
@@ -211,21 +211,31 @@ class _Board:
                     self._alone[which, self._dumps[which].items[index].name] = because
 
     def follow_names(self, wishes: Wishes) -> None:
-        """Equal names. Across frameworks an API is not paired where the modules around it are not those of each other."""
-        for i, item in enumerate(self._dumps[0].items):
-            for j in self._names[1].get(item.name, ()):
-                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
-                    self._pair(i, j, "same name")
-                    break
-        others: dict[tuple[str, _Slot], list[int]] = {}
-        for j, item in enumerate(self._dumps[1].items):
-            if self._theirs_free(j):
-                others.setdefault(_loose(item), []).append(j)
-        for i, item in enumerate(self._dumps[0].items):
-            for j in others.get(_loose(item), ()) if i not in self._partner else ():
-                if self._theirs_free(j) and (wishes.cells is None or self._same_place(item.record)):
-                    self._pair(i, j, "same name, spelt as another generation of the tool does")
-                    break
+        """Equal names, however a generation of the tool spells them.
+
+        Not of APIs where the alignment was asked: it knows better than their numbers. Nor, across frameworks, of APIs in modules
+        that are not each other's.
+        """
+        aligned = wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy
+        barred = {
+            record
+            for record in (self._records[0] if aligned or wishes.cells is not None else ())
+            if (name := parse(record)) is not None and name.kind is Kind.API
+            if aligned or not self._same_place(record)
+        }
+        for spelling, told in (
+            (_exact, "same name"),
+            (_loose, "same name, spelt as another generation of the tool does"),
+        ):
+            others: dict[object, list[int]] = {}
+            for j, item in enumerate(self._dumps[1].items):
+                if self._theirs_free(j):
+                    others.setdefault(spelling(item), []).append(j)
+            for i, item in enumerate(self._dumps[0].items):
+                if self._ours_free(i) and item.record not in barred:
+                    free = others.get(spelling(item), [])
+                    if free:
+                        self._pair(i, free.pop(0), told)
 
     def _same_place(self, record: str) -> bool:
         parents = [dump.construct.get(record) for dump in self._dumps]
@@ -360,6 +370,10 @@ def _role(item: Item) -> _Slot | None:
     """The same, with parameters called by what they are: gamma is a weight."""
     state, place = _slot(item)
     return (state, api.parameter_role(place)) if state in ("parameters", "parameters_grad") else None
+
+
+def _exact(item: Item) -> str:
+    return item.name
 
 
 def _loose(item: Item) -> tuple[str, _Slot]:

@@ -98,7 +98,12 @@ def request_of(
         for name in parameters
         if name not in _KNOWN
     ]
-    trees = [_tree(path, fields, key) for path, key in ((npu, "npu_path"), (bench, "bench_path"))]
+    trees = []
+    for path, key in ((npu, "npu_path"), (bench, "bench_path")):
+        try:
+            trees.append(_tree(path, fields, key))
+        except OSError as error:
+            fields.refuse(key, f"{error.filename or path} cannot be read ({error.strerror}). See who may read it")
     if not trees[0] and not trees[1]:
         return replace(_kernels(npu, bench, ranks, steps, fields), stack=stack, verbose=verbose, remarks=tuple(remarks))
     for tree, path, key in ((trees[0], npu, "npu_path"), (trees[1], bench, "bench_path")):
@@ -124,11 +129,14 @@ class _Fields:
             self.refuse(key, "is missing. Give the path of a dump.json, or of a directory of them")
         if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
             self.refuse(key, f"expected a path, got {_kind(value)}")
-        asked = Path(value).expanduser()
-        found = next((path for path in self._candidates(asked) if path.exists()), asked)
-        if must_exist and not found.exists():
+        asked = Path(value)
+        try:
+            found = next((path for path in self._candidates(asked) if path.exists()), None)
+        except OSError as error:  # a name that no file system has
+            self.refuse(key, f"{str(asked)[:60]} cannot be looked for ({error.strerror}). Correct the path")
+        if must_exist and found is None:
             self.refuse(key, f"{asked} does not exist (looked for from {Path.cwd()}). Correct the path")
-        return found
+        return found or asked
 
     def _candidates(self, path: Path) -> list[Path]:
         return [path] if path.is_absolute() or self.beside is None else [path, self.beside / path]

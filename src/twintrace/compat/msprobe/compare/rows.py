@@ -177,7 +177,7 @@ def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
     if npu == bench:
         return 0, "0"
     if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
-        difference = _minus(npu, bench)
+        difference = npu - bench if type(npu) is type(bench) is float else _minus(npu, bench)
         if difference - difference != 0:  # one of them is infinite
             return difference, difference
         return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf

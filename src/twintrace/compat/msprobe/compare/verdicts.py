@@ -139,7 +139,7 @@ def _judge_newer(rows: Sequence[Row], mode: Mode) -> None:
             _hashes(row)
         return
     for row in looked_at:
-        if _overflowed(row.npu.numbers) and not _overflowed(row.bench.numbers):
+        if row.npu.numbers != row.bench.numbers and _overflowed(row.npu.numbers) and not _overflowed(row.bench.numbers):
             _add(row, ERROR, "The largest or smallest value of the NPU is NaN or infinite.")
     if whole and after:
         (_shares if mode is Mode.TENSOR else _norms)(before, after)
@@ -179,10 +179,10 @@ def _facts(row: Row) -> None:
     npu, bench = row.npu, row.bench
     if row.consistent == "False":
         _add(row, ERROR, "requires_grad differs.")
-    scalars = "class" in npu.dtype and "class" in bench.dtype and npu.shape == "[]"
-    if not row.output and scalars and npu.numbers[0] != bench.numbers[0]:
+    scalars = npu.shape == "[]" and "class" in npu.dtype and "class" in bench.dtype
+    if scalars and not row.output and npu.numbers[0] != bench.numbers[0]:
         _add(row, ERROR, "An argument that is no tensor differs.")
-    if _plain(npu.dtype) != _plain(bench.dtype):
+    if npu.dtype != bench.dtype and _plain(npu.dtype) != _plain(bench.dtype):
         _add(row, ERROR, "The element types differ.")
     if npu.shape != bench.shape and row.pair.layout == _AS_IT_IS:
         _add(row, ERROR, "The shapes differ.")

@@ -23,6 +23,7 @@ from .arrays import (
     get_name_map_list_by_number,
     get_name_map_list_by_shape_edit_distance,
 )
+from .net_difference import NetDifferenceFinder
 from .weights import (
     compare_ms_ckpt,
     compare_pth_and_ckpt,
@@ -33,6 +34,7 @@ from .weights import (
 )
 
 __all__ = [
+    "NetDifferenceFinder",
     "api_dump_compare",
     "api_dump_init",
     "api_dump_start",

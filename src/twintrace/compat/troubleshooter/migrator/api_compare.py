@@ -49,8 +49,8 @@ class _Row(NamedTuple):
 class _Entry:
     """APIs that belong together, or one that is alone."""
 
-    left: tuple[Call, ...]
-    right: tuple[Call, ...]
+    origin: tuple[Call, ...]
+    target: tuple[Call, ...]
     tensors: tuple[TensorResult, ...] = ()
     because: str = ""
 
@@ -69,7 +69,9 @@ def api_dump_compare(
 ) -> Comparison:
     """Print which API is which and how far apart their tensors are; write the same as csv into the folder `output_path`.
 
-    rtol, atol               every element within atol + rtol·|origin|        equal_nan   NaN equals NaN
+    Returns the comparison, in which the target is the left side: errors are relative to it, as with numpy.allclose.
+
+    rtol, atol               every element within atol + rtol·|target|        equal_nan   NaN equals NaN
     ignore_unmatched         only what has a partner                          ignore_backward   no table of gradients
     convinced_match_method   recursion | global | simple: accepted, and without effect, since matching is this project's own
     """
@@ -78,7 +80,7 @@ def api_dump_compare(
     origin, target = _opened(origin_path, "origin_path"), _opened(target_path, "target_path")
     with api.progress_bar() as tell:
         found = api.compare(
-            origin, target, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
+            target, origin, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
         )
     _compare_weights(Path(origin.path), Path(target.path), float(rtol), float(atol), equal_nan)
     places = sorted(set(origin.places) & set(target.places))
@@ -111,12 +113,12 @@ class _Sheet:
     def tables(self, place: _Place, *, backward: bool) -> Iterator[tuple[str, str, list[str], list[tuple[Any, ...]]]]:
         """(what it is called, title, heads, rows) of each table that has rows."""
         entries = self._entries(place)
-        mapping = [tuple("\n".join(map(_label, side)) for side in (entry.left, entry.right)) for entry in entries]
+        mapping = [tuple("\n".join(map(_label, side)) for side in (entry.origin, entry.target)) for entry in entries]
         yield "mapping", "The APIs mapping results of the two frameworks", list(self._names), mapping
         alone = [
-            (_label((entry.left or entry.right)[0]), self._names[0 if entry.left else 1], entry.because)
+            (_label((entry.origin or entry.target)[0]), self._names[0 if entry.origin else 1], entry.because)
             for entry in entries
-            if not (entry.left and entry.right)
+            if not (entry.origin and entry.target)
         ]
         if alone and not self._ignore_unmatched:
             yield "unmatched", "The APIs without a partner", ["API", "net", "reason"], alone
@@ -133,17 +135,17 @@ class _Sheet:
     def _entries(self, place: _Place) -> list[_Entry]:
         """Everything of one step and rank, in the order of the origin; what only the target has stands after what it follows."""
         found: list[tuple[tuple[int, ...], _Entry]] = []
-        after: dict[int, int] = {}  # order on the right -> on the left
+        after: dict[int, int] = {}  # order in the target -> in the origin
         for result in self._found.results:
             if (result.step, result.rank) == place and result.match.left:
-                match = result.match
-                where = min(call.order for call in match.left)
-                after.update((call.order, where) for call in match.right)
-                found.append(((where, 0, 0), _Entry(match.left, match.right, result.tensors, match.because)))
-        for step, rank, item in self._found.only_left:
+                origin, target = result.match.right, result.match.left
+                where = min(call.order for call in origin)
+                after.update((call.order, where) for call in target)
+                found.append(((where, 0, 0), _Entry(origin, target, result.tensors)))
+        for step, rank, item in self._found.only_right:
             if (step, rank) == place:
                 found.append(((item.call.order, 0, 0), _Entry((item.call,), (), (), item.because)))
-        for step, rank, item in self._found.only_right:
+        for step, rank, item in self._found.only_left:
             if (step, rank) == place:
                 before = max((order for order in after if order < item.call.order), default=None)
                 where = -1 if before is None else after[before]
@@ -152,21 +154,21 @@ class _Sheet:
 
     def _rows(self, entry: _Entry, place: _Place, *, backward: bool) -> Iterator[tuple[Any, ...]]:
         """Pairs of tensors in the order of the origin's rows, then what has no partner."""
-        sides = (list(_lines(entry.left, backward)), list(_lines(entry.right, backward)))
+        sides = (list(_lines(entry.origin, backward)), list(_lines(entry.target, backward)))
         taken: tuple[set[str], set[str]] = (set(), set())
         rows: list[tuple[int, tuple[Any, ...]]] = []
         for item in entry.tensors:
             if item.pair.part.backward is not backward or item.pair.part not in (*_FORWARD, Part.OUTPUT_GRADIENT):
                 continue
-            left = _line(sides[0], item.pair.part, item.pair.left, item.pair.left_slot)
-            right = _line(sides[1], item.pair.part, item.pair.right, item.pair.right_slot)
-            if left is None or right is None or left.name in taken[0] or right.name in taken[1]:
+            origin = _line(sides[0], item.pair.part, item.pair.right, item.pair.right_slot)
+            target = _line(sides[1], item.pair.part, item.pair.left, item.pair.left_slot)
+            if origin is None or target is None or origin.name in taken[0] or target.name in taken[1]:
                 continue
-            taken[0].add(left.name)
-            taken[1].add(right.name)
+            taken[0].add(origin.name)
+            taken[1].add(target.name)
             cells = value_cells(item, equal_nan=self._equal_nan) if self._values else (statistics_cell(item),)
-            shapes = item.left.spec.shape, item.right.spec.shape
-            rows.append((sides[0].index(left), (f"{left.name}.npy", f"{right.name}.npy", *shapes, *cells)))
+            shapes = item.right.spec.shape, item.left.spec.shape
+            rows.append((sides[0].index(origin), (f"{origin.name}.npy", f"{target.name}.npy", *shapes, *cells)))
         yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
         if self._ignore_unmatched:
             return
@@ -290,7 +292,7 @@ def _told(found: Comparison) -> Iterator[str]:
     """What the tables do not say: where the two part first, and what could not be read."""
     first = found.divergence
     if first is not None and first.result.match.left:
-        names = " + ".join(map(_label, first.result.match.left)), " + ".join(map(_label, first.result.match.right))
+        origin, target = (" + ".join(map(_label, side)) for side in (first.result.match.right, first.result.match.left))
         direction = "backward" if first.backward else "forward"
-        yield f"The first difference ({direction}): {names[0]} beside {names[1]}: {first.because}."
+        yield f"The first difference ({direction}): {origin} beside {target}: {first.because}."
     yield from found.remarks

@@ -237,8 +237,8 @@ def _rows(
         small += [pair] * _below(item, atol)
     if small:
         caution(
-            f"{len(small)} pairs differ and are close only because every value in them is below atol {atol:g}, first: "
-            f"{small[0][0]}, {small[0][1]}. A smaller atol would tell."
+            f"Close only because every value is below atol {atol:g}: {len(small)} of {len(rows)} pairs, first {small[0][0]}, "
+            f"{small[0][1]}. A smaller atol would tell."
         )
     return rows
 

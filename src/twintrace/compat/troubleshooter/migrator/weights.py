@@ -99,7 +99,9 @@ def convert_weight(
         raise UsageError("ms_file_save_path: expected where to write the checkpoint, got None.")
     given = pth_para_dict if pth_para_dict is not None else pt_param_dict
     source = _one_of("pt_file_path", pt_file_path, "pth_para_dict", given)
-    found = api.convert_weights(source, ms_file_save_path, map=_map(weight_map_path, weight_map), trust=trust)
+    map = _map(weight_map_path, weight_map)
+    with api.progress_bar() as progress:
+        found = api.convert_weights(source, ms_file_save_path, map=map, trust=trust, progress=progress)
     if print_conv_info:
         say(_conversion_table(found.rows))
     if print_save_path:
@@ -146,7 +148,9 @@ def _shape(spec: Any) -> Any:
 
 def convert_weight_and_load(weight_map_path: StrPath, pt_file_path: StrPath, net: Any, *, trust: bool = False) -> None:
     """Load a PyTorch checkpoint into a MindSpore net. What the net lacks, or what would not be filled, is an error."""
-    found = api.convert_weights(pt_file_path, net, map=api.read_weight_map(weight_map_path), trust=trust)
+    map = api.read_weight_map(weight_map_path)
+    with api.progress_bar() as progress:
+        found = api.convert_weights(pt_file_path, net, map=map, trust=trust, progress=progress)
     say(_conversion_table(found.rows))
 
 
@@ -194,7 +198,10 @@ def compare_ms_ckpt(
     """
     left = _one_of("orig_file_path", orig_file_path, "orig_ckpt_dict", orig_ckpt_dict)
     right = _one_of("target_file_path", target_file_path, "target_ckpt_dict", target_ckpt_dict)
-    found = api.compare_weights(left, right, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    with api.progress_bar() as progress:
+        found = api.compare_weights(
+            left, right, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan, progress=progress
+        )
     torch_names: dict[str, str] = {}
     if weight_map_path is not None or weight_map is not None:
         torch_names = {pair.right: pair.left[-1] for pair in _map(weight_map_path, weight_map).pairs}
@@ -218,12 +225,20 @@ def compare_pth_and_ckpt(
     trust: bool = False,
 ) -> str:
     """A PyTorch checkpoint beside a MindSpore one, by a map: a table of shapes and one of values, printed and returned."""
-    found = api.compare_weights(
-        pt_file_path, ms_file_path, map=weight_map_path, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan,
-        trust=trust,
-    )  # fmt: skip
+    with api.progress_bar() as progress:
+        found = api.compare_weights(
+            pt_file_path, ms_file_path, map=weight_map_path, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan,
+            trust=trust, progress=progress,
+        )  # fmt: skip
     if print_conv_info:
         say(_conversion_table([row for row in found.rows if row.left is not None and row.right is not None]))
+    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
+    return _tables(found, print_level, shapes, values, None, {})
+
+
+def compare_nets(pt_net: Any, ms_net: Any, *, print_level: int = 1, rtol: float = 1e-4, atol: float = 1e-4) -> str:
+    """The weights of two networks as they are now: the same two tables."""
+    found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol)
     shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
     return _tables(found, print_level, shapes, values, None, {})
 

@@ -1,0 +1,59 @@
+"""`twintrace export` and `twintrace import`: there and back, exit codes, one sentence for what cannot be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import twintrace as tt
+from tests.test_api import run
+from twintrace.api import exporters
+
+
+@pytest.fixture
+def twintrace(checkout_env):
+    def call(*arguments, expect=0):
+        code = "from twintrace.cli import main; main()"
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        done = subprocess.run(command, env=checkout_env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    return call
+
+
+def test_there_and_back(tmp_path, twintrace):
+    source = run(tmp_path / "own", keep="tensor", steps=2)
+    said = twintrace("export", source, "--to", "msprobe", "-o", tmp_path / "dump")
+    assert said.startswith(f"written: {tmp_path / 'dump'} (msprobe): 2 steps, 1 rank, ")
+    assert (tmp_path / "dump" / "step1" / "rank" / "dump.json").is_file()
+    said = twintrace("import", tmp_path / "dump", "--output", tmp_path / "back")
+    assert "(twintrace): 2 steps" in said
+    assert tt.open(tmp_path / "back").steps == (0, 1)
+    assert "bit by bit" in twintrace("compare", tmp_path / "dump", tmp_path / "back")
+
+
+def test_a_damaged_dump_is_imported_as_far_as_it_goes(tmp_path, twintrace):
+    record = {"output": [{"type": "int", "value": 3}]}
+    document = {"task": "statistics", "level": "L1", "framework": "pytorch", "data": {"Torch.a.0.forward": record}}
+    (tmp_path / "dump.json").write_text(json.dumps(document, indent=1)[:-5] + ', "Torch.b.0.for')
+    said = twintrace("import", tmp_path / "dump.json", "-o", tmp_path / "own", expect=1)
+    assert "1 call" in said
+    assert "damaged:" in said
+
+
+def test_what_cannot_be_is_2_and_one_sentence(tmp_path, twintrace):
+    source = run(tmp_path / "own")
+    said = twintrace("export", source, "--to", "excel", "-o", tmp_path / "x", expect=2)
+    assert said.startswith("twintrace: to='excel': expected a layout that can be written")
+    assert "nothing is overwritten" in twintrace("export", source, "--to", "msprobe", "-o", source, expect=2)
+    assert "does not exist" in twintrace("import", tmp_path / "none", "-o", tmp_path / "x", expect=2)
+    assert "Missing option '--to'" in twintrace("export", source, "-o", tmp_path / "x", expect=2)
+
+
+def test_help_names_the_layouts(twintrace):
+    assert ", ".join(exporters()) in " ".join(twintrace("export", "--help").split())
