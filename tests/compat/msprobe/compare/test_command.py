@@ -186,6 +186,8 @@ def test_two_frameworks_api_by_api(crossed):
     assert found.pairs["Primitive.BiasAdd.1.forward.output.0"] == "Functional.linear.1.forward.output.0"
     assert found.pairs["Primitive.Gather.0.forward.input.0"] == "Functional.embedding.0.forward.input.1"
     assert found.pairs["Primitive.LayerNorm.0.forward.input.1"] == "Functional.layer_norm.0.forward.input.2"
+    for n in range(3):  # a gradient beside that of the same call, by the argument that it is the gradient of
+        assert found.pairs[f"Primitive.MatMul.{n}.backward.output.1"] == f"Functional.linear.{n}.backward.output.1"
     assert not [name for name in found.pairs if name.startswith("Cell")]
     assert_agreeing(found, "Primitive.BiasAdd.1.forward.output.0", "Primitive.LayerNorm.0.forward.output.0")
 
