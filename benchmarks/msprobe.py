@@ -12,6 +12,7 @@ failed, or the peer could not be had. README.md: how to read it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -183,11 +184,13 @@ def write_statistics(folder: Path, rows: int) -> None:
 
 
 def _records(draw: random.Random, noise: float, rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Layers of 16 rows: a product, a sum and an activation with their gradients; the last is cut to fit."""
+    """Layers of 15 rows: a product, a sum and an activation with their gradients; the last is cut to fit."""
     large, weight, bias = (4, 128, 256), (256, 256), (256,)
     tensor = lambda *shape: _tensor(draw, noise, *shape)  # noqa: E731
     left = rows
-    for layer in range(rows // 16 + 1):
+    for layer in itertools.count():
+        if not left:
+            return
         for name, given, made in (
             (f"Functional.linear.{layer}.forward", (large, weight, bias), (large,)),
             (f"Tensor.__add__.{layer}.forward", (large, large), (large,)),

@@ -33,6 +33,7 @@ from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..engine.forked import forked
 from ..engine.local import Local
 from ..frameworks import registry
 from ..frameworks.protocol import Capability
@@ -51,6 +52,7 @@ from ..store.trace import Journal, Trace
 from ..store.writer import Writer
 from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
+    csv_text,
     listing_json,
     print_pairs,
     print_table,
@@ -59,6 +61,7 @@ from .reporting import (
     read_report,
     view,
     write_csv,
+    write_csv_texts,
     write_html,
     write_json,
     write_table,
@@ -112,10 +115,12 @@ __all__ = [
     "conversion_text",
     "convert_trace",
     "convert_weights",
+    "csv_text",
     "damage_of",
     "describe_net",
     "doctor",
     "exporters",
+    "forked",
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
@@ -157,6 +162,7 @@ __all__ = [
     "weight_names",
     "without_dropout",
     "write_csv",
+    "write_csv_texts",
     "write_html",
     "write_json",
     "write_mapping",

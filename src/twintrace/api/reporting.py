@@ -78,6 +78,20 @@ def write_table(
         book.add("Sheet1", columns, rows, widths)
 
 
+def csv_text(rows: Iterable[Sequence[str | float | int | bool | None]]) -> str:
+    """Rows as the lines of a CSV."""
+    from ..report import delimited
+
+    return delimited.as_text(rows)
+
+
+def write_csv_texts(path: str | os.PathLike[str], columns: Sequence[str], texts: Iterable[str]) -> None:
+    """A CSV of what `csv_text` has made, whole or not at all."""
+    from ..report import delimited
+
+    delimited.write_texts(path, columns, texts)
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """A text file, whole or not at all."""
     from ..report import files

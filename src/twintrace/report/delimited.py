@@ -28,9 +28,19 @@ def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
 
 def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Write any table to `path`, whole or not at all."""
+    write_texts(path, columns, map(_line, rows))
+
+
+def write_texts(path: str | os.PathLike[str], columns: Sequence[str], texts: Iterable[str]) -> None:
+    """The same, of rows that `as_text` has made into lines."""
     with written(path) as file:
         file.write(_line(columns))
-        file.writelines(map(_line, rows))
+        file.writelines(texts)
+
+
+def as_text(rows: Iterable[Sequence[Cell]]) -> str:
+    """Rows as lines."""
+    return "".join(map(_line, rows))
 
 
 def _line(row: Sequence[Cell]) -> str:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -246,6 +247,18 @@ def test_a_line_is_said_for_each_row_that_is_read(compared):
     found = compared("tensor", say=said.append)
     assert len(said) == found.rows
     assert any(line.startswith("Functional.equal.0.forward.output.0: 1.0, 0.0") for line in said)
+
+
+@pytest.mark.parametrize("task", ["statistics", "md5"])
+def test_many_rows_are_made_in_two_processes_and_are_the_same(compared, monkeypatch, tmp_path, task):
+    whole = compared(task, generation=NEWER, stack=True, stamp="whole")
+    monkeypatch.setattr(sheets, "_MANY", 10)
+    shutil.rmtree(tmp_path / "twins")
+    halves = compared(task, generation=NEWER, stack=True, stamp="halves", advise=True)
+    assert halves.path.read_bytes() == whole.path.read_bytes()
+    assert (halves.rows, halves.verdicts, halves.first, halves.arises, halves.unread) == (
+        whole.rows, whole.verdicts, whole.first, whole.arises, whole.unread,
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="asks Linux what a process needed")

@@ -13,7 +13,7 @@ on all cores, one pair each. A file is put in place when it is complete, never b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from .verdicts import judge
 
 __all__ = ["Summary", "common_mode", "write_result"]
 
+_MANY = 5_000  # rows: below that a second process costs what it saves
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
 
 
@@ -83,10 +84,12 @@ def write_result(
     advisor = Advisor()
     path = folder / f"{name}_{stamp}.{'xlsx' if xlsx else 'csv'}"
     heads = columns(generation, mode, stack=stack)
-    rows = _rows(npu, bench, pairs, mode, generation, stack, advisor, say)
-    api.write_table(
-        path, heads, rows, fills=FILLS, widths=[_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
-    )
+    if not xlsx and not mode.reads and isinstance(pairs, Sequence) and len(pairs) > _MANY:
+        api.write_csv_texts(path, heads, _in_two(npu, bench, pairs, mode, generation, stack, advisor))
+    else:
+        rows = _rows(npu, bench, pairs, mode, generation, stack, advisor, say)
+        widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
+        api.write_table(path, heads, rows, fills=FILLS, widths=widths)
     advice = None
     if advise:
         advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
@@ -143,6 +146,40 @@ def _rows(
 @lru_cache(maxsize=64)  # calls from one place follow each other
 def _stack(frames: tuple[str, ...] | None) -> str:
     return NOTHING if frames is None else str([*frames])
+
+
+def _in_two(
+    npu: Dump,
+    bench: Dump,
+    pairs: Sequence[ItemPair],
+    mode: Mode,
+    generation: Generation,
+    stack: bool,
+    advisor: Advisor,
+) -> Iterator[str]:
+    """The lines of both halves, which are made at the same time: many rows and no values to read is work for one core only."""
+
+    def made(part: tuple[int, Sequence[ItemPair]]) -> bytes:
+        begun, some = part
+        seen = Advisor(line=1 + begun)
+        text = api.csv_text(cells for _, cells in _rows(npu, bench, some, mode, generation, stack, seen, None))
+        return seen.written().encode() + b"\n" + text.encode("utf-8", "replace")
+
+    middle = _boundary(pairs, len(pairs) // 2)
+    for block in api.forked(made, [(0, pairs[:middle]), (middle, pairs[middle:])]):
+        head, _, text = block.partition(b"\n")
+        advisor.take(Advisor.read(head.decode()))
+        yield text.decode()
+
+
+def _boundary(pairs: Sequence[ItemPair], near: int) -> int:
+    """The first place from here on at which another record of the npu's begins."""
+    last = next((pair.npu.record for pair in reversed(pairs[:near]) if pair.npu is not None), "")
+    for place in range(near, len(pairs)):
+        here = pairs[place].npu
+        if here is not None and here.record != last:
+            return place
+    return len(pairs)
 
 
 def _weighed(

@@ -1,0 +1,59 @@
+"""Copies of this process: results in order, and no failure of a copy is lost."""
+
+import os
+import time
+
+import pytest
+
+from twintrace.engine.forked import forked
+
+
+def test_results_come_in_the_order_of_the_items():
+    mine = os.getpid()
+
+    def work(number: int) -> bytes:
+        time.sleep(0.02 * (3 - number))
+        return f"{number} {os.getpid() == mine}".encode()
+
+    assert [*forked(work, [0, 1, 2])] == [b"0 True", b"1 False", b"2 False"]
+    assert [*forked(work, [])] == []
+
+
+def test_much_comes_back_whole():
+    assert [len(made) for made in forked(lambda number: bytes([number]) * 3_000_000, [1, 2])] == [3_000_000] * 2
+
+
+def test_what_fails_in_a_copy_is_done_here():
+    mine = os.getpid()
+
+    def only_here(number: int) -> bytes:
+        if os.getpid() != mine:
+            raise RuntimeError("not in a copy")
+        return b"here"
+
+    assert [*forked(only_here, [0, 1])] == [b"here", b"here"]
+
+
+def test_what_fails_everywhere_is_raised():
+    def broken(number: int) -> bytes:
+        if number:
+            raise ValueError("broken")
+        return b""
+
+    with pytest.raises(ValueError, match="broken"):
+        [*forked(broken, [0, 1])]
+
+
+def test_without_fork_all_is_done_here(monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    mine = os.getpid()
+    assert [*forked(lambda _: str(os.getpid() == mine).encode(), [0, 1])] == [b"True", b"True"]
+
+
+def test_nothing_is_left_behind():
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH208, PTH112
+    for _ in range(5):
+        assert [*forked(lambda number: b"x", [0, 1])] == [b"x", b"x"]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert (len(os.listdir("/proc/self/fd")) if before else 0) == before  # noqa: PTH208
