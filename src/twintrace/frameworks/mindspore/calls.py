@@ -117,7 +117,9 @@ class Calls:
         """Run a function that is none of MindSpore's as a call of this name."""
         if not self._recorded or self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
             return function(*args, **kwargs)
-        return self._call(Api(name), function, args, kwargs, follows=HAS_NODES)  # a hook on a tensor would be compiled in
+        return self._call(
+            Api(name), function, args, kwargs, follows=HAS_NODES
+        )  # a hook on a tensor would be compiled in
 
     def _call(self, api: Api, original: Any, args: Any, kwargs: Any, *, follows: bool = True) -> Any:
         mutates = api.mutates(args, kwargs) if api.may_write else ()
