@@ -1,5 +1,7 @@
 """`tt.compare_arrays`: two folders of .npy files side by side, with everything that may be wrong in them."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -181,3 +183,23 @@ def test_progress_counts_files(folders):
 def test_nothing_to_compare_is_an_error(folders):
     with pytest.raises(TraceNotFoundError, match=r"expected \.npy files"):
         api.compare_arrays(*folders({"x": X}, {}))
+
+
+def test_whatever_a_file_holds_the_others_are_compared(folders, tmp_path):
+    """Bytes of good files changed, cut, doubled: a row each, and never an exception."""
+    numbers = random.Random(0)
+    np.save(tmp_path / "good.npy", X)
+    good = (tmp_path / "good.npy").read_bytes()
+    spoilt = {}
+    for number in range(150):
+        raw = bytearray(good)
+        for _ in range(numbers.choice([1, 1, 2, 8])):
+            raw[numbers.randrange(128)] = numbers.choice([numbers.randrange(256), ord("9"), ord("'"), ord(","), 0, 255])
+        spoilt[str(number)] = bytes(raw[: numbers.choice([len(raw), len(raw), numbers.randrange(len(raw))])])
+    sides = folders({**spoilt, "good": X}, {**dict.fromkeys(spoilt, X), "good": X})
+    for by in ("name", "number", "shape"):
+        found = api.compare_arrays(*sides, by=by)
+        assert len(found.results) + len(found.only_left) == 151
+        if by == "name":
+            assert outcomes(found)["good.npy"] is SAME
+            assert {UNKNOWN, SAME} <= set(outcomes(found).values())

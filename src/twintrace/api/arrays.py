@@ -94,6 +94,7 @@ def compare_arrays(
     atol: float = 1e-4,
     equal_nan: bool = False,
     pictures: bool = False,
+    brief: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -101,6 +102,7 @@ def compare_arrays(
 
     by         see `pair_arrays`                       pairs     what belongs together, instead: names, with or without `.npy`
     equal_nan  NaN beside NaN is no difference         pictures  where in an array the difference is, for reports
+    brief      in half the time, without relative errors and histograms
     A file without a partner, and one that cannot be read, is told of and does not end the comparison.
     """
     chosen = _chosen(by)
@@ -116,7 +118,14 @@ def compare_arrays(
 
     policy = policy_named(rtol=rtol, atol=atol)
     found = compare_traces(
-        traces, policy, pair, equal_nan=equal_nan, pictures=pictures, workers=workers, progress=progress
+        traces,
+        policy,
+        pair,
+        equal_nan=equal_nan,
+        pictures=pictures,
+        brief=brief,
+        workers=workers,
+        progress=progress,
     )
     return replace(found, remarks=(*found.remarks, *_remarks(found, traces, named, atol)))
 

@@ -99,12 +99,14 @@ def compare_traces(
     ranks: Collection[int] | None = None,
     equal_nan: bool = True,
     pictures: bool = True,
+    brief: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """The flow itself, for whoever knows what belongs together: `pair` says it for each step and rank.
 
     equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
+    brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
     """
     common, left_out = _places(traces, steps, ranks)
     told = progress or _silent
@@ -112,7 +114,9 @@ def compare_traces(
     left_behind: dict[int, float] = {}
     for place in common:
         label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1], 0.0)
-        parts.append(_compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan))
+        parts.append(
+            _compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan, brief)
+        )
         left_behind[place[1]] = parts[-1].left_behind
     results = tuple(result for part in parts for result in part.results)
     if pictures:
@@ -279,13 +283,15 @@ def _compare_place(
     label: str,
     before: float,
     equal_nan: bool,
+    brief: bool,
 ) -> _Part:
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     sides = (_side(journals[0]), _side(journals[1]))
     progress(f"{label}: pairing", 0, 1)
     alignment = pair(*sides)
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, f"{label}: measuring")
+    told = f"{label}: measuring"
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, told, brief=brief)
     bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan)
     inside = _inside(sides[0].calls)
     cases = [
@@ -419,6 +425,8 @@ def _measure_all(
     workers: int | None,
     progress: Progress,
     label: str,
+    *,
+    brief: bool = False,
 ) -> dict[_Key, Evidence]:
     """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
     from ..engine.local import Local
@@ -441,7 +449,7 @@ def _measure_all(
             to_read.append(item)
 
     def task(item: Evidence) -> Evidence:
-        return _measured(item, journals, policy.tolerance(item.left, item.right, item.names))
+        return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
 
     for number, done in enumerate(Local(workers).run(task, to_read), 1):
         item = done.result()
@@ -451,7 +459,12 @@ def _measure_all(
 
 
 def _measured(
-    item: Evidence, journals: tuple[Journal, Journal], tolerance: tuple[float, float], *, heat: bool = False
+    item: Evidence,
+    journals: tuple[Journal, Journal],
+    tolerance: tuple[float, float],
+    *,
+    heat: bool = False,
+    brief: bool = False,
 ) -> Evidence:
     """Both values read and measured; a damaged one costs its row, not the comparison."""
     from ..measure.values import measure
@@ -468,6 +481,7 @@ def _measured(
             rtol=rtol,
             atol=atol,
             heat=heat,
+            brief=brief,
         )
     except (TwintraceError, OSError) as error:
         return replace(item, failure=str(error))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.session import unseen
 from ..frameworks import registry
 from ..frameworks.protocol import Framework, Unreadable
 from ..model.errors import UsageError
@@ -26,18 +27,23 @@ def framework_of(value: object) -> str | None:
 
 
 def array_of(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
-    """A copy of the values, C-contiguous, in their storage type, and the element type. UsageError where there are none."""
+    """A copy of the values, C-contiguous, in their storage type, and the element type. UsageError where there are none.
+
+    A recorder that is at work does not see it.
+    """
     workshop = _owner(tensor)
-    look = workshop.look(tensor)
-    try:
-        return workshop.host(tensor).reshape(look.shape).copy(), look.dtype
-    except Unreadable as error:
-        raise UsageError(f"{look.dtype}{list(look.shape)}: its values cannot be had: {error}.") from None
+    with unseen():
+        look = workshop.look(tensor)
+        try:
+            return workshop.host(tensor).reshape(look.shape).copy(), look.dtype
+        except Unreadable as error:
+            raise UsageError(f"{look.dtype}{list(look.shape)}: its values cannot be had: {error}.") from None
 
 
 def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:
     """The tensor to go on with: whenever a backward pass comes by, its gradient is told."""
-    return _owner(tensor).tap(tensor, callback)
+    with unseen():
+        return _owner(tensor).tap(tensor, callback)
 
 
 def _owner(tensor: Any) -> Framework:

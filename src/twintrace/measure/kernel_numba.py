@@ -1,6 +1,6 @@
 """The pass over both arrays, compiled by numba: a thousand elements at a time, all of it in the first cache.
 
-    load()(count, left…, right…, rtol, atol, floor, counts, numbers, heat, blemish, width)
+    load()(count, left…, right…, exact, brief, rtol, atol, floor, counts, numbers, heat, blemish, width)
     load_ratios()(count, left…, right…, single, counts, largest)
 
 What goes into `counts`, `numbers`, `heat` and `blemish` is said in `totals.py`; `kernel_numpy.py` does the same in numpy, and the
@@ -377,6 +377,16 @@ def _ratios(left, error, ratio, count):
     return errors, squares, relatives, most
 
 
+@njit(fastmath={"reassoc", "nsz", "contract"})
+def _sums(error, count):
+    errors = 0.0
+    squares = 0.0
+    for i in range(count):
+        errors += error[i]
+        squares += error[i] * error[i]
+    return errors, squares
+
+
 @njit
 def _compared(left, error, rtol, atol, count):
     equal = 0
@@ -498,7 +508,7 @@ def _weigh(
     count,
     left_address, left_code, left_parts, left_size, left_table, left_shape, left_strides,
     right_address, right_code, right_parts, right_size, right_table, right_shape, right_strides,
-    exact, rtol, atol, floor,
+    exact, brief, rtol, atol, floor,
     counts, numbers, heat, blemish, width,
 ):  # fmt: skip
     complex_ = left_parts == 2 or right_parts == 2
@@ -550,7 +560,8 @@ def _weigh(
             counts[ONE_THOUSANDTH] += size
             counts[FIVE_THOUSANDTHS] += size
             counts[HISTOGRAM] += size
-            counts[RATIOS] += size - _zeros(left, size)
+            if not brief:
+                counts[RATIOS] += size - _zeros(left, size)
             continue
         if most_error > largest_error:
             largest_error = most_error
@@ -558,6 +569,16 @@ def _weigh(
                 if _bits(error[i]) == most_error:
                     counts[WORST] = start + i
                     break
+        if heat.size:
+            _warm(error, size, start, width, height, heat)
+        if brief:  # dividing and sorting into bins is most of the work
+            errors, squares = _sums(error, size)
+            numbers[SUM_ERRORS] += errors
+            numbers[SUM_SQUARES] += squares
+            equal, _, close = _compared(left, error, rtol, atol, size)
+            counts[EQUAL] += equal
+            counts[CLOSE] += close
+            continue
         errors, squares, relatives, most_ratio = _ratios(left, error, ratio, size)
         numbers[SUM_ERRORS] += errors
         numbers[SUM_SQUARES] += squares
@@ -576,8 +597,6 @@ def _weigh(
         _bins(ratio, size, most, equal, counts)
         if floor:
             largest_step = max(largest_step, _steps(left, right, error, floor, size))
-        if heat.size:
-            _warm(error, size, start, width, height, heat)
     numbers[LARGEST_ERROR] = _as_float(largest_error)
     numbers[LARGEST_LEFT] = _as_float(largest_left)
     numbers[LARGEST_RIGHT] = _as_float(largest_right)
@@ -698,7 +717,7 @@ _TABLES = types.Array(types.float64, 2, "C", readonly=True)
 _LENGTHS = types.Array(types.int64, 1, "C")
 _SIDE = (types.intp, types.int64, types.int64, types.int64, _TABLES, _LENGTHS, _LENGTHS)
 _SIGNATURE = (
-    types.int64, *_SIDE, *_SIDE, types.boolean, types.float64, types.float64, types.int64,
+    types.int64, *_SIDE, *_SIDE, types.boolean, types.boolean, types.float64, types.float64, types.int64,
     _LENGTHS, types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C"), types.Array(types.boolean, 2, "C"),
     types.int64,
 )  # fmt: skip

@@ -47,7 +47,7 @@ class Measurement:
 
     Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
     what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
-    no finite pair of elements, a zero vector's cosine.
+    no finite pair of elements, a zero vector's cosine; and where it was not asked for (`measure(…, brief=True)`).
     """
 
     count: int
@@ -82,7 +82,7 @@ class Measurement:
     inf_right: int
     inf_both: int
     """The same infinity on both sides, in the same place."""
-    sign_flips: int
+    sign_flips: int | None
     worst: Worst | None
     """None where no finite pair differs."""
     histogram: tuple[int, ...]

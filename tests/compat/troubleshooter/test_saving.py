@@ -15,6 +15,7 @@ import torch
 from mindspore import nn as mn
 from torch import nn as tn
 
+import twintrace as tt
 import twintrace.compat.troubleshooter as ts
 from twintrace.compat.troubleshooter import saving
 from twintrace.model.errors import UsageError
@@ -214,3 +215,32 @@ def test_a_gradient_in_a_compiled_graph_is_refused_with_what_to_do(tmp_path, pyn
 
     with pytest.raises(Exception, match="inside a compiled graph cannot be had from Python"):
         forward(ms.Tensor([1.0])).asnumpy()
+
+
+def test_a_recorder_does_not_see_what_saving_does(tmp_path, pynative):
+    """Only what the network itself calls is in the trace."""
+
+    def sites(name, saves, run):
+        with tt.record(tmp_path / name, level="api", framework=name.split()[0]):
+            run(saves)
+        return [str(call.site) for call in tt.open(tmp_path / name).calls()]
+
+    def in_torch(saves):
+        h = torch.ones(2, 3, requires_grad=True).mul(2).t()
+        if saves:
+            ts.save(tmp_path / "saved" / "h", [h])
+        h.sum().backward()
+
+    def in_mindspore(saves):
+        def forward(x):
+            h = x.mul(2).t()
+            if saves:
+                ts.save(tmp_path / "saved" / "h", h)
+                h = ts.save_grad(tmp_path / "saved" / "g", h)
+            return h.sum()
+
+        ms.value_and_grad(forward)(ms.Tensor(X))
+
+    for name, run in (("torch", in_torch), ("mindspore", in_mindspore)):
+        assert sites(f"{name} saving", True, run) == sites(f"{name} alone", False, run)
+    assert len(files(tmp_path / "saved")) == 3
