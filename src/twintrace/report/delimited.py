@@ -22,8 +22,8 @@ _FORMULA = frozenset(FORMULA)
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one that
-    is alone.
+    """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one
+    that is alone.
     """
     alone = _alone(comparison) if comparison.saved else ()
     write_rows(path, [column.name for column in SHEET], chain(rows(comparison), alone))
