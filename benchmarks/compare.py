@@ -66,9 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = list(run(folder, pythons, SIZES[options.size], options.rounds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    verdicts = judge(rows)
+    return tell(rows, judge(rows), missing, costs_table(rows), began, options.json)
+
+
+def tell(
+    rows: Sequence[Row],
+    verdicts: Sequence[Verdict],
+    missing: Sequence[str],
+    costs: str,
+    began: float,
+    json_file: Path | None,
+) -> int:
+    """Say what was found, keep the figures if that is wanted; the status."""
     say("")
-    say(costs_table(rows))
+    say(costs)
     say("")
     say(targets_table(verdicts))
     for line in missing:
@@ -76,12 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say(
         f"\n{time.perf_counter() - began:.0f} s on {os.cpu_count()} cores of {platform.machine()}, load {os.getloadavg()[0]:.1f}"
     )
-    if options.json:
+    if json_file:
         figures = {
             "rows": [asdict(row) for row in rows],
             "targets": [asdict(each) | {"met": each.met} for each in verdicts],
         }
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        json_file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     failed = any(row.error for row in rows) or any(verdict.met is False for verdict in verdicts)
     return int(failed or bool(missing))
 

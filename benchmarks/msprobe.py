@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import shutil
 import subprocess
@@ -22,13 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.compare import quickest
-from benchmarks.record import layout, say, targets_table
+from benchmarks.compare import Row, quickest, tell
+from benchmarks.record import layout
 from benchmarks.targets import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,24 +65,6 @@ def works(quick: bool) -> tuple[Work, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One tool at one work: the quickest of the rounds."""
-
-    tool: str
-    data: str
-    seconds: float = 0.0
-    cpu: float = 0.0
-    gb: float = 0.0
-    rows: int = 0
-    peak_mb: float = 0.0
-    error: str | None = None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.tool, self.data
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     began = time.perf_counter()
@@ -93,24 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = list(run(folder, commands, works(options.quick), options.rounds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    verdicts = judge(rows)
-    say("")
-    say(costs_table(rows))
-    say("")
-    say(targets_table(verdicts))
-    for line in missing:
-        say(line)
-    say(
-        f"\n{time.perf_counter() - began:.0f} s on {os.cpu_count()} cores of {platform.machine()}, load {os.getloadavg()[0]:.1f}"
-    )
-    if options.json:
-        figures = {
-            "rows": [asdict(row) for row in rows],
-            "targets": [asdict(each) | {"met": each.met} for each in verdicts],
-        }
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    failed = any(row.error for row in rows) or any(verdict.met is False for verdict in verdicts)
-    return int(failed or bool(missing))
+    return tell(rows, judge(rows), missing, costs_table(rows), began, options.json)
 
 
 def tools(peers_wanted: bool) -> tuple[dict[str, tuple[str, ...]], list[str]]:

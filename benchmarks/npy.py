@@ -11,21 +11,17 @@ The status is 1 when a target was missed, a tool failed, or the peer could not b
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.compare import Row, call_comparers, costs_table, one_run, quickest
+from benchmarks.compare import Row, call_comparers, costs_table, one_run, quickest, tell
 from benchmarks.comparers import Data
-from benchmarks.record import say, targets_table
 from benchmarks.targets import Verdict
 
 OURS, THEIRS = "folders", "troubleshooter"
@@ -49,24 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = list(run(folder, pythons, options.pairs, options.rounds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    verdicts = judge(rows)
-    say("")
-    say(costs_table(rows))
-    say("")
-    say(targets_table(verdicts))
-    for line in missing:
-        say(line)
-    say(
-        f"\n{time.perf_counter() - began:.0f} s on {os.cpu_count()} cores of {platform.machine()}, load {os.getloadavg()[0]:.1f}"
-    )
-    if options.json:
-        figures = {
-            "rows": [asdict(row) for row in rows],
-            "targets": [asdict(each) | {"met": each.met} for each in verdicts],
-        }
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    failed = any(row.error for row in rows) or any(verdict.met is False for verdict in verdicts)
-    return int(failed or bool(missing))
+    return tell(rows, judge(rows), missing, costs_table(rows), began, options.json)
 
 
 def run(folder: Path, pythons: dict[str, Path], pairs: int, rounds: int) -> Iterator[Row]:

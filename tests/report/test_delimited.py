@@ -6,7 +6,7 @@ import math
 import comparisons
 import pytest
 
-from twintrace.report.delimited import FORMULA, write_csv
+from twintrace.report.delimited import FORMULA, write_csv, write_rows
 from twintrace.report.tables import SHEET
 
 
@@ -60,3 +60,35 @@ def test_the_check_of_numbers_rejects():
 def test_empty_and_agreeing_comparisons(tmp_path, make):
     write_csv(make(), tmp_path / "report.csv")
     assert len(read(tmp_path / "report.csv")) == sum(len(result.tensors) for result in make().results)
+
+
+def test_any_table_is_written_as_the_csv_module_writes_it(tmp_path):
+    texts = [
+        "plain",
+        "a,b",
+        'say "x"',
+        '"',
+        "two\nlines",
+        "a\rb",
+        "tab\tinside",
+        " space ",
+        "",
+        "Ü 中",
+        "a'b",
+        "1e5",
+        "nan",
+        "x=1",
+        ";",
+    ]
+    rows = [texts, [1.5, -0.0, 1e300, math.inf, math.nan, 7, -7, 2**70, True, False, None, 0.1 + 0.2, "x", "y", "z"]]
+    write_rows(tmp_path / "ours.csv", texts, rows)
+    with (tmp_path / "theirs.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([texts, *rows])
+    assert (tmp_path / "ours.csv").read_bytes() == (tmp_path / "theirs.csv").read_bytes()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", '=a,"b"'])
+def test_a_text_like_a_formula_gets_an_apostrophe(tmp_path, text):
+    write_rows(tmp_path / "some.csv", ["x", "y"], [[text, 1]])
+    with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
+        assert [*csv.reader(file)][1] == ["'" + text, "1"]

@@ -29,6 +29,14 @@ def test_a_journal_is_read_once(trace):
     assert trace.journal(1) is trace.journal(1, 0)
 
 
+def test_what_is_forgotten_is_read_again(trace):
+    before = trace.journal(1, 1)
+    trace.forget()
+    again = trace.journal(1, 1)
+    assert again is not before
+    assert [call.site for call in again.calls()] == [call.site for call in before.calls()]
+
+
 def test_a_step_that_is_not_there(trace):
     with pytest.raises(TraceNotFoundError, match=r"has no step 2 of rank 1. It has steps 0-2 of ranks 0, 1\."):
         trace.journal(2, 1)

@@ -49,8 +49,6 @@ from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
 from ..store.writer import Writer
-from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
-from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
 from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     listing_json,
@@ -71,6 +69,8 @@ from .tensors import array_of, framework_of, tap
 
 if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
     from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
+    from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
+    from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
     from .weights import (
         certify_weights,
         compare_weights,
@@ -170,13 +170,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The verbs about weights: most commands carry none over, and their rooms take a while to enter."""
+    """Verbs that most commands do without, and whose rooms take a while to enter: comparing, and all about weights."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ..report import weights as texts
-    from . import weights as verbs
+    from . import comparing
 
-    return getattr(verbs if hasattr(verbs, name) else texts, name)
+    if hasattr(comparing, name):
+        return getattr(comparing, name)
+    from ..report import weights as texts
+    from . import arrays, weights
+
+    return next(getattr(home, name) for home in (arrays, weights, texts) if hasattr(home, name))
 
 
 def record(
@@ -356,7 +360,9 @@ def doctor() -> list[Finding]:
     findings = [
         Finding("python", True, platform.python_version()),
         Finding("numpy", True, numpy.__version__),
-        Finding("layouts", True, f"traces that can be opened: {', '.join(layouts())}"),
+        Finding(
+            "layouts", True, f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
+        ),
     ]
     fast = digest.backend() == "numba"
     findings.append(

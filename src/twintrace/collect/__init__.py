@@ -6,6 +6,8 @@
     observer.py    a number for each tensor value that was seen; reads it once
     flatten.py     takes the tensors out of nested arguments
     stacks.py      where in the user's own files a call was made
+    configurations.py   what modules are set to             complaints.py   what goes wrong, told once
+    processes.py   closed when the process ends; let go in forked children
     selfcheck.py   does recording change the run?            scripts.py   the same for a whole script
     seeding.py     the same random numbers every time
 

@@ -13,13 +13,8 @@ raised instead.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import os
-import sys
 import threading
-import warnings
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,13 +26,14 @@ from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
 from ..store.writer import Lines, TraceWriter, Writer
+from .complaints import Complaints, text_of
+from .configurations import Configurations
 from .flatten import Flattener, Unobserved
 from .kernels import Kernel, kernels_in
 from .observer import Observer
+from .processes import adopt, release
 from .selection import Selection, Sieve
 from .stacks import Stacks
-
-_LIVE: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 class _Busy(threading.local):
@@ -66,9 +62,6 @@ def unseen() -> Iterator[None]:
         yield
     finally:
         _HERE.busy = before
-
-
-_PACKAGE = str(Path(__file__).parent.parent)
 
 
 class _Texts(dict[str, str]):
@@ -132,6 +125,7 @@ class Session:
             self._observer = Observer(framework, keep, self._writer)
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
+            self._configurations = Configurations(self._flattener)
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
         self._thread = _Thread()
         self._lock = threading.RLock()
@@ -142,14 +136,12 @@ class Session:
         self._next_call = 0
         self._total = 0
         self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
-        self._configs: dict[str, tuple[Any, int]] = {}
-        self._config_count = 0
         self._undo_saved: list[Callable[[], None]] = []
         self._texts = _Texts()
-        self._told: set[str] = set()
+        self._complaints = Complaints(strict=strict)
         self._noted: set[tuple[str, str]] = set()
         warm_up()
-        _adopt(self)
+        adopt(self)
 
     # --- the user's side ----------------------------------------------------------------------------------------
 
@@ -215,12 +207,11 @@ class Session:
             return
         if self._running:
             self.stop()
-        if self._started and not self.total_calls and not self._told and not self._sieve.everything:
-            self._tell(
+        if self._started and not self.total_calls and not self._complaints and not self._sieve.everything:
+            self._complaints.tell(
                 "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
             )
         self._closed = True
-        atexit.unregister(self.close)
         try:
             with self._lock:
                 self._end_step()
@@ -230,7 +221,7 @@ class Session:
         except TraceWriteError as error:
             self._lose(error)
         finally:
-            _LIVE.discard(self)
+            release(self)
 
     def __enter__(self) -> Session:
         self.start()
@@ -253,7 +244,7 @@ class Session:
         """In a forked child (a data loader's worker): record nothing, touch nothing of the parent's."""
         self._closed = self._lost = True
         self._armed = self._running = False
-        atexit.unregister(self.close)
+        release(self)
         self._lock = threading.RLock()
         self._watch.stop()
         if self._writer:
@@ -312,7 +303,7 @@ class Session:
                 if call.kind is Kind.MODULE:
                     self._leave_module(call)
                 if state.text is not None and state.epoch == self._epoch:
-                    raised = encode(_text_of(error))
+                    raised = encode(text_of(error))
                     self._write(f'{state.text},"out":null,"raised":{raised}')
         except Exception as trouble:  # noqa: BLE001 - a recorder must never end the training
             self._trouble(call.name, trouble)
@@ -355,7 +346,7 @@ class Session:
             here.busy = False
 
     def note(self, topic: str, text: str) -> None:
-        self._tell(f"{topic}: {text}", key=topic)
+        self._complaints.tell(f"{topic}: {text}", key=topic)
         with self._lock:
             self._note_in_journal(topic, text)
 
@@ -475,10 +466,7 @@ class Session:
         identity = self._next_call
         self._next_call = identity + 1
         text = self._start_call(identity, site.kind, site.name, number, site.phase, inside, up)
-        config = self._config_count
-        self._config_count += 1
-        head = f'{{"k":"module","id":{config},"path":{encode(inside)},"type":{encode(site.type)}'
-        journal.add(seal_text(f'{head},"values":{kernel.settings}'))
+        config = self._configurations.add(inside, site.type, kernel.settings, journal)
         text += f',"type":{encode(site.type)},"config":{config},"in":{kernel.inputs()},"kw":{{}}'
         text += f',"stack":{self._stacks.capture(3)}'
         self._observer.producer = identity
@@ -535,7 +523,7 @@ class Session:
             self._lose(error)
             return
         trouble = self._observer.payload_trouble
-        if trouble is not None and "payload" not in self._told:
+        if trouble is not None and "payload" not in self._complaints:
             self.note("payload", str(trouble))
             if self._strict:
                 raise trouble
@@ -544,30 +532,13 @@ class Session:
         self._open_journal().add(seal({"k": "stack", "id": number, "frames": frames}))
 
     def _module_text(self, module: ModuleView) -> str:
-        text = f',"type":{encode(module.type)},"config":{self._config(module)}'
+        text = f',"type":{encode(module.type)},"config":{self._configurations.number_of(module, self._open_journal())}'
         if self._selection.flow_only:
             return text
         for field, tensors in (("params", module.own_parameters()), ("buffers", module.own_buffers())):
             if tensors:
                 text += f',"{field}":{encode({name: self._observe(tensor) for name, tensor in tensors.items()})}'
         return text
-
-    def _config(self, module: ModuleView) -> int:
-        """The number of this module's configuration; written again only when it may have changed."""
-        state = module.state()
-        known = self._configs.get(module.path)
-        if known is not None and known[0] == state:
-            return known[1]
-        number = self._config_count
-        self._config_count += 1
-        flatten = self._flattener.flatten
-        values = ",".join(
-            f"{encode(str(name))}:{flatten(value, '', [])}" for name, value in module.configuration().items()
-        )
-        head = f'{{"k":"module","id":{number},"path":{encode(module.path)},"type":{encode(module.type)}'
-        self._open_journal().add(seal_text(f'{head},"values":{{{values}}}'))
-        self._configs[module.path] = (state, number)
-        return number
 
     def _note_in_journal(self, topic: str, text: str) -> None:
         if (topic, text) in self._noted or self._lost or self._closed or self._journal is None:
@@ -616,10 +587,11 @@ class Session:
             self._observer.end()
             self._journal = None
         self._total += self._next_call
-        self._next_call = self._config_count = 0
+        self._next_call = 0
         for counts in self._counts.values():
             counts.clear()
-        self._configs.clear()
+        if self._writer is not None:
+            self._configurations.reset()
         self._noted.clear()
         self._stacks.reset()
         self._sieve.reset()
@@ -632,14 +604,14 @@ class Session:
         except TraceWriteError as error:
             self._lose(error)
             return
-        with _unseen():
+        with unseen():
             self._watch.start()
         self._armed = True
 
     def _disarm(self) -> None:
         if self._armed:
             self._armed = False
-            with _unseen():
+            with unseen():
                 self._watch.stop()
             self._thread.modules.clear()
 
@@ -667,7 +639,7 @@ class Session:
             raise error
         if not self._lost:
             self._lost = True
-            self._tell(f"recording has ended: {error}", key="lost")
+            self._complaints.tell(f"recording has ended: {error}", key="lost")
 
     def _trouble(self, where: str, error: Exception) -> None:
         """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""
@@ -675,72 +647,12 @@ class Session:
             error = error.__cause__
         if self._strict:
             raise error
-        text = f"{where}: could not be recorded ({_text_of(error)})"
-        self._tell(text, key=f"{type(error).__name__}:{where}")
+        text = f"{where}: could not be recorded ({text_of(error)})"
+        self._complaints.tell(text, key=f"{type(error).__name__}:{where}")
         with self._lock:
             self._note_in_journal("unrecorded", text)
-
-    def _tell(self, text: str, *, key: str) -> None:
-        if key in self._told:
-            return
-        self._told.add(key)
-        try:
-            warnings.warn(f"twintrace: {text}", RuntimeWarning, stacklevel=_frames_of_ours())
-        except RuntimeWarning:
-            if self._strict:
-                raise  # otherwise: the user turned warnings into errors, but a recorder does not end the training
-
-
-@contextlib.contextmanager
-def _unseen() -> Iterator[None]:
-    """What a recorder does to a framework while it comes and goes is not for other recorders to record."""
-    before, _HERE.busy = _HERE.busy, True
-    try:
-        yield
-    finally:
-        _HERE.busy = before
-
-
-def _frames_of_ours() -> int:
-    """How far up the user's own line is: a warning is to point there."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _text_of(error: BaseException) -> str:
-    """`ValueError: …`, whatever the error's own text does."""
-    try:
-        return f"{type(error).__name__}: {error}"[:400]
-    except Exception:  # noqa: BLE001 - an error without a text is still an error
-        return type(error).__name__
 
 
 def _under(slot: str, places: Sequence[str]) -> bool:
     """Is this slot one of these places, or inside one?"""
     return slot in places or ("." in slot and any(slot.startswith(f"{place}.") for place in places))
-
-
-def _adopt(session: Session) -> None:
-    """Close at exit; let go in forked children."""
-    if not _LIVE:
-        _register_fork_hook()
-    _LIVE.add(session)
-    atexit.register(session.close)
-
-
-_fork_hook_registered = False
-
-
-def _register_fork_hook() -> None:
-    global _fork_hook_registered
-    if not _fork_hook_registered and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_abandon_all)
-        _fork_hook_registered = True
-
-
-def _abandon_all() -> None:
-    for session in list(_LIVE):
-        with contextlib.suppress(Exception):  # one that cannot let go must not keep the others
-            session.abandon()

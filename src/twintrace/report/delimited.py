@@ -7,9 +7,10 @@ text gets an apostrophe in front. Numbers are numbers: -1.5 stays -1.5.
 
 from __future__ import annotations
 
-import csv
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 
 from ..model.results import Comparison
@@ -18,7 +19,8 @@ from .files import written
 from .tables import SHEET, Cell, rows
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_FORMULA = frozenset(FORMULA)
+_ODD = re.compile(r"^[=+\-@\t\r\n]|[\",\r\n]").search
+_QUOTED = re.compile(r"[\",\r\n]").search
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -40,10 +42,21 @@ def _alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
 def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Write any table to `path`, whole or not at all."""
     with written(path) as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(map(_harmless, rows))
+        file.write(_line(columns))
+        file.writelines(map(_line, rows))
 
 
-def _harmless(row: Sequence[Cell]) -> Sequence[Cell]:
-    return ["'" + value if value.__class__ is str and value[:1] in _FORMULA else value for value in row]
+def _line(row: Sequence[Cell]) -> str:
+    # Twice as fast as the csv module, which looks at each character twice; a test holds the two together.
+    return (
+        ",".join([_text(cell) if isinstance(cell, str) else "" if cell is None else str(cell) for cell in row]) + "\r\n"
+    )
+
+
+@lru_cache(maxsize=1 << 12)  # names stand twice in a row, types and verdicts in all of them
+def _text(text: str) -> str:
+    if not _ODD(text):
+        return text
+    if text.startswith(FORMULA):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if _QUOTED(text) else text

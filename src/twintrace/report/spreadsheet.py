@@ -17,6 +17,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
 from types import TracebackType
@@ -104,19 +105,23 @@ class Spreadsheet:
 
 
 def _write_rows(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> int:
-    """The header and all rows; the number of the last."""
+    """The header and all rows; the number of the last. One chunk is compressed while the next is made."""
     places = [_letters(at) for at in range(len(columns))]
     last = 1
     buffer = [_row(1, places, columns, _HEADER)]
     size = 0
-    for last, (fill, cells) in enumerate(rows, 2):
-        text = _row(last, places, cells, styles[fill] if fill is not None else _PLAIN)
-        buffer.append(text)
-        size += len(text)
-        if size > _CHUNK:
-            file.write("".join(buffer).encode())
-            buffer.clear()
-            size = 0
+    with ThreadPoolExecutor(1) as compressor:
+        ahead = compressor.submit(file.write, b"")
+        for last, (fill, cells) in enumerate(rows, 2):
+            text = _row(last, places, cells, styles[fill] if fill is not None else _PLAIN)
+            buffer.append(text)
+            size += len(text)
+            if size > _CHUNK:
+                ahead.result()
+                ahead = compressor.submit(file.write, "".join(buffer).encode())
+                buffer.clear()
+                size = 0
+        ahead.result()
     file.write("".join(buffer).encode())
     return last
 

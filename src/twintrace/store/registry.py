@@ -40,9 +40,9 @@ class Exporter(Protocol):
 _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "troubleshooter": "twintrace.compat.troubleshooter.layout",
+    "msprobe": "twintrace.compat.msprobe.layout",
     "mindspore-kernels": "twintrace.store.kernels",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
-    "msprobe": "twintrace.compat.msprobe.layout",
 }
 
 _EXPORTERS: dict[str, str] = {

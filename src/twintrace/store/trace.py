@@ -88,6 +88,10 @@ class Trace:
             self._loaded[place] = self._load(step, rank)
         return self._loaded[place]
 
+    def forget(self) -> None:
+        """Let go of the journals that were loaded, for those who go through many; they are loaded again when asked for."""
+        self._loaded.clear()
+
     def journals(self) -> Iterator[Journal]:
         """Every journal, by step and rank."""
         for step, rank in self._places:

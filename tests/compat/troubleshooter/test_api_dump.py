@@ -299,6 +299,15 @@ def test_an_argument_has_the_values_from_before_the_call(tmp_path, x):
     assert np.array_equal(array(tmp_path / "d", "Tensor_add__0_forward_output"), x.relu() + 5)
 
 
+def test_what_a_call_without_a_result_has_written_to_is_its_result(tmp_path, x):
+    net, given = nn.Sequential(nn.ReLU()), x.clone()
+    with dumping(net, tmp_path / "d"):
+        given[0] = 7.0
+    assert names(tmp_path / "d") == ["Tensor___setitem___0_forward_input.0", "Tensor___setitem___0_forward_output"]
+    assert np.array_equal(array(tmp_path / "d", "Tensor___setitem___0_forward_input.0"), x)
+    assert np.array_equal(array(tmp_path / "d", "Tensor___setitem___0_forward_output"), given)
+
+
 def test_bf16(tmp_path, x):
     net = nn.Sequential(nn.Linear(4, 4)).bfloat16()
     with dumping(net, tmp_path / "d", retain_backward=True, statistic_category=["max", "md5"]):

@@ -133,7 +133,8 @@ class _Folding:
             self._place(draft)
         _number(drafts)
         stacks: dict[tuple[str, ...], tuple[Frame, ...]] = {}
-        calls = [self._call(draft, stacks) for draft in sorted(drafts, key=lambda draft: draft.order)]
+        counts = _Counts()
+        calls = [self._call(draft, stacks, counts) for draft in sorted(drafts, key=lambda draft: draft.order)]
         _link(calls, self._readings)
         return Folded(calls, self._gradients)
 
@@ -216,9 +217,11 @@ class _Folding:
                 draft.up = None
             parent = construct.get(parent)
 
-    def _call(self, draft: _Draft, stacks: dict[tuple[str, ...], tuple[Frame, ...]]) -> Call:
+    def _call(self, draft: _Draft, stacks: dict[tuple[str, ...], tuple[Frame, ...]], counts: _Counts) -> Call:
         name = draft.name
-        site = Site(name.kind, name.site_name(self._records.framework), name.call, draft.phase, draft.path, name.type)
+        called = name.site_name(self._records.framework)
+        number = counts.number(name, (draft.phase, name.kind, called))
+        site = Site(name.kind, called, number, draft.phase, draft.path, name.type)
         lines = self._records.stacks.get(draft.record, ())
         if lines not in stacks:
             stacks[lines] = _frames(lines)
@@ -234,6 +237,21 @@ class _Folding:
             gradients=tuple([replace(gradient, of=draft.id) for gradient in draft.gradients]),
             order=draft.order,
         )
+
+
+class _Counts:
+    """Numbers of calls. A primitive's are counted for each attribute that holds one; in a trace, for each name."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[object, ...], set[int]] = {}
+
+    def number(self, name: RecordName, called: tuple[object, ...]) -> int:
+        taken = self._taken.setdefault(called, set())
+        number = len(taken) if name.prefix == "Primitive" else name.call
+        while number in taken:
+            number += 1
+        taken.add(number)
+        return number
 
 
 def _single(value: Value) -> Value:

@@ -12,7 +12,7 @@
 
 Some functions are one in a trace and two in msprobe: an operator and its method, `mint.relu` and `ops.relu`. The line of source
 that made the call tells which was meant: `x.add(y)` is `Tensor.add`, `ops.relu(x)` is `Functional.relu`. Where it does not tell, it
-is the operator, and mint.
+is the operator (of those that write in place the method), and mint.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ _OPERATORS = {
     "add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floor_divide": "__floordiv__",
     "remainder": "__mod__", "pow": "__pow__", "matmul": "__matmul__", "bitwise_and": "__and__", "bitwise_or": "__or__",
     "bitwise_xor": "__xor__", "eq": "__eq__", "ne": "__ne__", "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__",
-    "add_": "__iadd__", "sub_": "__isub__", "mul_": "__imul__",
 }  # fmt: skip
-_METHODS = {operator: method for method, operator in _OPERATORS.items()}
+_INPLACE = {"add_": ("__iadd__", "+="), "sub_": ("__isub__", "-="), "mul_": ("__imul__", "*=")}
+_METHODS = {operator: method for method, operator in _OPERATORS.items()} | {
+    operator: method for method, (operator, _) in _INPLACE.items()
+}
 _OPERATORS_IN_TORCH = frozenset(
     ("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__")
 )  # in its traces, too
@@ -143,7 +145,8 @@ def stem(kind: str, name: str, type: str, framework: str, code: str = "") -> str
         if name.startswith(begin):
             last = name.rpartition(".")[2]  # `torch.linalg.norm` is `Torch.norm`
             if prefix == "Tensor":
-                return f"Tensor.{last if f'.{last}(' in code else _OPERATORS.get(last, last)}"
+                operator, sign = _INPLACE.get(last, (_OPERATORS.get(last, last), ""))
+                return f"Tensor.{last if f'.{last}(' in code or sign not in code else operator}"
             if prefix.startswith("Mint") and f"ops.{last}(" in code:
                 return f"Functional.{last}"
             if prefix == "Functional" and framework == "mindspore" and last[:1].isupper():
@@ -155,7 +158,7 @@ def stem(kind: str, name: str, type: str, framework: str, code: str = "") -> str
 def stems(kind: str, name: str, type: str, framework: str) -> tuple[str, ...]:
     """All that a call of this name may be called, whatever line it is made in."""
     last = name.rpartition(".")[2]
-    found = (stem(kind, name, type, framework, code) for code in ("", f"x.{last}()", f"ops.{last}()"))
+    found = (stem(kind, name, type, framework, code) for code in ("", f"x.{last}()", f"ops.{last}()", "+= -= *="))
     return tuple(dict.fromkeys(found)) if kind != Kind.MODULE else (next(found),)
 
 

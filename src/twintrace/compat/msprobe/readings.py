@@ -36,8 +36,11 @@ _KNOWN = frozenset(
     ("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name")
 )  # what has a place of its own
 _PLAIN = ("torch.Tensor", "mindspore.Tensor")
+_TEXT, _FLAG = (str, type(None)), (bool, type(None))
 _SCALARS = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _MAX_DEPTH = 60  # a value of a trace has 64
+_MAX_RANK = 64
+_MAX_NAMES = 5000  # a line of a trace has 4 MB
 
 
 def short_dtype(text: object) -> str | None:
@@ -55,7 +58,7 @@ class Readings:
         self._framework, self._folder, self._there = framework, folder, files
         self._specs: dict[tuple[str, tuple[int, ...]], Spec | None] = {}
         self._seen: dict[tuple[object, ...], list[int]] = {}
-        self._facts: list[dict[str, object]] = []
+        self._facts: list[dict[str, Any]] = []
         self._samples: dict[str, bytes | None] = {}
 
     def value(self, entry: Any, name: str, depth: int = 0) -> Value:
@@ -92,27 +95,27 @@ class Readings:
             type(shape) is not list
             or not {*map(type, shape)} <= {int}
             or (shape and not 0 <= min(shape) <= max(shape) < 1 << 48)
+            or len(shape) > _MAX_RANK
         ):
             return self._bad(name, f"its shape is {json.dumps(shape)[:60]}, not a list of sizes")
         sizes = tuple(shape)
         spec = self._spec(dtype, sizes)
         numbers = [entry.get("Max"), entry.get("Min"), entry.get("Mean"), entry.get("Norm")]
-        if not {*map(type, numbers)} <= {int, float}:
+        if not {*map(type, numbers)} <= {float}:
             numbers = [_number(number) for number in numbers]
         data_name, grad, md5 = entry.get("data_name"), entry.get("requires_grad"), entry.get("md5")
         file = data_name if type(data_name) is str and data_name not in ("", "-1") else None
         if file is not None:
             name = file.rpartition(".")[0]
         key = None
-        if (md5 is not None or numbers[2] is not None) and numbers[0] != numbers[1]:
+        plain = type(dtype) is str and type(md5) in _TEXT and type(grad) in _FLAG
+        if plain and (md5 is not None or numbers[2] is not None) and numbers[0] != numbers[1]:
             key = (dtype, sizes, *numbers, grad, md5)
             for known in self._seen.get(key, ()):
                 if file is None or self._same(known, file):
-                    also = self._facts[known].setdefault("also", [])
-                    assert isinstance(also, list)
-                    also.append(name)
+                    self._name(known, name)
                     return TensorRef(known)
-        facts: dict[str, object] = {"item": name, "dtype": dtype}
+        facts: dict[str, Any] = {"item": name, "dtype": str(dtype)}
         identity = len(self.tensors)
         made = Tensor(
             identity,
@@ -132,6 +135,15 @@ class Readings:
         if key is not None:
             self._seen.setdefault(key, []).append(identity)
         return TensorRef(identity)
+
+    def _name(self, known: int, name: str) -> None:
+        """Another element that is the same tensor."""
+        facts = self._facts[known]
+        also = facts.setdefault("also", [])
+        if len(also) < _MAX_NAMES:
+            also.append(name)
+        else:
+            facts["more"] = facts.get("more", 0) + 1
 
     # --- parts of a tensor --------------------------------------------------------------------------------------
 
@@ -211,7 +223,7 @@ class Readings:
 def _number(number: object) -> float | int | None:
     if isinstance(number, bool):
         return int(number)
-    if isinstance(number, int | float):
+    if isinstance(number, float) or (isinstance(number, int) and abs(number) < 1 << 64):
         return number
     return float(number) if isinstance(number, str) and number.lower() in ("nan", "inf", "-inf") else None
 

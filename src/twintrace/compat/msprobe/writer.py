@@ -18,6 +18,7 @@ functions there, which a trace has as one call.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,8 +107,8 @@ class DumpWriter:
         self._modules: dict[int, str] = {}
         self._children: dict[int, list[tuple[str, bool]]] = {}  # of modules that have not returned yet
         self._owners: dict[str, tuple[str, frozenset[str]]] = {}  # module -> stem, parameters that learn
-        self._backward: dict[tuple[int, int], _Growing] = {}
-        self._finished: dict[tuple[int, int], _Growing] = {}
+        self._backward: dict[int, _Growing] = {}
+        self._finished: dict[int, _Growing] = {}
         self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
         self._parameters: dict[tuple[str, int], _Growing] = {}
         self._saved: dict[int, _Growing] = {}
@@ -166,9 +167,8 @@ class DumpWriter:
 
     def commit(self) -> None:
         """All that is known by now is in the files."""
-        growing = [
-            (found.name, found.text) for opened in (self._backward, self._parameters) for found in opened.values()
-        ]
+        opened = () if self._settings.task == "structure" else (self._backward, self._parameters)
+        growing = [(found.name, found.text) for records in opened for found in records.values()]
         saved = [(found.name, found.text) for found in self._saved.values() if found.text]
         for name, document in self._documents.items():
             document.commit({"dump.json": growing, "debug.json": saved}.get(name, ()))
@@ -192,8 +192,9 @@ class DumpWriter:
                 self._documents["dump.json"].replace({name: found.text for name, found in self._again.items()})
         finally:
             self._forget()
-            for file in self._files():
-                file.close()
+            with contextlib.ExitStack() as closing:  # each, whatever happens to the others
+                for file in self._files():
+                    closing.callback(file.close)
 
     def close(self) -> None:
         """End the dump."""
@@ -308,7 +309,7 @@ class DumpWriter:
         number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
         name = record_name(begin, number)
         args, named = self._arguments(record, begin)
-        self._remember(record, begin, number, args, named)
+        self._remember(record, begin, number)
         if kind == Kind.MODULE:
             self._add_module(record, begin, name)
         if not self._chosen.forgoes(record_name(begin, record["n"])):
@@ -372,9 +373,8 @@ class DumpWriter:
 
         return place
 
-    def _remember(
-        self, record: Mapping[str, Wire], begin: str, number: int, args: list[Wire], named: dict[str, Wire]
-    ) -> None:
+    def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
+        """What the call's gradients will need."""
         if "raised" in record or not (
             self._settings.wants("backward", "input") or self._settings.wants("backward", "output")
         ):
@@ -433,12 +433,15 @@ class DumpWriter:
 
     def _add_call_gradient(self, record: Mapping[str, Wire]) -> None:
         """msprobe's `input` of a backward is the gradient of the results, its `output` that of the arguments."""
-        key = record["of"], record.get("n", 0)
-        call = self._calls.get(key[0])
+        key, slot = record["of"], record["slot"]
+        call = self._calls.get(key)
         found = call and (self._backward.get(key) or self._begin_backward(key, call))
         if not call or not found:
             return
-        (found.inputs if record["role"] == Role.INPUT else found.outputs)[record["slot"]] = record["t"]
+        # Of several passes through the same call the last one counts.
+        state, tensors = ("output", found.inputs) if record["role"] == Role.INPUT else ("input", found.outputs)
+        tensors[slot] = record["t"]
+        found.elements.pop((state, slot), None)
         fields = []
         if self._settings.wants("backward", "input"):
             place = self._grown(found, "input", found.outputs)
@@ -456,7 +459,7 @@ class DumpWriter:
         if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
             self._close_backward(key)
 
-    def _begin_backward(self, key: tuple[int, int], call: _Call) -> _Growing | None:
+    def _begin_backward(self, key: int, call: _Call) -> _Growing | None:
         late = self._finished.get(key)
         if late is not None:
             self._again[late.name] = late
@@ -464,20 +467,18 @@ class DumpWriter:
         name = record_name(call.stem, call.number, backward=True)
         if not self._chosen.begins(name, call.path):
             return None
-        found = _Growing(name)
-        if key[1]:  # another pass through the same call: the last one counts
-            self._finished[key] = self._again[name] = found
-            return found
         if len(self._backward) >= _MOST_OPEN:
             self._close_backward(next(iter(self._backward)))
-        self._backward[key] = found
+        found = self._backward[key] = _Growing(name)
         return found
 
-    def _close_backward(self, key: tuple[int, int]) -> None:
+    def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
         found = self._finished[key] = self._backward.pop(key)
         self._write(found.name, found.text, replaceable=True)
-        self._place_in_tree(found.name, self._calls[key[0]].parent, backward=True)
+        found.text = ""
+        found.elements.clear()  # made again, should there be more to say
+        self._place_in_tree(found.name, self._calls[key].parent, backward=True)
         self._chosen.ends(found.name)
 
     def _add_parameter_gradient(self, record: Mapping[str, Wire]) -> None:

@@ -198,11 +198,13 @@ class DumpWriter:
         label = self._label(record)
         if label is None:
             return
+        arguments = tuple(value_of(wire) for wire in record["in"])
+        inputs = list(argument_leaves(arguments, {key: value_of(wire) for key, wire in record["kw"].items()}))
         outputs = list(result_leaves(value_of(record["out"])))
+        if not any(isinstance(leaf.value, TensorRef) for leaf in outputs):
+            outputs = _written_to(inputs, record.get("after") or {})
         if self._content.overflow and all(self._is_finite(leaf) for leaf in outputs):
             return
-        arguments = tuple(value_of(wire) for wire in record["in"])
-        inputs = argument_leaves(arguments, {key: value_of(wire) for key, wire in record["kw"].items()})
         suffixes: dict[str, str] = {}
         for part, leaves in (("input", inputs), ("output", outputs)):
             for leaf in leaves:
@@ -384,6 +386,14 @@ class _StackFile:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self._file)
+
+
+def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
+    """What a call that returns nothing has written to (a collective, `x[0] = y`) is its result."""
+    suffixes = {leaf.slot: leaf.suffix for leaf in inputs}
+    if len(after) == 1:
+        return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]
+    return [Leaf(suffixes[slot], slot, TensorRef(tensor)) for slot, tensor in after.items() if slot in suffixes]
 
 
 def _clear(folder: Path, *files: Path) -> None:

@@ -16,7 +16,7 @@ from mindspore import Tensor
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
-from .gradients import Gradients, is_quiet, next_sequence_number, unseen, without_gradient
+from .gradients import HAS_NODES, Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
 from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives
 from .patches import Patch
@@ -117,14 +117,18 @@ class Calls:
         """Run a function that is none of MindSpore's as a call of this name."""
         if not self._recorded or self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
             return function(*args, **kwargs)
-        return self._call(Api(name), function, args, kwargs)
+        return self._call(
+            Api(name), function, args, kwargs, follows=HAS_NODES
+        )  # a hook on a tensor would be compiled in
 
-    def _call(self, api: Api, original: Any, args: Any, kwargs: Any) -> Any:
+    def _call(self, api: Api, original: Any, args: Any, kwargs: Any, *, follows: bool = True) -> Any:
         mutates = api.mutates(args, kwargs) if api.may_write else ()
         with unseen():
             call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=mutates)
-            inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
-            args, kwargs = self._gradients.tap(call, args, kwargs, mutates)
+            follows = follows and call is not None and call.wants_gradients
+            inputs = self._gradients.begin(call) if call is not None and follows else []
+            if follows:
+                args, kwargs = self._gradients.tap(call, args, kwargs, mutates)
         _INSIDE.owners.add(id(self))
         start = next_sequence_number(inputs)
         try:
@@ -141,7 +145,7 @@ class Calls:
             return output
         with unseen():
             self._sink.leave(call, output, missing=without_gradient(call, mutates, start) if mutates and inputs else ())
-            if call.wants_gradients:
+            if follows:
                 self._gradients.follow(call, inputs, start)
         return output
 

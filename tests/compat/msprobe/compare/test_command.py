@@ -186,6 +186,8 @@ def test_two_frameworks_api_by_api(crossed):
     assert found.pairs["Primitive.BiasAdd.1.forward.output.0"] == "Functional.linear.1.forward.output.0"
     assert found.pairs["Primitive.Gather.0.forward.input.0"] == "Functional.embedding.0.forward.input.1"
     assert found.pairs["Primitive.LayerNorm.0.forward.input.1"] == "Functional.layer_norm.0.forward.input.2"
+    for n in range(3):  # a gradient beside that of the same call, by the argument that it is the gradient of
+        assert found.pairs[f"Primitive.MatMul.{n}.backward.output.1"] == f"Functional.linear.{n}.backward.output.1"
     assert not [name for name in found.pairs if name.startswith("Cell")]
     assert_agreeing(found, "Primitive.BiasAdd.1.forward.output.0", "Primitive.LayerNorm.0.forward.output.0")
 
@@ -488,11 +490,12 @@ def test_one_rank_that_cannot_be_read_does_not_cost_the_others(two_dumps, asked,
         for n in (0, 1):
             shutil.copytree(dump.parent, tmp_path / side / f"rank{n}")
     (tmp_path / "a" / "rank1" / "dump.json").write_text("nothing", encoding="utf-8")
+    file = asked(tmp_path / "a", tmp_path / "b", stack_path="of/one/card")
 
-    said = msprobe("compare", "-i", asked(tmp_path / "a", tmp_path / "b"), "-o", tmp_path / "output")
+    said = msprobe("compare", "-i", file, "-o", tmp_path / "output", "-s")
 
     assert said.code == 2
-    assert "1 of 2 comparisons failed, first rank1: " in said.err
+    assert "1 of 2 comparisons failed, first rank 1: " in said.err
     assert [path.name.rsplit("_", 1)[0] for path in sorted((tmp_path / "output").iterdir())] == [
         "advisor_rank0", "compare_result_rank0",
     ]  # fmt: skip

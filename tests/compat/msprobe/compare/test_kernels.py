@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from twintrace.compat.msprobe.compare.columns import Mode, mode_of
-from twintrace.compat.msprobe.compare.kernels import pair_kernels
+from twintrace.compat.msprobe.compare.kernels import Kernels
 from twintrace.model.errors import TraceError
 
 TITLES = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,L2Norm Value"
@@ -33,7 +33,7 @@ def test_by_name_and_slot_whatever_the_time(kernels):
     npu = kernels("npu", ("Add", "a-op0", 10, "input", 0, x), ("Add", "a-op0", 11, "output", 0, y))
     bench = kernels("bench", ("Add", "a-op0", 95, "input", 0, x), ("Add", "a-op0", 96, "output", 0, y))
 
-    left, right, found = pair_kernels(npu, bench, 3, 1)
+    left, right, found = Kernels(npu, bench).pair(3, 1)
 
     assert [(pair.npu is None, pair.bench is None) for pair in found.pairs] == [(False, False)] * 2
     one, two = (pair.npu for pair in found.pairs)
@@ -56,7 +56,7 @@ def test_a_kernel_that_ran_once_more_does_not_shift_the_others(kernels):
 
     npu, bench = kernels("npu", *launches((1, 2, 3), 10)), kernels("bench", *launches((1, 7, 2, 3), 50))
 
-    _, _, found = pair_kernels(npu, bench, 3, 1)
+    _, _, found = Kernels(npu, bench).pair(3, 1)
 
     assert [pair.npu and pair.npu.max for pair in found.pairs] == [4.0, 5.0, 6.0, None]
     assert [pair.bench and pair.bench.max for pair in found.pairs] == [4.0, 5.0, 6.0, 10.0]
@@ -66,7 +66,7 @@ def test_a_kernel_that_ran_once_more_does_not_shift_the_others(kernels):
 def test_nan_is_nan(kernels):
     values = ("Add", "a-op0", 1, "output", 0, np.array([1, np.nan], np.float32))
 
-    _, _, found = pair_kernels(kernels("npu", values), kernels("bench", values), 3, 1)
+    _, _, found = Kernels(kernels("npu", values), kernels("bench", values)).pair(3, 1)
 
     assert all(
         math.isnan(number) for number in (found.pairs[0].npu.max, found.pairs[0].npu.min, found.pairs[0].npu.norm)
@@ -80,7 +80,7 @@ def test_a_table_of_statistics(tmp_path):
         row = f'Add,Default/a-op0,0,0,17,output,0,8,Float32,"(2,)",{high},-1,0.5,3'
         (folder / "statistic.csv").write_text(f"{TITLES}\n{row}\n", encoding="utf-8")
 
-    left, right, found = pair_kernels(tmp_path / "npu", tmp_path / "bench", 0, 0)
+    left, right, found = Kernels(tmp_path / "npu", tmp_path / "bench").pair(0, 0)
 
     assert mode_of(left) is mode_of(right) is Mode.KERNEL_STATISTICS
     (pair,) = found.pairs
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_an_item_that_says_so(kernels):
     (file,) = npu.rglob("*.npy")
     file.write_bytes(b"nothing")
 
-    left, _, found = pair_kernels(npu, bench, 3, 1)
+    left, _, found = Kernels(npu, bench).pair(3, 1)
 
     assert left.problems
     assert found.pairs[0].npu.problem

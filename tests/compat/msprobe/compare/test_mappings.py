@@ -193,6 +193,15 @@ def test_a_file_that_says_nothing_or_is_not_there(yaml_file, tmp_path, read):
         read(binary)
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 3_000, "a: " * 500, "- &a [*a]\n", "a: &x [b, *x]\n", "{" * 3_000 + "}" * 3_000]
+)
+@pytest.mark.parametrize("read", [read_api_mapping, read_cell_mapping, read_data_mapping, read_layer_mapping])
+def test_a_file_that_is_made_to_harm_is_refused_in_time(yaml_file, read, text):
+    with pytest.raises(UsageError, match=r"mapping\.yaml: "):
+        read(yaml_file(text))
+
+
 def test_what_is_written_can_be_read(tmp_path):
     pairs = {"Cell.a.Dense.forward.0.input.0": "Module.a.Linear.forward.0.input.0"}
 

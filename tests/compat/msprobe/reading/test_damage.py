@@ -268,3 +268,73 @@ def test_pt_files_read_the_quick_way_and_the_long_way_are_the_same(files, turned
         assert first[1] == second[1] == long[1]
         assert first[0].tobytes() == second[0].tobytes() == long[0].tobytes()
         assert first[0].shape == tuple((values.T if turned else values).shape)
+
+
+JUNK = (
+    None,
+    True,
+    -1,
+    3,
+    1.5,
+    float("nan"),
+    10**30,
+    "",
+    "text",
+    [],
+    [1],
+    {},
+    {"type": "int"},
+    {"type": 3},
+    {"shape": [1]},
+    "\ud800",
+)
+
+
+def mutated(random, value):
+    """The same JSON with one place in it replaced by something else."""
+    if isinstance(value, dict | list) and value and random.random() < 0.9:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        key = keys[random.integers(len(keys))]
+        copy = dict(value) if isinstance(value, dict) else list(value)
+        if isinstance(value, dict) and random.random() < 0.1:
+            copy[JUNK[8] + str(key)] = copy.pop(key)
+        else:
+            copy[key] = mutated(random, value[key])
+        return copy
+    return JUNK[random.integers(len(JUNK))]
+
+
+def test_whatever_is_in_the_json_there_is_no_traceback(dump, tmp_path):
+    """Anything in any place: an error of ours, or what is left of it; as items, as a trace, imported, compared."""
+    whole = {
+        **RECORDS,
+        "Module.a.A.forward.0": {
+            "input_args": [tensor()],
+            "output": [tensor()],
+            "parameters": {"w": tensor(md5="0badcafe")},
+        },
+        "Functional.relu.0.backward": {"input": [tensor()], "output": [tensor()]},
+        "Module.a.A.parameters_grad": {"w": [tensor()]},
+        "x.0.debug": tensor(),
+    }
+    head = {"task": "statistics", "level": "mix", "framework": "pytorch", "data": whole}
+    construct = {name: "Module.a.A.forward.0" for name in RECORDS} | {"Module.a.A.forward.0": None}
+    stacks = {"0": [list(RECORDS), ["File a.py, line 1, in f, \n x"]]}
+    random = np.random.default_rng(0)
+    place = dump({})
+    read = 0
+    for turn in range(250):
+        files = [("dump.json", head), ("construct.json", construct), ("stack.json", stacks)]
+        spoilt = random.choice(3, p=(0.8, 0.1, 0.1))
+        for number, (name, content) in enumerate(files):
+            (place / name).write_text(json.dumps(mutated(random, content) if number == spoilt else content))
+        try:
+            open_dump(place)
+            journal = tt.open(place, tolerant=True).journal(0)
+            list(journal.calls())
+        except TraceError:
+            continue
+        read += 1
+        if turn % 5 == 0:
+            assert tt.compare(place, tt.convert_trace(place, tmp_path / str(turn)).path) is not None
+    assert read > 100

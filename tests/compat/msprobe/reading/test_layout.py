@@ -203,6 +203,25 @@ def test_what_the_script_saved(dump):
     assert [(g.role, g.slot) for g in call.gradients] == [(Role.SAVED, "")]
 
 
+def test_every_call_has_an_address_of_its_own(dump):
+    """The tool counts a primitive for each attribute that holds one."""
+    names = [
+        "Primitive.a.MatMul.0",
+        "Primitive.b.MatMul.0",
+        "Primitive.a.MatMul.1",
+        "Functional.relu.0",
+        "Functional.relu.2",
+    ]
+    place = dump({f"{name}.forward": {"output": [Y]} for name in names}, framework="mindspore")
+    assert [str(call.site).partition(":")[2] for call in tt.open(place).journal(0).calls()] == [
+        "mindspore.ops.MatMul#0",
+        "mindspore.ops.MatMul#1",
+        "mindspore.ops.MatMul#2",
+        "mindspore.ops.relu#0",
+        "mindspore.ops.relu#2",
+    ]
+
+
 def test_what_was_saved_beside_the_records(dump):
     place = dump(RECORDS)
     dump({"loss.0.debug": Y}, name="debug.json")

@@ -147,6 +147,7 @@ def _items(
 def _place(part: Part, slot: str) -> str:
     """The end of an item's name, as far as a slot tells it."""
     word = {Part.OUTPUT: "output", Part.OUTPUT_GRADIENT: "input", Part.INPUT_GRADIENT: "output"}.get(part, "")
+    slot = slot.rpartition(":")[2]  # of several calls: `MatMul#0:1`
     slot = slot.removeprefix("kw.").removeprefix("node.") or "0"
     return f"{word}.{slot}" if word else slot
 

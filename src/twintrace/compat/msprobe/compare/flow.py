@@ -16,7 +16,7 @@ from pathlib import Path
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
 from .columns import Generation
-from .kernels import pair_kernels
+from .kernels import Kernels
 from .mappings import read_api_mapping, read_cell_mapping, read_data_mapping, read_layer_mapping, write_data_mapping
 from .pairing import Pairing, Wishes, pair_items
 from .request import Place, Request
@@ -67,9 +67,13 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
         say(remark)
     written: list[Path] = []
     failures: list[str] = []
+    kernels = Kernels(request.places[0].npu, request.places[0].bench) if request.kernels else None
     for place in request.places:
         try:
-            written += _compare(place, request, settings, wishes, stamp, say)
+            laid_out = (
+                _laid_out(place, request, settings, wishes) if kernels is None else kernels.pair(*_numbers(place))
+            )
+            written += _compare(place, request, settings, wishes, laid_out, stamp, say)
         except TwintraceError as error:
             if len(request.places) == 1:
                 raise
@@ -83,10 +87,16 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
 
 
 def _compare(
-    place: Place, request: Request, settings: Settings, wishes: Wishes, stamp: str, say: Say
+    place: Place,
+    request: Request,
+    settings: Settings,
+    wishes: Wishes,
+    laid_out: tuple[Dump, Dump, Pairing],
+    stamp: str,
+    say: Say,
 ) -> Iterator[Path]:
     """One rank of one step."""
-    npu, bench, pairing = _laid_out(place, request, settings, wishes)
+    npu, bench, pairing = laid_out
     for problem in (*npu.problems, *bench.problems, *pairing.remarks):
         say(problem)
     if settings.framework is not None and npu.framework not in (settings.framework, "mindtorch"):
@@ -114,12 +124,10 @@ def _compare(
 
 
 def _laid_out(place: Place, request: Request, settings: Settings, wishes: Wishes) -> tuple[Dump, Dump, Pairing]:
-    if request.kernels:
-        return pair_kernels(place.npu, place.bench, place.step or 0, place.rank or 0)
     npu, bench = open_dump(place.npu), open_dump(place.bench)
     common_mode(npu, bench)
     if settings.stacks:
-        npu = _with_stacks(npu, request.stack)
+        npu = _with_stacks(npu, request.stack if len(request.places) == 1 else None)  # each rank has its own
     return npu, bench, pair_items(npu, bench, wishes)
 
 
@@ -185,5 +193,10 @@ def _make(folder: Path) -> None:
         ) from None
 
 
+def _numbers(place: Place) -> tuple[int, int]:
+    return place.step or 0, place.rank or 0
+
+
 def _where(place: Place) -> str:
-    return place.label.strip("_").replace("_", " ")
+    numbers = (("step", place.step), ("rank", place.rank))
+    return ", ".join(f"{name} {number}" for name, number in numbers if number is not None)

@@ -25,7 +25,7 @@ from ....store.trace import Journal
 from ..dumps import Dump, Item, Number
 from .pairing import ItemPair, Pairing
 
-__all__ = ["KernelDump", "pair_kernels"]
+__all__ = ["KernelDump", "Kernels"]
 
 _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
@@ -48,23 +48,33 @@ class KernelDump(Dump):
         return self.journal.array(tensor), tensor.spec.dtype
 
 
-def pair_kernels(npu: Path, bench: Path, step: int, rank: int) -> tuple[KernelDump, KernelDump, Pairing]:
-    """Both sides of one step of one rank, and what belongs together."""
-    traces = [api.open(path, tolerant=True) for path in (npu, bench)]
-    left, right = (_opened(path, trace.journal(step, rank)) for path, trace in zip((npu, bench), traces, strict=True))
-    alignment = api.pair_up(traces[0], traces[1], steps=[step], ranks=[rank])[step, rank]
-    names = [{tensor.id: name for name, tensor in dump.tensors.items()} for dump in (left, right)]
-    found = {
-        names[0][pair.left]: (names[1][pair.right], match.because, pair.layout)
-        for match in alignment.matches
-        for pair in match.tensors
-        if pair.left in names[0] and pair.right in names[1]
-    }
-    alone = [
-        {names[which].get(tensor, ""): item.because for item in items for tensor in _tensors(item.call)}
-        for which, items in enumerate((alignment.only_left, alignment.only_right))
-    ]
-    return left, right, Pairing(tuple(_pairs(left, right, found, alone)))
+class Kernels:
+    """Two directories of kernel dumps, listed once; one step of one rank at a time is held."""
+
+    def __init__(self, npu: Path, bench: Path) -> None:
+        self._paths = (npu, bench)
+        self._traces = (api.open(npu, tolerant=True), api.open(bench, tolerant=True))
+
+    def pair(self, step: int, rank: int) -> tuple[KernelDump, KernelDump, Pairing]:
+        """Both sides of one step of one rank, and what belongs together."""
+        for trace in self._traces:
+            trace.forget()
+        left, right = (
+            _opened(path, trace.journal(step, rank)) for path, trace in zip(self._paths, self._traces, strict=True)
+        )
+        alignment = api.pair_up(*self._traces, steps=[step], ranks=[rank])[step, rank]
+        names = [{tensor.id: name for name, tensor in dump.tensors.items()} for dump in (left, right)]
+        found = {
+            names[0][pair.left]: (names[1][pair.right], match.because, pair.layout)
+            for match in alignment.matches
+            for pair in match.tensors
+            if pair.left in names[0] and pair.right in names[1]
+        }
+        alone = [
+            {names[which].get(tensor, ""): item.because for item in items for tensor in _tensors(item.call)}
+            for which, items in enumerate((alignment.only_left, alignment.only_right))
+        ]
+        return left, right, Pairing(tuple(_pairs(left, right, found, alone)))
 
 
 def _pairs(

@@ -54,6 +54,8 @@ class Row:
     """The errors or differences; nothing for hashes."""
     consistent: str
     """Requires_grad on both sides: True, False, or N/A where the tool that recorded a side does not know it."""
+    matched: bool
+    """Are there two sides?"""
     output: bool
     """Is it a result of its record? Otherwise it came in."""
     unread: str = ""
@@ -63,10 +65,6 @@ class Row:
     verdict: str = ""
     messages: list[str] = field(default_factory=list)
     colour: str | None = None
-
-    @property
-    def matched(self) -> bool:
-        return self.pair.npu is not None and self.pair.bench is not None
 
     @property
     def name(self) -> str:
@@ -89,8 +87,10 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighe
         unread = f"NPU: {npu.problem}"
     elif bench is not None and bench.problem:
         unread = f"bench: {bench.problem}"
-    state = (npu or bench).state  # type: ignore[union-attr]  # a pair has at least one side
-    return Row(pair, left, right, numbers, _consistent(npu, bench, left, right), state == "output", unread, remark)
+    matched = npu is not None and bench is not None
+    output = (npu or bench).state == "output"  # type: ignore[union-attr]  # a pair has at least one side
+    consistent = "True" if left.grad == right.grad else _consistent(npu, bench, left, right)
+    return Row(pair, left, right, numbers, consistent, matched, output, unread, remark)
 
 
 # Sides --------------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _hash(text: str) -> str:
 
 def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -> str:
     tensors = npu is not None and bench is not None and npu.is_tensor and bench.is_tensor
-    return NOTHING if tensors and (left.grad == NOTHING) != (right.grad == NOTHING) else str(left.grad == right.grad)
+    return NOTHING if tensors and NOTHING in (left.grad, right.grad) else "False"
 
 
 # Differences of statistics ------------------------------------------------------------------------------------------
