@@ -33,7 +33,6 @@ from benchmarks.targets import Verdict
 ROOT = Path(__file__).resolve().parent.parent
 SHARE_OF_TIME = 1 / 10  # of the real tool's
 GROWTH = 1.10  # of our peak memory when there are four times as many tensors
-ROWS_OF_A_CALL = 5
 
 
 @dataclass(frozen=True)
@@ -167,27 +166,47 @@ def write(folder: Path, work: Work) -> None:
 
 
 def write_statistics(folder: Path, rows: int) -> None:
-    """Calls with three arguments, one of them by name, and a result; stacks of twelve lines, shared by ten calls."""
+    """As a recording of a training step has them: three rows to a record, forward and backward, stacks of twelve lines."""
     for side, noise in (("left", 1e-4), ("right", 0.0)):
         draw = random.Random(3)
-        names = [f"Functional.linear.{number}.forward" for number in range(rows // ROWS_OF_A_CALL)]
-        calls = {
-            name: {
-                "input_args": [_tensor(draw, noise, 4, 128, 256), _tensor(draw, noise, 256, 256), None],
-                "input_kwargs": {"training": {"type": "bool", "value": True}},
-                "output": [_tensor(draw, noise, 4, 128, 256)],
-            }
-            for name in names
-        }
+        records = dict(_records(draw, noise, rows))
         frames = [
             f"File /site-packages/torch/nn/modules/module{number}.py, line {number}, in forward, \n y = self.inner(*args)"
             for number in range(12)
         ]
-        stacks = {str(at): [names[at : at + 10], frames] for at in range(0, len(names), 10)}
-        dump = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": calls}
+        forward = [name for name in records if name.endswith(".forward")]
+        stacks = {str(at): [forward[at : at + 10], frames] for at in range(0, len(forward), 10)}
+        dump = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": records}
         (folder / side).mkdir(parents=True)
         for file, content in (("dump", dump), ("stack", stacks), ("construct", {})):
             (folder / side / f"{file}.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _records(draw: random.Random, noise: float, rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Layers of 16 rows: a product, a sum and an activation with their gradients; the last is cut to fit."""
+    large, weight, bias = (4, 128, 256), (256, 256), (256,)
+    tensor = lambda *shape: _tensor(draw, noise, *shape)  # noqa: E731
+    left = rows
+    for layer in range(rows // 16 + 1):
+        for name, given, made in (
+            (f"Functional.linear.{layer}.forward", (large, weight, bias), (large,)),
+            (f"Tensor.__add__.{layer}.forward", (large, large), (large,)),
+            (f"Functional.gelu.{layer}.forward", (large,), (large,)),
+            (f"Functional.gelu.{layer}.backward", (large,), (large,)),
+            (f"Functional.linear.{layer}.backward", (large,), (bias, large, weight)),
+        ):
+            given = given[: max(left - 1, 0)]
+            if len(given) + len(made) > left:
+                made = made[: left - len(given)]
+            left -= len(given) + len(made)
+            if given or made:
+                inputs, outputs = [tensor(*shape) for shape in given], [tensor(*shape) for shape in made]
+                forward = {"input_args": inputs, "input_kwargs": {}, "output": outputs}
+                yield name, forward if name.endswith("forward") else {"input": inputs, "output": outputs}
+        if layer % 4 == 0 and left:  # and what is no tensor
+            left -= 1
+            scalar = {"type": "float", "value": 0.125}
+            yield f"Tensor.mul.{layer}.forward", {"input_args": [scalar], "input_kwargs": {}, "output": []}
 
 
 def _tensor(draw: random.Random, noise: float, *shape: int) -> dict[str, Any]:

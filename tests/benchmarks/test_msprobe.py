@@ -1,5 +1,6 @@
 """The benchmark of msprobe's comparison: its dumps are what it says, its targets can be missed."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -67,8 +68,9 @@ def test_ours_compares_what_is_written(tmp_path):
         assert row.error is None
         assert row.seconds > 0
         (made,) = (tmp_path / "out").glob("*.csv")
-        assert len(made.read_text().splitlines()) >= work.rows + 1
-    assert len(json.loads((tmp_path / "statistics/left/dump.json").read_text())["data"]) == 10
+        with made.open(newline="") as file:
+            assert sum(1 for _ in csv.reader(file)) == work.rows + 1
+    assert 10 < len(json.loads((tmp_path / "statistics/left/dump.json").read_text())["data"]) < 30
 
 
 def test_a_tool_that_fails_has_no_figure(tmp_path):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .... import api
 from ....model.errors import UsageError
@@ -23,9 +24,11 @@ from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .aligned import Aligned, align_dumps
 from .layers import pair_layers
 from .mappings import ApiRule, Slots
+
+if TYPE_CHECKING:
+    from .aligned import Aligned
 
 __all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
 
@@ -90,6 +93,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_rules(wishes.api_rules)
     if wishes.cells is not None:
         board.follow_cells(wishes.cells)
+    if wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy:
+        from .aligned import align_dumps  # equal names alone need none of it
     if wishes.layers is not None:
         board.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
     if wishes.layers is not None or wishes.api_rules is not None:

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 from .... import api
 from ....model.errors import TraceError, UsageError
-from ....store import kernels
 from ..dumps import FILES
 
 __all__ = ["Place", "Request", "read_request", "request_of"]
@@ -257,6 +256,8 @@ def _listed(tree: Mapping[_Where, Path]) -> str:
 
 def _kernels(npu: Path, bench: Path, ranks: Sequence[int], steps: Sequence[int], fields: _Fields) -> Request:
     """Two directories of MindSpore's kernel dumps; each rank and step gets a file of its own."""
+    from ....store import kernels
+
     for key, path in (("npu_path", npu), ("bench_path", bench)):
         if not kernels.recognises(path):
             fields.refuse(
