@@ -122,7 +122,7 @@ def peak_mb() -> float:
 
 
 def leave_own_folder() -> None:
-    """Started by its path, a script has its own folder first on the path: then `import msprobe` would find benchmarks/msprobe.py."""
+    """A script that is started by its path has its own folder first: `import msprobe` would then find benchmarks/msprobe.py."""
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
 
