@@ -121,7 +121,14 @@ def peak_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
+def leave_own_folder() -> None:
+    """A script that is started by its path has its own folder first: `import msprobe` would then find benchmarks/msprobe.py."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+
+
 def main() -> None:
+    leave_own_folder()
     options = _options()
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # tools talk on stdout; the answers have a way of their own

@@ -1,11 +1,14 @@
 """The benchmark runs, and its targets can be missed."""
 
+import importlib.util
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from benchmarks import peers, record
+from benchmarks import peers, record, work
 from benchmarks.measure import Plan, Row, WorkerFailed, measure
 from benchmarks.targets import judge
 
@@ -109,6 +112,17 @@ def test_a_peer_that_cannot_be_had_is_told(monkeypatch, capsys):
 
     assert record.main([]) == 1
     assert "msprobe was not measured: pip ended with 1" in capsys.readouterr().out
+
+
+def test_a_worker_finds_the_peers_and_not_the_benchmarks_that_are_called_like_them(monkeypatch):
+    """benchmarks/msprobe.py is a benchmark; `msprobe` is what it measures."""
+    folder = str(Path(work.__file__).parent)
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    assert importlib.util.find_spec("peers") is not None
+    work.leave_own_folder()
+    importlib.invalidate_caches()
+    assert importlib.util.find_spec("peers") is None
+    assert sys.path
 
 
 def test_an_edit_whose_text_is_not_there_stops_the_build(tmp_path):

@@ -98,7 +98,9 @@ def test_all_the_reports_of_a_comparison(compare, folders, tmp_path):
     assert compare(*folders, *options, expect=1).count("written: ") == 4
     with files["csv"].open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["outcome"] for row in rows] == ["same", "different", "different", "unknown"]
+    assert [row["outcome"] for row in rows] == ["same", "different", "different", "unknown", "unknown"]
+    assert rows[4]["because"] == "only on the left: the other side has no file of this name"
+    assert (rows[4]["left_site"], rows[4]["right_site"]) == ("forward/save:3_only.npy#0", "")
     assert rows[1]["left_site"] == "forward/save:1_x.npy#0"
     assert float(rows[1]["max_abs"]) == 1.0
     assert "4_bad.npy: no npy file: it is empty" in rows[3]["because"]

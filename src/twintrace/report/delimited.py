@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from ..model.results import Comparison
+from ..model.verdicts import Outcome
 from .files import written
 from .tables import SHEET, Cell, rows
 
@@ -22,8 +24,19 @@ _QUOTED = re.compile(r"[\",\r\n]").search
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Write the table of `tables.rows` to `path`, whole or not at all."""
-    write_rows(path, [column.name for column in SHEET], rows(comparison))
+    """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one
+    that is alone.
+    """
+    alone = _alone(comparison) if comparison.saved else ()
+    write_rows(path, [column.name for column in SHEET], chain(rows(comparison), alone))
+
+
+def _alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
+        for step, rank, item in found:
+            known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}
+            known |= {"because": f"only on the {side}: {item.because}", f"{side}_site": str(item.call.site)}
+            yield tuple(known.get(column.name) for column in SHEET)
 
 
 def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:

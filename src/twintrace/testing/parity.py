@@ -22,6 +22,7 @@ from ..model.records import Level
 OPTIONAL: Mapping[str, str] = {
     "miniature.py": "the reference's framework is its own; the others are installed",
     "patches.py": "torch has no hook for every way in; the miniature has",
+    "patches.py:Patch": "MindSpore's functions are replaced by the thousand: what was built for one is kept from start to start",
     "collectives.py": "the miniature runs in one process; MindSpore's are functions and primitives like others",
     "compiled.py": "the miniature compiles nothing",
     "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",

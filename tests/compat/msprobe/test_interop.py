@@ -72,9 +72,10 @@ def compared(dumps, real, tmp_path_factory) -> dict[str, list[dict[str, str]]]:
     for task in TASKS:
         steps = [dumps[0] / task / f"step{n}" / "rank" / "dump.json" for n in (1, 0)]
         places += [*steps, out / task]
+    places += [*(dumps[0] / "statistics" / f"step{n}" for n in (1, 0)), out / "directories"]
     finish(start(real, "real_compare.py", *places, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"}))
     rows = {}
-    for task in TASKS:
+    for task in (*TASKS, "directories"):
         (file,) = (out / task).glob("compare_result_*.csv")
         with file.open(newline="") as opened:
             rows[task] = list(csv.DictReader(opened))
@@ -99,6 +100,10 @@ def test_every_item_is_a_row_of_the_real_comparison(dumps, compared, task):
     assert wanted <= set(rows)
     unpaired = {name for name in wanted if rows[name]["Bench Name"] in ("N/A", "")}
     assert not unpaired
+
+
+def test_steps_are_compared_by_their_directories(compared):
+    assert [row["NPU Name"] for row in compared["directories"]] == [row["NPU Name"] for row in compared["statistics"]]
 
 
 def test_the_real_tool_reads_every_value(dumps, compared):

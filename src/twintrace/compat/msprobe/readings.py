@@ -13,6 +13,7 @@ What has no place in a tensor's record (the names of its elements, the tool's ow
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ _KNOWN = frozenset(
     ("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name")
 )  # what has a place of its own
 _PLAIN = ("torch.Tensor", "mindspore.Tensor")
+_TOKENS = ("dtype", "device", "layout", "memory_format")
 _TEXT, _FLAG = (str, type(None)), (bool, type(None))
 _SCALARS = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _MAX_DEPTH = 60  # a value of a trace has 64
@@ -157,8 +159,10 @@ class Readings:
     def _same(self, known: int, file: str) -> bool:
         """Do two files hold the same values? Statistics do not tell a square matrix from its transpose."""
         other = self.files.get(known)
-        if other is None or not {file, other} <= self._there:
+        if other is None or (file in self._there) != (other in self._there):
             return False
+        if file not in self._there:
+            return True  # nothing tells more than the statistics
         for name in (file, other):
             if name not in self._samples:
                 self._samples[name] = sample(self._folder, name)
@@ -209,8 +213,11 @@ class Readings:
             return Token("ellipsis", "...")
         if kind == "torch.Size" and isinstance(value, list) and all(type(size) is int for size in value):
             return Nest("tuple", tuple((str(i), size) for i, size in enumerate(value)))
-        if kind in ("torch.dtype", "mindspore.dtype", "torch.device") and isinstance(value, str):
-            return Token(kind.rpartition(".")[2], value.removeprefix("torch."))
+        if kind.partition(".")[2] in _TOKENS and isinstance(value, str):
+            return Token(kind.partition(".")[2], value.removeprefix("torch."))
+        if kind == "complex":
+            with contextlib.suppress(ValueError, TypeError):
+                return complex(value)  # type: ignore[arg-type]
         if isinstance(value, bool | int | float | str) and entry.keys() == {"type", "value"}:
             return value if short_dtype(kind) else Token(kind, str(value))
         return Token(kind, json.dumps({key: item for key, item in entry.items() if key != "type"}))

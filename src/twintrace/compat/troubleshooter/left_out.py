@@ -22,7 +22,6 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "common": "it holds the real tool's own parts.",
         "widget.save_convert": "ts.save writes .npy files, also in a compiled graph; there is no print file to convert.",
         "widget.precision_tracker": "it reads MindSpore's compiled graphs. `twintrace compare` tells results of another precision.",
-        "widget.loss_compare": "it draws two training logs. Record both runs and compare them: `twintrace compare`.",
     }
 )
 

@@ -125,7 +125,9 @@ class Hostile:
 
 @pytest.fixture
 def files(dump):
-    place = dump({"A.b.0.forward": {"output": [tensor(data_name="x.npy"), tensor(data_name="x.pt")]}}, task="tensor")
+    place = dump(
+        {"A.b.0.forward": {"output": [tensor(data_name="x.npy"), tensor(mean=0.6, data_name="x.pt")]}}, task="tensor"
+    )
     (place / "dump_tensor_data").mkdir()
     return place
 

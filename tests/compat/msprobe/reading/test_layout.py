@@ -176,13 +176,16 @@ def test_values_that_are_no_tensors(dump):
         {"type": "torch.memory_format", "format": "contiguous_format"},
         [{"type": "int", "value": 1}, None],
         {"a": {"type": "int", "value": 1}},
+        {"type": "complex", "value": "(1+2j)"},
+        {"type": "torch.layout", "value": "strided"},
+        {"type": "enum", "value": "Mode.FAST"},
     ]
     [call] = tt.open(dump({f"{RELU}.forward": {"input_args": special}})).journal(0).calls()
     assert call.args == (
         3, 2.5, "same", True, None, Token("slice", ":2"), Token("slice", "0:9:3"), Token("ellipsis", "..."),
         Nest("tuple", (("0", 1), ("1", 2))), 2.0, Token("dtype", "float16"), Token("dtype", "Float16"), Token("device", "cpu"),
         Token("torch.memory_format", '{"format": "contiguous_format"}'), Nest("list", (("0", 1), ("1", None))),
-        Nest("dict", (("a", 1),)),
+        Nest("dict", (("a", 1),)), 1 + 2j, Token("layout", "strided"), Token("enum", "Mode.FAST"),
     )  # fmt: skip
 
 

@@ -112,6 +112,24 @@ def test_imports(real, framework, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_our_own_recording_agrees(real, mode, tmp_path):
+    """The same net, recorded here: what both have agrees, bit by bit where both have the bits."""
+    from tests.compat.msprobe.reading.real.small_net import steps
+
+    turns = steps()
+    net, compute = next(turns)
+    with tt.record(tmp_path / "own", net, keep="tensor", strict=True) as rec:
+        compute().backward()
+        rec.step()
+        for _, again in turns:
+            again().backward()
+            rec.step()
+    text = tt.verdict(tt.compare(tmp_path / "own", real("torch") / mode))
+    assert "agree where both have a record" in text, text
+    assert "different" not in text, text
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.needs_mindspore
 def test_two_frameworks_agree(real, mode):
     """The first step is the same net with the same weights in both: no false difference."""

@@ -3,14 +3,13 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-# 导入工具的数据采集接口
+# What a user of the tool adds is this import,
 from msprobe.mindspore import PrecisionDebugger
 
-# 在模型训练开始前实例化PrecisionDebugger
+# this line before the training,
 debugger = PrecisionDebugger(config_path="./config.json")
 
 
-# 定义网络
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -36,12 +35,12 @@ if __name__ == "__main__":
     grad_fn = ms.value_and_grad(train_step, grad_position=0)
 
     for inputs in data:
-        # 开启数据 dump
+        # and in each step this line,
         debugger.start(model=net)
 
         out, grad = grad_fn(inputs)
 
-        # 停止数据 dump
+        # this,
         debugger.stop()
-        # 更新 step 信息
+        # and this.
         debugger.step()

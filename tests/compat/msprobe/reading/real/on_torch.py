@@ -6,25 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from msprobe.pytorch import PrecisionDebugger
-from torch import nn
-from torch.nn import functional
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(1, 2, 3)
-        self.fc1 = nn.Linear(8, 4)
-        self.fc2 = nn.Linear(4, 3)
-
-    def forward(self, image, features, mask=None):
-        wide = functional.relu(self.conv(image)).reshape(2, -1).sum(dim=1, keepdim=True)
-        hidden = torch.tanh(self.fc1(features)) + wide
-        if mask is not None:
-            hidden = torch.where(mask, (hidden.bfloat16() * 2).float(), torch.zeros_like(hidden))
-        return functional.softmax(self.fc2(hidden), dim=-1)
+from small_net import steps
 
 
 def train(folder, task, mode):
@@ -38,16 +21,10 @@ def train(folder, task, mode):
         "risk_level": "ALL",
     }
     config.write_text(json.dumps(settings | {"task": task, task: section}))
-    random = np.random.default_rng(0)
-    net = Net()
-    for parameter in net.parameters():
-        parameter.data = torch.tensor(random.normal(0, 0.3, tuple(parameter.shape)).astype(np.float32))
     debugger = PrecisionDebugger(config_path=str(config))
-    for mask in (None, torch.tensor([[True, False, True, True]])):
-        image = torch.tensor(random.standard_normal((2, 1, 4, 4)).astype(np.float32))
-        features = torch.tensor(random.standard_normal((2, 8)).astype(np.float32))
+    for net, compute in steps():
         debugger.start(model=net)
-        loss = functional.cross_entropy(net(image, features, mask=mask), torch.tensor([0, 2]))
+        loss = compute()
         loss.backward()
         debugger.stop()
         debugger.step()
