@@ -1,6 +1,6 @@
 """The verbs.
 
-record(path, model)        record a run                          -> Recorder
+record(path, model)        record a run (api/recording.py)       -> Recorder
 open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
@@ -21,35 +21,24 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..collect import selfcheck as _selfcheck
-from ..collect.models import framework_for, named_models
-from ..collect.scripts import selfcheck_script
-from ..collect.seeding import Seeded, seed_all, without_dropout
-from ..collect.selection import Selection
-from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
-from ..collect.session import Session as Recorder
 from ..engine.forked import forked
 from ..engine.local import Local
 from ..frameworks import registry
-from ..frameworks.protocol import Capability
 from ..measure.ratios import ratios
 from ..measure.values import measure
-from ..model.errors import MissingPackageError, TraceNotFoundError, UsageError
-from ..model.records import Call, Keep, Level, Role
+from ..model.errors import MissingPackageError, TraceNotFoundError
+from ..model.records import Call, Role
 from ..model.results import Comparison, Finding, Listing, Row
-from ..model.sites import Site
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..report.text import verdict
 from ..store import digest
 from ..store.registry import layouts, open_trace
 from ..store.trace import Journal, Trace
-from ..store.writer import Writer
 from .converting import conversion_line, convert_trace, damage_of, exporters
 from .reporting import (
     csv_text,
@@ -68,12 +57,26 @@ from .reporting import (
     write_text,
     write_xlsx,
 )
-from .tensors import array_of, framework_of, tap
 
 if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
     from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
+    from .recording import (
+        Recorder,
+        Run,
+        Seeded,
+        SelfCheck,
+        array_of,
+        framework_of,
+        modules_of,
+        record,
+        seed_all,
+        selfcheck,
+        selfcheck_script,
+        tap,
+        without_dropout,
+    )
     from .weights import (
         certify_weights,
         compare_weights,
@@ -175,10 +178,22 @@ __all__ = [
 ]
 
 
+_RECORDING = frozenset(
+    (
+        "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "modules_of", "record", "seed_all", "selfcheck",
+        "selfcheck_script", "tap", "without_dropout",
+    )
+)  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    """Verbs that most commands do without, and whose rooms take a while to enter: comparing, and all about weights."""
+    """Verbs that many do without, and whose rooms take a while to enter: recording, comparing, and all about weights."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _RECORDING:
+        from . import recording
+
+        return getattr(recording, name)
     from . import comparing
 
     if hasattr(comparing, name):
@@ -187,104 +202,6 @@ def __getattr__(name: str) -> Any:
     from . import arrays, weights
 
     return next(getattr(home, name) for home in (arrays, weights, texts) if hasattr(home, name))
-
-
-def record(
-    path: str | os.PathLike[str],
-    model: Any = None,
-    *,
-    level: str = "mix",
-    keep: str = "fingerprint",
-    steps: Collection[int] | None = None,
-    ranks: Collection[int] | None = None,
-    names: Sequence[str] | None = None,
-    between: tuple[str, str] | None = None,
-    forward_only: bool = False,
-    inputs_only: bool = False,
-    flow_only: bool = False,
-    first: int | None = None,
-    predicate: Callable[[Site], bool] | None = None,
-    framework: str | None = None,
-    buffer: int | str = "64 MB",
-    strict: bool = False,
-    overwrite: bool = False,
-    eager: bool = False,
-    writer: Writer | None = None,
-    kernels: bool = False,
-) -> Recorder:
-    """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
-
-    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op
-    level         module | api (functions, methods, operators, collectives) | mix (both) | op (kernels)
-    keep          statistics (seven numbers) | fingerprint (those and 128 bits of the bytes) | tensor (every value as well)
-    steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
-    names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
-    forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
-    flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
-    framework     needed only when no model is given and several frameworks are imported
-    buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
-    eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
-    writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
-    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
-    strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
-    """
-    where = _place(path)
-    chosen_level = choose(Level, "level", level)
-    chosen_keep = choose(Keep, "keep", keep)
-    selection = Selection(
-        steps=steps,
-        ranks=ranks,
-        names=names,
-        between=between,
-        forward_only=forward_only,
-        inputs_only=inputs_only,
-        flow_only=flow_only,
-        first=first,
-        predicate=predicate,
-    )
-    models = named_models(model)
-    workshop = framework_for(models, framework)
-    if not models and chosen_level in (Level.MODULE, Level.MIX):
-        raise UsageError(
-            f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
-        )
-    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
-        if wanted and capability not in workshop.capabilities():
-            raise UsageError(
-                f"{option}=True: {workshop.name} does not offer it, "
-                + (
-                    "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
-                    if Capability.KERNELS in workshop.capabilities()
-                    else "it is for MindSpore's graphs. Leave it out, and record the model before it is compiled."
-                )
-            )
-    options: dict[str, Any] = {
-        "level": chosen_level,
-        "keep": chosen_keep,
-        "selection": selection,
-        "strict": strict,
-        "buffer": _bytes(buffer),
-        "overwrite": overwrite,
-        "eager": eager,
-        "kernels": kernels,
-    }
-    override = _selfcheck.OVERRIDE.get()
-    if override is not None:
-        redirected: Recorder = override(workshop, models, options)
-        return redirected
-    return Recorder(where, workshop, models, **options, writer=writer)
-
-
-def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
-    """Whose model it is, and each of its modules by the path that a record gives it."""
-    models = named_models(model)
-    workshop = framework_for(models)
-    found = {
-        ".".join(filter(None, (prefix, path))): module
-        for prefix, item in models.items()
-        for path, module in workshop.named_modules(item)
-    }
-    return workshop.name, found
 
 
 def is_operation(name: str) -> bool:
@@ -445,22 +362,4 @@ def _spec(tensor: Tensor) -> str:
     )
 
 
-def _place(path: Any) -> Path:
-    """Where the trace goes, whatever directory the process changes to later."""
-    try:
-        return Path(os.fsdecode(path)).absolute()
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None
-
-
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-
-
-def _bytes(size: int | str) -> int:
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", size.upper())
-        if match and match[2] in _UNITS:
-            size = int(float(match[1]) * _UNITS[match[2]])
-    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
-        raise UsageError(f"buffer: expected a number of bytes or a text such as '64 MB', got {size!r}.")
-    return size

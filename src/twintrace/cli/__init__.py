@@ -18,32 +18,101 @@ In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ)
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 
 import click
 
 from ..model.errors import TwintraceError
-from .compare import compare
-from .doctor import doctor
-from .export import export, import_
-from .msprobe import msprobe
-from .npy import npy
-from .run_as import run_as
-from .selfcheck import selfcheck
-from .show import show
-from .view import view
-from .weights import weights
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def _show() -> click.Command:
+    from .show import show as command
+
+    return command
+
+
+def _compare() -> click.Command:
+    from .compare import compare as command
+
+    return command
+
+
+def _view() -> click.Command:
+    from .view import view as command
+
+    return command
+
+
+def _export() -> click.Command:
+    from .export import export as command
+
+    return command
+
+
+def _import() -> click.Command:
+    from .export import import_ as command
+
+    return command
+
+
+def _selfcheck() -> click.Command:
+    from .selfcheck import selfcheck as command
+
+    return command
+
+
+def _run_as() -> click.Command:
+    from .run_as import run_as as command
+
+    return command
+
+
+def _msprobe() -> click.Command:
+    from .msprobe import msprobe as command
+
+    return command
+
+
+def _npy() -> click.Command:
+    from .npy import npy as command
+
+    return command
+
+
+def _doctor() -> click.Command:
+    from .doctor import doctor as command
+
+    return command
+
+
+def _weights() -> click.Command:
+    from .weights import weights as command
+
+    return command
+
+
+# A command is imported when it is called: the others would cost a fifth of a second.
+_COMMANDS: Mapping[str, Callable[[], click.Command]] = {
+    "show": _show, "compare": _compare, "view": _view, "export": _export, "import": _import, "selfcheck": _selfcheck,
+    "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
+}  # fmt: skip
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = _COMMANDS.get(cmd_name)
+        return None if found is None else found()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="twintrace")
 def cli() -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
-
-
-for _command in (show, compare, view, export, import_, selfcheck, run_as, msprobe, npy, doctor, weights):
-    cli.add_command(_command)
 
 
 def main() -> None:
