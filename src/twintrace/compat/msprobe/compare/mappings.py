@@ -273,4 +273,6 @@ def _is_null(node: Any) -> bool:
 
 
 def _kind(node: Any) -> str:
-    return {yaml.SequenceNode: "a list", yaml.MappingNode: "a table"}.get(type(node), f"the text {node.value!r}")
+    if isinstance(node, yaml.ScalarNode):
+        return f"the text {node.value!r}"
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a table"
