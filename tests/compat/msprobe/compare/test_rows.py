@@ -413,6 +413,99 @@ def test_what_was_not_read_is_no_failure_but_told():
     assert "1 rows could not be read" in advisor.text("a", "b")
 
 
+def advised(mode: Mode, *rows: Row, generation: Generation = OLDER) -> str:
+    advisor = Advisor()
+    judge(rows, mode, generation)
+    colour(rows, mode, generation)
+    advisor.see(rows)
+    return advisor.text("a", "b")
+
+
+def of(npu: Item | None, bench: Item | None, mode: Mode, generation: Generation = OLDER) -> Row:
+    return make_row(ItemPair(npu, bench), mode, generation, Weighed(("unsupported",) * 6) if mode.reads else None)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (of(item(), None, Mode.TENSOR), "1 of 2 rows have nothing on the other side"),
+        (values("unsupported", "unsupported", 0.5, 0.1, "unsupported", "unsupported"), "1 of 2 rows have one element"),
+        (values(*GOOD, requires_grad=False), "1 of 2 rows are yellow"),
+    ],
+)
+def test_what_cannot_be_judged_is_counted_and_not_said_to_pass(row, words):
+    text = advised(Mode.TENSOR, values(*GOOD, state="input"), row)
+    assert text.startswith("Line: NA")
+    assert words in text
+    assert "Nothing fails" not in text
+
+
+def test_a_red_row_is_one_that_fails_unless_both_sides_are_alike():
+    assert "Line: 2" in advised(Mode.TENSOR, values(*GOOD, max=INF))
+    both = make_row(ItemPair(item(min=-INF), item(min=-INF)), Mode.TENSOR, OLDER, Weighed(GOOD))
+    text = advised(Mode.TENSOR, both)
+    assert "Line: NA" in text
+    assert "are red" in text
+
+
+def test_shapes_that_do_not_fit_fail():
+    row = values(*("shape unmatched",) * 6)
+    row.remark = "The shapes do not fit."
+    assert "Line: 2" in (text := advised(Mode.TENSOR, row))
+    assert "The shapes do not fit." in text
+
+
+@pytest.mark.parametrize("mode", [Mode.STATISTICS, Mode.MD5, Mode.TENSOR])
+@pytest.mark.parametrize("generation", Generation)
+def test_an_argument_that_differs_fails_and_both_values_are_named(mode, generation):
+    row = of(scalar(0.01, "float"), scalar(1e-05, "float"), mode, generation)
+    text = advised(mode, row, generation=generation)
+    assert row.verdict in ("No", "Warning", "Different", "error")
+    assert "The argument differs: 0.01 | 1e-05. The two calls were not asked for the same" in text
+    if mode is not Mode.MD5:
+        assert "0.01 | 1e-05" in " ".join(row.messages)
+
+
+@pytest.mark.parametrize(
+    ("npu", "bench"),
+    [
+        (scalar(3), scalar(3)),
+        (scalar(None, "NoneType"), scalar(None, "NoneType")),
+        (scalar("npu:0", "str"), scalar("cuda:1", "str")),
+        (scalar("torch.float32", "torch.dtype"), scalar("Float32", "mindspore.dtype")),
+        (scalar([0, 2, None], "slice"), scalar([0, 2, None], "slice")),
+    ],
+)
+def test_arguments_that_are_the_same_have_nothing_said_of_them(npu, bench):
+    for mode in (Mode.STATISTICS, Mode.TENSOR):
+        row = of(npu, bench, mode)
+        assert "Nothing fails" in advised(mode, row)
+        assert not row.messages
+
+
+def test_a_tensor_beside_none_differs():
+    row = of(item("input"), scalar(None, "NoneType"), Mode.TENSOR)
+    assert judged([row], Mode.TENSOR, OLDER) == ["No"]
+    assert "a tensor torch.float32 [2, 3] | None" in row.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"mean": NAN}, "Only the NPU has NaN."),
+        ({"shape": (3, 2)}, "The shapes differ: [3, 2] | [2, 3]."),
+        ({"dtype": "torch.int64"}, "The element types differ in kind: torch.int64 | torch.float32."),
+        ({"dtype": "BFloat16"}, ""),
+    ],
+)
+def test_what_numbers_do_not_show_is_a_warning_in_statistics(facts, words):
+    row = statistics(item(**facts), item(), OLDER)
+    text = advised(Mode.STATISTICS, row)
+    assert row.verdict == ("Warning" if words else "")
+    assert words in " ".join(row.messages)
+    assert ("Line: 2" in text and words in text) if words else "Nothing fails" in text
+
+
 @pytest.mark.parametrize(
     ("name", "output", "words"),
     [

@@ -6,7 +6,7 @@
     yellow    both errors above 1, and the result's ten times as large
               values:      the thousandth ratio, or the cosine, falls by more than 0.1
               statistics:  a result's MaxRelativeErr is above 0.1, below 0.01 went in
-              requires_grad differs
+              requires_grad differs · an argument that is no tensor, shapes or the kinds of elements differ
 
 Each result of a record is held against everything that went in. Results of the newer generation are coloured by their verdict.
 """
@@ -19,7 +19,7 @@ from typing import TypeAlias
 from .columns import Generation, Mode
 from .rows import NUMBERS, Cell, Row
 
-__all__ = ["FILLS", "colour"]
+__all__ = ["FILLS", "RED", "YELLOW", "colour"]
 
 RED, YELLOW = "red", "yellow"
 FILLS = {RED: "FF0000", YELLOW: "FFFF00"}
@@ -41,7 +41,7 @@ def colour(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
                 others = (other for other in before if _comparable(other, mode))
                 _apply(row, [mark for other in others for mark in _MARKS[mode](other, row)])
         for row in rows:
-            if row.consistent == "False" and row.matched and row.colour is None:
+            if (row.differs or (row.consistent == "False" and row.matched)) and row.colour is None:
                 row.colour = YELLOW
 
 

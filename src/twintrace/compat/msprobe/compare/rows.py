@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from ..dumps import Item
+from ....model.pairs import Layout
+from ..dumps import Item, some
 from .columns import ERRORS, Generation, Mode
 from .pairing import ItemPair
 from .tensors import Weighed
@@ -30,6 +31,7 @@ NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked t
 _NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
 _PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
 _DEVICES = ("npu", "cpu", "cuda")
+_AS_IT_IS = Layout()
 
 
 class Side(NamedTuple):
@@ -62,6 +64,8 @@ class Row:
     """Why something that should have been compared was not."""
     remark: str = ""
     """What is worth knowing of the numbers."""
+    differs: str = ""
+    """What is not the same, whatever the numbers say: an argument that is no tensor, shapes, element types, NaN."""
     verdict: str = ""
     messages: list[str] = field(default_factory=list)
     colour: str | None = None
@@ -90,7 +94,8 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighe
     matched = npu is not None and bench is not None
     output = (npu or bench).state == "output"  # type: ignore[union-attr]  # a pair has at least one side
     consistent = "True" if left.grad == right.grad else _consistent(npu, bench, left, right)
-    return Row(pair, left, right, numbers, consistent, matched, output, unread, remark)
+    differs = "" if npu is None or bench is None or unread else _differs(npu, bench, left, right, pair, mode)
+    return Row(pair, left, right, numbers, consistent, matched, output, unread, remark, differs)
 
 
 # Sides --------------------------------------------------------------------------------------------------------------
@@ -161,6 +166,56 @@ def _hash(text: str) -> str:
 def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -> str:
     tensors = npu is not None and bench is not None and npu.is_tensor and bench.is_tensor
     return NOTHING if tensors and NOTHING in (left.grad, right.grad) else "False"
+
+
+# What differs that is no number ---------------------------------------------------------------------------------------
+
+
+def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:
+    if npu.shape is not None and bench.shape is not None:
+        return "" if mode.reads or mode is Mode.MD5 else _differ_as_tensors(left, right, pair)
+    if npu.shape is None and bench.shape is None and _same(npu, bench):
+        return ""
+    what = "result" if npu.state == "output" else "argument"
+    return f"The {what} differs: {_shown(npu)} | {_shown(bench)}."
+
+
+def _differ_as_tensors(left: Side, right: Side, pair: ItemPair) -> str:
+    """What statistics alone do not show."""
+    found = []
+    if left.shape != right.shape and pair.layout == _AS_IT_IS:
+        found.append(f"The shapes differ: {left.shape} | {right.shape}.")
+    if left.dtype != right.dtype and _family(left.dtype) != _family(right.dtype):
+        found.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
+    if (_NAN in left.numbers) != (_NAN in right.numbers):
+        found.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
+    return " ".join(found)
+
+
+@lru_cache(maxsize=256)
+def _family(dtype: str) -> str:
+    """`float` of torch.bfloat16, Float32 and float64."""
+    name = dtype.rpartition(".")[2].lower()
+    return next((kind for kind in ("float", "complex", "int", "bool") if kind in name), name)
+
+
+def _same(npu: Item, bench: Item) -> bool:
+    """Are two values the same that are no tensors? One device is as good as another."""
+    one, two = npu.value, bench.value
+    if one is None and two is None:
+        return npu.type == bench.type or "NoneType" not in (npu.type, bench.type)
+    if one == two or (one != one and two != two):
+        return True
+    if isinstance(one, str) and isinstance(two, str):
+        named = [text.rpartition(".")[2].lower() for text in (one, two)]
+        return named[0] == named[1] or (_is_device(one) and _is_device(two))
+    return False
+
+
+def _shown(item: Item) -> str:
+    if item.shape is not None:
+        return f"a tensor {item.dtype} {[*item.shape]}"
+    return "None" if item.type == "NoneType" else item.type if item.value is None else some(item.value)
 
 
 # Differences of statistics ------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ NOTHING, _UNSUPPORTED, _UNMATCHED, _NAN = "N/A", "unsupported", "shape unmatched
 _SMALLEST = float(np.finfo(float).eps)  # a norm up to this counts as that of a zero vector
 _ROUNDED_ABOVE = 0.9999
 _SINGLE = {"f32", "bf16"}
+_EMPTY = "There are no elements."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,15 @@ def weigh(npu: Dump, bench: Dump, pair: ItemPair) -> Weighed:
     one, two = pair.npu, pair.bench
     if one is None or two is None:
         return _words(_UNSUPPORTED)
-    missing = [which for item, which in ((one, "NPU"), (two, "bench")) if item.data_name is None and not item.problem]
-    if missing:
-        remark = f"No values were kept of it on the side of the {' and of the '.join(missing)}."
-        wanted = _holds_values(one) or _holds_values(two)
-        return _words(_UNSUPPORTED, unread=remark) if wanted else _words(_UNSUPPORTED, remark=remark)
-    if one.problem or two.problem:
+    if one.problem or two.problem or one.shape is None or two.shape is None:  # what is no tensor is in the JSON
         return _words(_UNSUPPORTED)
+    missing = [which for item, which in ((one, "NPU"), (two, "bench")) if item.data_name is None]
+    if missing and (_holds_values(one) or _holds_values(two)):
+        return _words(
+            _UNSUPPORTED, unread=f"No values were kept of it on the side of the {' and of the '.join(missing)}."
+        )
+    if missing:
+        return _words(_UNSUPPORTED, remark=_EMPTY)
     try:
         (left, left_dtype), (right, right_dtype) = bench.stored(two), npu.stored(one)
     except TwintraceError as error:
@@ -61,7 +64,7 @@ def weigh(npu: Dump, bench: Dump, pair: ItemPair) -> Weighed:
     if left.shape != right.shape:
         return _words(_UNMATCHED, remark="The shapes do not fit on each other; nothing was compared.")
     if not left.size:
-        return _words(_UNSUPPORTED, remark="There are no elements.")
+        return _words(_UNSUPPORTED, remark=_EMPTY)
     return _weighed(left, left_dtype, right, right_dtype)
 
 

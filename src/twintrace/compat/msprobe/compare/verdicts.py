@@ -21,7 +21,7 @@ from .rows import NOTHING, NUMBERS, Cell, Row
 __all__ = ["FAILURES", "judge"]
 
 PASS, WARNING, ERROR = "pass", "warning", "error"
-FAILURES = frozenset({"No", "Different", "Warning", WARNING, ERROR})
+FAILURES = frozenset({"No", "Unmatched", "Different", "Warning", WARNING, ERROR})
 """Verdicts that the advisor looks for."""
 
 _AS_IT_IS = Layout()
@@ -39,7 +39,7 @@ def judge(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
     if generation is Generation.OLDER or mode.of_kernels:
         for row in rows:
             row.verdict = _OLDER[mode](row)
-            row.messages += [text for text in (*_missing(row), row.unread, row.remark) if text]
+            row.messages += [text for text in (*_missing(row), row.unread, row.differs, row.remark) if text]
             if row.consistent == "False" and row.matched:
                 row.messages.append("requires_grad differs.")
     else:
@@ -58,6 +58,8 @@ def _missing(row: Row) -> list[str]:
 
 def _reached(row: Row) -> str:
     cosine, error = row.numbers[0], row.numbers[2]
+    if row.differs:
+        return "No"
     if cosine == "shape unmatched":
         return "Unmatched"
     if cosine == NOTHING:
@@ -75,7 +77,7 @@ def _warned(row: Row) -> str:
     far = any(_apart(one, two) > 0.5 for one, two in zip(row.npu.numbers, row.bench.numbers, strict=True))
     if far:
         row.messages.append("A statistic differs by more than half of the larger one.")
-    return "Warning" if far else ""
+    return "Warning" if far or row.differs else ""
 
 
 def _alike(row: Row) -> str:
@@ -181,7 +183,7 @@ def _facts(row: Row) -> None:
         _add(row, ERROR, "requires_grad differs.")
     scalars = npu.shape == "[]" and "class" in npu.dtype and "class" in bench.dtype
     if scalars and not row.output and npu.numbers[0] != bench.numbers[0]:
-        _add(row, ERROR, "An argument that is no tensor differs.")
+        _add(row, ERROR, row.differs or "An argument that is no tensor differs.")
     if npu.dtype != bench.dtype and _plain(npu.dtype) != _plain(bench.dtype):
         _add(row, ERROR, "The element types differ.")
     if npu.shape != bench.shape and row.pair.layout == _AS_IT_IS:
