@@ -121,6 +121,10 @@ class Dump:
             )
         return read_values(self.path.parent / TENSORS, item.data_name)
 
+    def file(self, item: Item) -> Path:
+        """Where the values of an item lie."""
+        return self.path.parent / TENSORS / (item.data_name or "")
+
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
     """Read the dump of one rank: its dump.json (or debug.json), or the directory that holds it."""

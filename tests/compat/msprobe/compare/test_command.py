@@ -127,7 +127,8 @@ def test_two_versions_kernel_by_kernel(checkout_env, asked, msprobe, tmp_path):
     assert {row["Accuracy Reached or Not"] for row in first.rows} == {"Yes", "None"}, "None is for single numbers"
     wrong = [row["Bench Name"] for row in second.rows if row["Accuracy Reached or Not"] not in ("Yes", "None")]
     assert [Path(name).name for name in wrong] == [changed.name]
-    assert not list((tmp_path / "output").glob("advisor*"))
+    advice = [*(tmp_path / "output").glob("advisor_0_1_*.txt")]
+    assert changed.name in advice[0].read_text(encoding="utf-8")
     assert msprobe("compare", "-i", file, "-o", tmp_path / "output", "-s").code == 2
 
 

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from openpyxl import load_workbook
 
 from twintrace.compat.msprobe.compare.columns import Mode, mode_of
 from twintrace.compat.msprobe.compare.kernels import Kernels
+from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.model.errors import TraceError
 
 TITLES = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,L2Norm Value"
@@ -61,6 +63,26 @@ def test_a_kernel_that_ran_once_more_does_not_shift_the_others(kernels):
     assert [pair.npu and pair.npu.max for pair in found.pairs] == [4.0, 5.0, 6.0, None]
     assert [pair.bench and pair.bench.max for pair in found.pairs] == [4.0, 5.0, 6.0, 10.0]
     assert found.pairs[3].because
+
+
+def test_kernels_that_fail_are_coloured_say_why_and_are_advised_on(kernels, tmp_path):
+    x = np.arange(1, 7, dtype=np.float32)
+    npu = kernels("npu", ("Add", "a-op0", 10, "output", 0, x), ("Mul", "b-op0", 11, "output", 0, -x))
+    bench = kernels("bench", ("Add", "a-op0", 10, "output", 0, x), ("Mul", "b-op0", 11, "output", 0, x))
+    left, right, found = Kernels(npu, bench).pair(3, 1)
+
+    made = write_result(left, right, found.pairs, output=tmp_path / "out", name="compare_result_1_3", stamp="1")
+
+    heads, good, bad = load_workbook(made.path).active.iter_rows()
+    titles = [cell.value for cell in heads]
+    said = dict(zip(titles, (cell.value for cell in bad), strict=True))
+    assert said["Accuracy Reached or Not"] == "No"
+    assert "cosine is -1.0" in said["Err_message"]
+    assert [row[0].fill.fill_type for row in (good, bad)] == [None, "solid"]
+    assert made.advice.name == "advisor_1_3_1.txt"
+    text = made.advice.read_text()
+    assert text.startswith("Line: 3\nSuspect Nodes: ")
+    assert "What this call computes is off" in text
 
 
 def test_nan_is_nan(kernels):

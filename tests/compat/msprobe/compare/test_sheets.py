@@ -143,6 +143,15 @@ def test_in_the_newer_generation_it_is_an_error(compared):
     assert "equal.0.forward.output.0.npy" in json.loads(row["Err_message"])[0]
 
 
+def test_a_file_of_another_shape_than_the_dump_says_is_named(compared):
+    found = compared("tensor", spoil=spoil_file(lambda path: np.save(path, np.zeros((2, 7), "f4"))))
+    row = named(rows_of(found.path), "equal")
+    assert row["Accuracy Reached or Not"] == "None"
+    assert f"Functional.equal.0.forward.output.0.npy: expected shape {row['NPU Tensor Shape']}" in row["Err_message"]
+    assert "got [2, 7]" in row["Err_message"]
+    assert found.unread == 1
+
+
 def test_a_tensor_without_a_file_was_not_read(compared):
     def spoil(npu: Path, bench: Path) -> None:
         document = json.loads((npu / "dump.json").read_text())

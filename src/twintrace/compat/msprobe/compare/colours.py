@@ -6,6 +6,7 @@
     yellow    both errors above 1, and the result's ten times as large
               values:      the thousandth ratio, or the cosine, falls by more than 0.1
               statistics:  a result's MaxRelativeErr is above 0.1, below 0.01 went in
+              kernels: not accurate
               requires_grad differs · an argument that is no tensor, shapes or the kinds of elements differ
 
 Each result of a record is held against everything that went in. Results of the newer generation are coloured by their verdict.
@@ -43,6 +44,8 @@ def colour(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
         for row in rows:
             if (row.differs or (row.consistent == "False" and row.matched)) and row.colour is None:
                 row.colour = YELLOW
+            elif mode.of_kernels and row.verdict in ("No", "Unmatched") and row.colour is None:
+                row.colour = YELLOW  # of many kernels only what comes out is known, so nothing to hold it against
 
 
 def _apply(row: Row, found: Sequence[_Found]) -> None:
@@ -61,7 +64,7 @@ def _alone(row: Row, mode: Mode) -> Iterator[_Found]:
 
 
 def _error(row: Row, mode: Mode) -> float | None:
-    return _number(row.numbers[0 if mode is Mode.STATISTICS else 2])
+    return _number(row.numbers[2 if mode.reads else 0])
 
 
 def _comparable(row: Row, mode: Mode) -> bool:
@@ -100,6 +103,8 @@ def _of_statistics(one: Row, two: Row) -> Iterator[_Found]:
 _MARKS: dict[Mode, Callable[[Row, Row], Iterator[_Found]]] = {
     Mode.TENSOR: _of_values,
     Mode.STATISTICS: _of_statistics,
+    Mode.KERNEL: _of_values,
+    Mode.KERNEL_STATISTICS: _of_statistics,
 }
 
 

@@ -110,7 +110,7 @@ def _compare(
         generation=settings.generation,
         stack=bool(npu.stacks) if settings.stacks is None else settings.stacks,
         xlsx=settings.xlsx,
-        advise=settings.advise and not request.kernels,
+        advise=settings.advise,
         stamp=stamp,
         say=say if settings.verbose and request.verbose else None,
     )

@@ -47,6 +47,9 @@ class KernelDump(Dump):
             raise TraceFormatError(f"{self.path}: {item.name}: {item.problem or 'no values were kept of it'}.")
         return self.journal.array(tensor), tensor.spec.dtype
 
+    def file(self, item: Item) -> Path:
+        return self.path / (item.data_name or "")
+
 
 class Kernels:
     """Two directories of kernel dumps, listed once; one step of one rank at a time is held."""

@@ -78,7 +78,7 @@ def write_result(
     mode = mode or common_mode(npu, bench)
     older = generation is Generation.OLDER
     xlsx = older if xlsx is None else xlsx
-    advise = older and not mode.of_kernels if advise is None else advise
+    advise = older if advise is None else advise
     stamp = stamp or time.strftime("%Y%m%d%H%M%S")
     folder = _folder(Path(output))
     advisor = Advisor()

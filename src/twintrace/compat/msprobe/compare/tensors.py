@@ -9,6 +9,7 @@ six for a cosine above 0.9999. The bench is what is divided by.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -60,12 +61,25 @@ def weigh(npu: Dump, bench: Dump, pair: ItemPair) -> Weighed:
         (left, left_dtype), (right, right_dtype) = bench.stored(two), npu.stored(one)
     except TwintraceError as error:
         return _words(_UNSUPPORTED, unread=str(error))
+    odd = [*_misshapen(npu, one, right), *_misshapen(bench, two, left)]
+    if odd:
+        return _words(_UNSUPPORTED, unread=" ".join(odd))
     left, right = np.squeeze(_laid(left, pair.layout, right)), np.squeeze(right)
     if left.shape != right.shape:
-        return _words(_UNMATCHED, remark="The shapes do not fit on each other; nothing was compared.")
+        shapes = f"{[*one.shape]} | {[*two.shape]}"
+        return _words(_UNMATCHED, remark=f"The shapes do not fit on each other: {shapes}. Nothing was compared.")
     if not left.size:
         return _words(_UNSUPPORTED, remark=_EMPTY)
     return _weighed(left, left_dtype, right, right_dtype)
+
+
+def _misshapen(dump: Dump, item: Item, array: Array) -> Iterator[str]:
+    """Says so if a file is another one than the dump speaks of; axes of one element do not matter."""
+    if item.shape is not None and [n for n in item.shape if n != 1] != [n for n in array.shape if n != 1]:
+        yield (
+            f"{dump.file(item)}: expected shape {[*item.shape]}, which {dump.path.name} says, got {[*array.shape]}. "
+            f"The file is damaged, or another one."
+        )
 
 
 def _weighed(left: Array, left_dtype: str, right: Array, right_dtype: str) -> Weighed:

@@ -68,7 +68,10 @@ def _reached(row: Row) -> str:
         return "None"
     if not isinstance(cosine, float):  # one side is all zeros, the other is not
         return "No" if error > 0.001 else "Yes"
-    return "No" if cosine < 0.9 or error > 1 or (cosine < 0.99 and error > 0.001) else "Yes"
+    far = cosine < 0.9 or error > 1 or (cosine < 0.99 and error > 0.001)
+    if far:
+        row.messages.append(f"The cosine is {cosine}, the largest error {error}.")
+    return "No" if far else "Yes"
 
 
 def _warned(row: Row) -> str:
@@ -92,9 +95,14 @@ def _kernel_reached(row: Row) -> str:
     if row.npu.shape != row.bench.shape and row.pair.layout == _AS_IT_IS:
         return "Unmatched"
     one, two = row.npu.numbers[0], row.bench.numbers[0]
+    if row.differs:
+        return "No"
     if one == two:
         return "Yes"
-    return "No" if not _numeric(one) or not _numeric(two) or _apart(one, two) > 0.5 else "Yes"
+    far = not _numeric(one) or not _numeric(two) or _apart(one, two) > 0.5
+    if far:
+        row.messages.append(f"The largest values are {one} | {two}: more than half of the larger one apart.")
+    return "No" if far else "Yes"
 
 
 _OLDER: dict[Mode, Callable[[Row], str]] = {
