@@ -20,6 +20,7 @@ from tests.compat.msprobe.compare.writing import record, tensor, write_dump
 from twintrace.cli import main
 from twintrace.compat.msprobe.compare import compare, compare_distributed
 from twintrace.compat.msprobe.compare.columns import Generation, Mode, columns
+from twintrace.compat.msprobe.compare.stamps import free_stamp
 
 HERE = Path(__file__).parent
 NORM = "Cell.net.norm.LayerNorm.forward.0"
@@ -130,6 +131,40 @@ def test_two_versions_kernel_by_kernel(checkout_env, asked, msprobe, tmp_path):
     advice = [*(tmp_path / "output").glob("advisor_0_1_*.txt")]
     assert changed.name in advice[0].read_text(encoding="utf-8")
     assert msprobe("compare", "-i", file, "-o", tmp_path / "output", "-s").code == 2
+
+
+def test_comparisons_within_a_second_do_not_overwrite_each_other(two_dumps, asked, msprobe, tmp_path):
+    file = asked(*two_dumps)
+    for _ in range(3):
+        assert msprobe("compare", "-i", file, "-o", tmp_path / "output").code == 0
+    names = sorted(path.name for path in (tmp_path / "output").iterdir())
+    assert len(names) == 6, names
+    stamps = [name.removeprefix("compare_result_").removesuffix(".xlsx") for name in names[3:]]
+    assert all(len(stamp) == 14 and stamp.isdigit() for stamp in stamps)
+    assert [name.removeprefix("advisor_").removesuffix(".txt") for name in names[:3]] == stamps
+
+
+def test_what_a_killed_comparison_left_is_removed_and_what_a_running_one_writes_is_not(tmp_path):
+    killed = [tmp_path / ".20200102030405.lock", tmp_path / ".compare_result_20200102030405.xlsx-a1b2"]
+    for path in killed:
+        path.touch()
+    with free_stamp(tmp_path) as stamp:
+        assert not [path for path in killed if path.exists()]
+        writing = tmp_path / f".compare_result_{stamp}.xlsx-a1b2"
+        writing.touch()
+        with free_stamp(tmp_path) as other:
+            assert int(other) > int(stamp)
+        assert writing.exists()
+        writing.unlink()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_is_wrong_with_the_stacks_is_told_once(two_dumps, asked, msprobe, tmp_path):
+    stacks = two_dumps[0].with_name("stack.json")
+    stacks.write_bytes(stacks.read_bytes()[:-9])
+    said = msprobe("compare", "-i", asked(*two_dumps, stack_path=str(stacks)), "-o", tmp_path / "output", "-s")
+    assert said.code == 0
+    assert (said.out + said.err).count("stack.json") == 1
 
 
 @pytest.mark.needs_mindspore

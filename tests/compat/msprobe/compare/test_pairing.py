@@ -115,6 +115,8 @@ def test_two_frameworks_without_a_mapping_are_remarked_on(tmp_path):
 
     assert all(a == b for a, b in rows(found))
     assert "no mapping was given" in found.remarks[0]
+    nameless = pair_items(one, make_dump(tmp_path / "c", {"Tensor.__add__.0.forward": record([], [])}, framework=""))
+    assert "dump.json of an unknown framework, and no mapping" in nameless.remarks[0]
     assert not pair_items(one, two, Wishes(cells={})).remarks
 
 

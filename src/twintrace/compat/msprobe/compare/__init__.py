@@ -7,6 +7,7 @@
     rows.py       what is said of two items, with the numbers of tensors.py   columns.py    in which order, for each generation
     verdicts.py   what a row is worth                                         colours.py    how it looks
     sheets.py     the files: write_result                                     advisor.py    the first row that fails
+    stamps.py     the time in their names
 
 In: a compare.json, or two paths, and mapping files. Out: a table for each rank and step. Not here: the search for what belongs
 together across frameworks (the project's alignment, through `api`). Surprising: whatever stands on one side only has a row too.

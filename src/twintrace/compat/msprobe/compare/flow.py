@@ -8,7 +8,6 @@ is told of at the end. A file is written whole, or not at all.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from .mappings import read_api_mapping, read_cell_mapping, read_data_mapping, re
 from .pairing import Pairing, Wishes, pair_items
 from .request import Place, Request
 from .sheets import Summary, common_mode, write_result
+from .stamps import free_stamp
 
 __all__ = ["MappingFile", "Settings", "run"]
 
@@ -62,7 +62,11 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
             "them. Leave them out."
         )
     _make(settings.output)
-    stamp = time.strftime("%Y%m%d%H%M%S")
+    with free_stamp(settings.output) as stamp:
+        return _run(request, settings, wishes, stamp, say)
+
+
+def _run(request: Request, settings: Settings, wishes: Wishes, stamp: str, say: Say) -> tuple[Path, ...]:
     for remark in request.remarks:
         say(remark)
     written: list[Path] = []
@@ -158,6 +162,9 @@ def _with_stacks(dump: Dump, file: Path | None) -> Dump:
         return dump
     if not file.is_file():
         raise UsageError(f"stack_path: {file} does not exist. Correct it in the compare.json, or leave out -s.")
+    own = dump.path.with_name("stack.json")
+    if own.is_file() and own.samefile(file):
+        return dump  # it has been read, and what is wrong with it is told
     problems = list(dump.problems)
     stacks = read_stacks(file, problems)
     return replace(dump, stacks=stacks, problems=tuple(problems))

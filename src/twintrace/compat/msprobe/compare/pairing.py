@@ -103,8 +103,9 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     board.follow_names(wishes)
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
+        one, two = (framework or "an unknown framework" for framework in (npu.framework, bench.framework))
         board.remarks.append(
-            f"{npu.path} is of {npu.framework} and {bench.path} of {bench.framework}, and no mapping was given: only equal names "
+            f"{npu.path} is of {one} and {bench.path} of {two}, and no mapping was given: only equal names "
             f"were paired. Give -am for APIs, -cm for cells, or -lm for both."
         )
     return Pairing(tuple(board.pairs()), tuple(board.remarks))
