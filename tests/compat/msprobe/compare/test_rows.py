@@ -462,6 +462,8 @@ def test_an_argument_that_differs_fails_and_both_values_are_named(mode, generati
     text = advised(mode, row, generation=generation)
     assert row.verdict in ("No", "Warning", "Different", "error")
     assert "The argument differs: 0.01 | 1e-05. The two calls were not asked for the same" in text
+    text = advised(mode, of(item("input"), item("input"), mode, generation), row, generation=generation)
+    assert f"First call that fails on inputs that do not: {RECORD} (line 3)" in text, "no other call has made it so"
     if mode is not Mode.MD5:
         assert "0.01 | 1e-05" in " ".join(row.messages)
 

@@ -84,7 +84,12 @@ class Advisor:
         if failing and self.first is None:
             line, row = failing[0]
             self.first = line, row.name, _advice_on(row)
-        if failing and self.arises is None and all(row.output for _, row in failing) and len(rows) > len(failing):
+        if (
+            failing
+            and self.arises is None
+            and all(row.output or _is_argument(row) for _, row in failing)
+            and len(rows) > len(failing)
+        ):
             line, row = failing[0]
             self.arises = line, (row.pair.npu or row.pair.bench).record  # type: ignore[union-attr]
 
@@ -139,10 +144,16 @@ def _doubt(row: Row) -> str:
     return ""
 
 
-def _advice_on(row: Row) -> str:
+def _is_argument(row: Row) -> bool:
+    """Is it something that the call was given, that is no tensor, and that differs? No earlier call has made it."""
     npu, bench = row.pair.npu, row.pair.bench
-    if row.differs and npu is not None and bench is not None and not (npu.is_tensor and bench.is_tensor):
-        return row.differs if row.output else f"{row.differs} {_ARGUMENT}"
+    given = row.differs and not row.output and npu is not None and bench is not None
+    return bool(given and not (npu.is_tensor or bench.is_tensor))  # type: ignore[union-attr]
+
+
+def _advice_on(row: Row) -> str:
+    if _is_argument(row):
+        return f"{row.differs} {_ARGUMENT}"
     said = row.differs or (row.remark if row.verdict == "Unmatched" else "")
     if not said and row.verdict not in FAILURES and row.messages:
         said = row.messages[-1]
