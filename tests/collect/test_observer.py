@@ -86,7 +86,11 @@ def test_a_tensor_that_is_marked_in_place_has_another_line_and_is_not_read_again
     before, after = kept.read()
     assert (before.requires_grad, after.requires_grad) == (False, True)
     assert before.producer == after.producer == 7
-    assert (before.fingerprint, before.statistics, before.payload) == (after.fingerprint, after.statistics, after.payload)
+    assert (before.fingerprint, before.statistics, before.payload) == (
+        after.fingerprint,
+        after.statistics,
+        after.payload,
+    )
 
 
 def test_beneath_autograd_the_mark_is_not_told_apart(tmp_path, framework):

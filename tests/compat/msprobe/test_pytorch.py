@@ -1,6 +1,7 @@
 """PrecisionDebugger on PyTorch: what is in the files, what the settings choose, and what happens when a run goes wrong."""
 
 import collections
+import gc
 import json
 import re
 import resource
@@ -190,6 +191,20 @@ def test_elements(make, step):
     mask, empty = found["input_kwargs"]["mask"], found["input_kwargs"]["empty"]
     assert [mask[key] for key in ("dtype", "Max", "Min", "Mean", "Norm")] == ["torch.bool", True, False, None, None]
     assert [empty[key] for key in ("shape", "Max", "Min", "Mean", "Norm")] == [[0, 3], None, None, None, None]
+
+
+def test_a_tensor_that_is_marked_in_place(make, step):
+    def marked(net):
+        x = torch.randn(3, 4).requires_grad_()
+        return net(x.detach() + x).sum()
+
+    record(make(task="tensor"), Net(), marked)
+    found = data(step())
+    assert found["Torch.randn.0.forward"]["output"][0]["requires_grad"] is False
+    assert found["Tensor.detach.0.forward"]["input_args"][0]["requires_grad"] is True
+    assert found["Tensor.detach.0.forward"]["output"][0]["requires_grad"] is False
+    assert [e["requires_grad"] for e in found["Tensor.__add__.0.forward"]["input_args"]] == [False, True]
+    assert found["Tensor.__add__.0.backward"]["output"][1] is not None
 
 
 def test_infinities_are_part_of_the_statistics(make, step):
@@ -651,6 +666,26 @@ def test_save_beside_a_recording(make, step):
     assert list(data(step(1)))[: len(MIX)] == MIX
     with pytest.raises(UsageError, match="save: expected a name"):
         debugger.save(loss, 3)
+
+
+def test_save_before_the_start_has_its_gradient(make, step):
+    net, debugger = Net(), make(task="tensor")
+    x = torch.ones(3, 4, requires_grad=True)
+    debugger.save(x, "v")
+    debugger.save({"both": [x, 2]}, "v")
+    debugger.save(x, "without", save_backward=False)
+    debugger.start(net)
+    gc.collect()  # a leaf that nobody has used has no node that lasts
+    debugger.save(x, "v")
+    net(x).sum().backward()
+    debugger.stop()
+    debugger.step()
+    saved = document(step(), "debug.json")["data"]
+    assert list(saved) == [
+        "v.0.debug", "v.1.debug", "without.0.debug", "v.2.debug", "v_grad.0.debug", "v_grad.1.debug", "v_grad.2.debug"
+    ]  # fmt: skip
+    elements = [saved["v_grad.0.debug"], saved["v_grad.1.debug"]["both"][0], saved["v_grad.2.debug"]]
+    assert all(torch.equal(array(step(), element), x.grad) for element in elements)
 
 
 def test_verbs_in_any_order(make, step, tmp_path):

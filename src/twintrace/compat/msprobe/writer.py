@@ -96,6 +96,7 @@ class DumpWriter:
         self._values: Values | None = None
         self._framework, self._dialect = "", ""
         self._numbers = Numbers()
+        self._said_again: dict[str, int] | None = None  # while values are saved again: how many of each name
         self._turns: dict[str, int] = {}  # how many gradients each parameter has had in this step
         self._forget()
 
@@ -120,6 +121,16 @@ class DumpWriter:
     def choose(self, chosen: Chosen) -> None:
         """Ask this selection from here on."""
         self._chosen = chosen
+
+    @contextlib.contextmanager
+    def saving_again(self) -> Iterator[None]:
+        """What is saved within was saved in this step before, in this order, by a recorder that has ended: it is in debug.json, and
+        only its gradients are still to come."""
+        self._said_again = {}
+        try:
+            yield
+        finally:
+            self._said_again = None
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
@@ -505,10 +516,15 @@ class DumpWriter:
     # --- what was given to `save` -------------------------------------------------------------------------------
 
     def _add_saved(self, record: Mapping[str, Wire]) -> None:
-        number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
-        name, wire = saved_name(record["name"], number), record.get("out")
-        document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
-        document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
+        wire = record.get("out")
+        if self._said_again is not None:
+            number = self._said_again.get(record["name"], 0)
+            self._said_again[record["name"]] = number + 1
+        else:
+            number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
+            name = saved_name(record["name"], number)
+            document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
+            document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
         gradient = saved_name(record["name"], number, gradient=True)
         self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
 
