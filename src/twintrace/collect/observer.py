@@ -59,7 +59,7 @@ class Observer:
     """Numbers the tensors of one journal after another."""
 
     def __init__(self, framework: Framework, keep: Keep, writer: Writer, *, autograd: bool = True) -> None:
-        """`autograd`: whether results are seen when autograd has marked them. Beneath it marks come later, and are not told apart."""
+        """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart."""
         self._framework = framework
         self._keep = keep
         self._writer = writer
