@@ -573,6 +573,30 @@ def test_a_listed_module_with_all_that_it_calls(make, step):
     assert "Functional.linear.0.backward" in names
 
 
+INSIDE = {"Functional.linear.1", "Functional.relu.1", "Tensor.__add__.1", "Functional.layer_norm.1"}
+MODULES = {"Module.blocks.1.fc.Linear", "Module.blocks.1.norm.LayerNorm", "Module.blocks.1.Block"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "forward", "backward"),
+    [("blocks.1.Block", True, True), ("Module.blocks.1.Block.forward.0", True, False),
+     ("name-regex(blocks\\.1\\.Block\\.backward\\.0$)", False, True)],
+)  # fmt: skip
+def test_a_listed_record_of_a_module_is_of_its_pass(make, step, listed, forward, backward):
+    """As of the real tool: what is called inside a module is wanted in the pass in which the module is."""
+    record(make(section={"list": [listed]}), Net(), run)
+    expected = {f"{name}.forward" for name in INSIDE} | {f"{name}.forward.0" for name in MODULES} if forward else set()
+    if backward:
+        expected |= {f"{name}.backward" for name in INSIDE} | {f"{name}.backward.0" for name in MODULES}
+        expected |= {f"{name}.parameters_grad" for name in MODULES if "Block" not in name}
+    assert set(data(step())) == expected
+
+
+def test_a_listed_record_of_the_backward_pass(make, step):
+    record(make(level="L1", section={"list": ["Functional.relu.1.backward"]}), Net(), run)
+    assert list(data(step())) == ["Functional.relu.1.backward"]
+
+
 def test_nothing_fits(make, step):
     record(make(section={"list": ["nowhere"]}), Net(), run)
     with pytest.warns(RuntimeWarning, match="nothing was recorded"):

@@ -62,7 +62,6 @@ class _Call:
 
     stem: str
     number: int
-    path: str
     parent: int | None
     inputs: list[Any]
     """The arguments with slots in the places of tensors; of a function only those."""
@@ -404,9 +403,7 @@ class DumpWriter:
         else:
             inputs = [{"$t": slot} for wire in positional + by_name for slot in _slots(wire)]
         outputs = [{"$t": slot} for slot, _ in _tensors(record.get("out"), "")]
-        self._calls[record["id"]] = _Call(
-            begin, number, record.get("path") or "", record.get("up"), inputs, wanting, outputs
-        )
+        self._calls[record["id"]] = _Call(begin, number, record.get("up"), inputs, wanting, outputs)
 
     def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
         self._modules[record["id"]] = name
@@ -476,12 +473,19 @@ class DumpWriter:
             self._again[late.name] = late
             return late
         name = record_name(call.stem, call.number, backward=True)
-        if not self._chosen.begins(name, call.path):
+        if not self._chosen.begins(name, self._around(call)):
             return None
         if len(self._backward) >= _MOST_OPEN:
             self._close_backward(next(iter(self._backward)))
         found = self._backward[key] = _Growing(name)
         return found
+
+    def _around(self, call: _Call) -> Iterator[str]:
+        """The backward records of the modules around a call, the nearest first."""
+        up = call.parent
+        while up is not None and up in self._modules:
+            yield _backward_of(self._modules[up])
+            up = self._calls[up].parent if up in self._calls else None
 
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
