@@ -15,7 +15,7 @@ from twintrace.model.records import Keep
 from twintrace.store.registry import open_trace
 from twintrace.store.writer import TraceWriter
 
-QUESTIONS = ["look", "host", "peek", "identity", "storage", "stretch", "hold", "released", "release"]
+QUESTIONS = ["look", "host", "peek", "identity", "wants_gradient", "storage", "stretch", "hold", "released", "release"]
 
 
 @pytest.fixture
@@ -66,6 +66,42 @@ def test_the_same_bytes_in_another_shape_are_not_read_again(watching, framework)
     left, right = kept.read()
     assert (left.fingerprint, left.statistics, left.payload) == (right.fingerprint, right.statistics, right.payload)
     assert (left.spec.shape, right.spec.shape) == ((6,), (2, 3))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_tensor_that_is_marked_in_place_has_another_line_and_is_not_read_again(watching, framework, ordered):
+    kept = watching()
+    x = Tensor(np.arange(6.0))
+    if not ordered:
+        framework.stretch = kept.observer._stretch = lambda tensor: (None, False)
+    kept.observer.producer = 7
+    first = kept.observe(x)
+    kept.observer.producer = None
+    x.requires_grad = True
+    second = kept.observe(x)
+    assert kept.observe(x) == second != first
+    x.requires_grad = False
+    assert kept.observe(x) == first
+    assert framework.asked["host"] == 1
+    before, after = kept.read()
+    assert (before.requires_grad, after.requires_grad) == (False, True)
+    assert before.producer == after.producer == 7
+    assert (before.fingerprint, before.statistics, before.payload) == (
+        after.fingerprint,
+        after.statistics,
+        after.payload,
+    )
+
+
+def test_beneath_autograd_the_mark_is_not_told_apart(tmp_path, framework):
+    """There a result is marked after it was seen: it is the same value, and the same number."""
+    writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
+    observer = Observer(framework, Keep.FINGERPRINT, writer, autograd=False)
+    observer.begin(writer.begin_step(0, {}))
+    x = Tensor([1.0])
+    first = observer.observe(x)
+    x.requires_grad = True
+    assert observer.observe(x) == first
 
 
 def test_a_view_is_a_value_of_its_own(watching):

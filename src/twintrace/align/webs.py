@@ -139,6 +139,12 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
+            for tensor in found.users.keys() - found.makers.keys():
+                # Marked after it was made (`requires_grad_`): a number of its own, which no call has put out.
+                producer = strand.tensor(tensor).producer
+                maker = None if producer is None else strand.position.get(producer)
+                if maker is not None and tensor not in {slot.tensor for slot in strand.inputs(maker)}:
+                    found.makers[tensor] = [maker]
         return found
 
     @property

@@ -5,6 +5,8 @@
     x.add_(1)
     observe(x)   ->  9      another version: another value, another number
     observe(x.view(-1)) 10  the same bytes in another shape: another number, but not read again
+    x.requires_grad_()
+    observe(x)   -> 11      the same value, and a gradient is wanted: another number with the same maker, not read again
 
 Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
 
@@ -35,10 +37,10 @@ _PURGE_EVERY = 4096
 class _Seen:
     """A view of a storage, as it was when it was read, and what was written of its values."""
 
-    __slots__ = ("check", "id", "text", "version")
+    __slots__ = ("by", "check", "id", "text", "version")
 
-    def __init__(self, version: Any, identity: int, check: bytes | None, text: str) -> None:
-        self.version, self.id, self.check, self.text = version, identity, check, text
+    def __init__(self, version: Any, identity: int, check: bytes | None, text: str, by: int | None) -> None:
+        self.version, self.id, self.check, self.text, self.by = version, identity, check, text, by
 
 
 class _Storage:
@@ -56,7 +58,8 @@ class _Storage:
 class Observer:
     """Numbers the tensors of one journal after another."""
 
-    def __init__(self, framework: Framework, keep: Keep, writer: Writer) -> None:
+    def __init__(self, framework: Framework, keep: Keep, writer: Writer, *, autograd: bool = True) -> None:
+        """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart."""
         self._framework = framework
         self._keep = keep
         self._writer = writer
@@ -69,6 +72,7 @@ class Observer:
         self.payload_trouble: TraceWriteError | None = None
         self._identity, self._peek, self._stretch = framework.identity, framework.peek, framework.stretch
         self._look, self._host = framework.look, framework.host
+        self._wants_gradient = framework.wants_gradient if autograd else _no
 
     @property
     def count(self) -> int:
@@ -119,9 +123,11 @@ class Observer:
         identity = self._identity(tensor)
         if identity is None:
             number = self._next
-            self._write(tensor, self._look(tensor), "")
+            self._write(tensor, self._look(tensor), "", self.producer)
             return number
-        key, view, version = identity
+        key, seat, version = identity
+        wants = self._wants_gradient(tensor)
+        view = seat, wants
         storage = self._storages.get(key)
         check = self._peek(tensor)
         if storage is None:
@@ -139,9 +145,13 @@ class Observer:
         if known is not None and known.version == version and known.check == check:
             # The same bytes in the same order, or in another order that the statistics do not mind.
             text = known.text if in_order or self._keep is Keep.STATISTICS else ""
+        by = self.producer
+        twin = storage.views.get((seat, not wants))
+        if twin is not None and twin.version == version and twin.check == check:
+            text, by = twin.text, twin.by
         number = self._next
-        text = self._write(tensor, look, text)
-        storage.views[view] = seen = _Seen(version, number, check, text)
+        text = self._write(tensor, look, text, by)
+        storage.views[view] = seen = _Seen(version, number, check, text, by)
         if in_order and text:
             storage.stretches[stretch] = seen
         return number
@@ -160,11 +170,11 @@ class Observer:
         self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{rest}'))
         return number
 
-    def _write(self, tensor: Any, look: Look, values: str) -> str:
+    def _write(self, tensor: Any, look: Look, values: str, producer: int | None) -> str:
         """Give the tensor the next number and write its line; what the line says of the values, if it can be said again."""
         number = self._next
         self._next = number + 1
-        by = "null" if self.producer is None else self.producer
+        by = "null" if producer is None else producer
         rest = ""
         if look.parts:
             rest = self._parts(look)
@@ -214,6 +224,10 @@ class Observer:
         for key in gone:
             self._framework.release(self._storages.pop(key).hold)
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
+
+
+def _no(_: object) -> bool:
+    return False
 
 
 def _statistics_text(s: Statistics) -> str:

@@ -122,7 +122,7 @@ class Session:
                 buffer=buffer,
                 overwrite=overwrite,
             )
-            self._observer = Observer(framework, keep, self._writer)
+            self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
             self._observe = self._observer.observe
             self._flattener = Flattener(framework, self._observe)
             self._configurations = Configurations(self._flattener)

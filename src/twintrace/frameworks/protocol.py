@@ -168,6 +168,9 @@ class Framework(Protocol):
     def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
         """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
 
+    def wants_gradient(self, tensor: Any) -> bool:
+        """What `look` says of it, alone: a tensor is marked in place, and its identity stays."""
+
     def stretch(self, tensor: Any) -> tuple[Any, bool]:
         """(the stretch of memory that the elements fill without gaps, whether in order); (None, False) if they do not."""
 

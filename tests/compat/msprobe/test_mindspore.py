@@ -131,7 +131,6 @@ def test_a_function_is_listed_by_the_name_in_the_source(make, step):
     assert list(data(step)) == ["Functional.tanh.0.forward"]
 
 
-@pytest.mark.filterwarnings("ignore:twintrace. compiled:RuntimeWarning")
 def test_a_compiled_function_is_one_record(make, step):
     @ms.jit
     def scaled(x, y):
@@ -140,13 +139,30 @@ def test_a_compiled_function_is_one_record(make, step):
     debugger = make(level="L1", task="tensor")
     gradient = ms.value_and_grad(lambda x: scaled(x, ones(2)).sum(), 0)
     debugger.start()
-    gradient(ones(2))
+    with pytest.warns(RuntimeWarning, match="compiled: .*run the script with MS_JIT=0"):
+        gradient(ones(2))
     debugger.stop()
     debugger.step()
     found = data(step)
     assert "Functional.tanh.0.forward" not in found
     assert np.allclose(array(step, found["Jit.scaled.0.forward"]["output"][0]), np.tanh(1))
     assert np.allclose(array(step, found["Jit.scaled.0.backward"]["input"][0]), 1)
+
+
+def test_a_compiled_function_is_seen_inside_with_mindspores_own_switch(make, step, monkeypatch):
+    """What the warning advises."""
+    monkeypatch.setenv("MS_JIT", "0")
+
+    @ms.jit
+    def scaled(x, y):
+        return ops.tanh(x) * y
+
+    debugger = make(level="L1")
+    debugger.start()
+    scaled(ones(2), ones(2))
+    debugger.stop()
+    debugger.step()
+    assert list(data(step)) == ["Functional.tanh.0.forward", "Tensor.__mul__.0.forward"]
 
 
 def test_save(make, step):

@@ -1,6 +1,7 @@
 """PrecisionDebugger on PyTorch: what is in the files, what the settings choose, and what happens when a run goes wrong."""
 
 import collections
+import gc
 import json
 import re
 import resource
@@ -190,6 +191,20 @@ def test_elements(make, step):
     mask, empty = found["input_kwargs"]["mask"], found["input_kwargs"]["empty"]
     assert [mask[key] for key in ("dtype", "Max", "Min", "Mean", "Norm")] == ["torch.bool", True, False, None, None]
     assert [empty[key] for key in ("shape", "Max", "Min", "Mean", "Norm")] == [[0, 3], None, None, None, None]
+
+
+def test_a_tensor_that_is_marked_in_place(make, step):
+    def marked(net):
+        x = torch.randn(3, 4).requires_grad_()
+        return net(x.detach() + x).sum()
+
+    record(make(task="tensor"), Net(), marked)
+    found = data(step())
+    assert found["Torch.randn.0.forward"]["output"][0]["requires_grad"] is False
+    assert found["Tensor.detach.0.forward"]["input_args"][0]["requires_grad"] is True
+    assert found["Tensor.detach.0.forward"]["output"][0]["requires_grad"] is False
+    assert [e["requires_grad"] for e in found["Tensor.__add__.0.forward"]["input_args"]] == [False, True]
+    assert found["Tensor.__add__.0.backward"]["output"][1] is not None
 
 
 def test_infinities_are_part_of_the_statistics(make, step):
@@ -558,6 +573,30 @@ def test_a_listed_module_with_all_that_it_calls(make, step):
     assert "Functional.linear.0.backward" in names
 
 
+INSIDE = {"Functional.linear.1", "Functional.relu.1", "Tensor.__add__.1", "Functional.layer_norm.1"}
+MODULES = {"Module.blocks.1.fc.Linear", "Module.blocks.1.norm.LayerNorm", "Module.blocks.1.Block"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "forward", "backward"),
+    [("blocks.1.Block", True, True), ("Module.blocks.1.Block.forward.0", True, False),
+     ("name-regex(blocks\\.1\\.Block\\.backward\\.0$)", False, True)],
+)  # fmt: skip
+def test_a_listed_record_of_a_module_is_of_its_pass(make, step, listed, forward, backward):
+    """As of the real tool: what is called inside a module is wanted in the pass in which the module is."""
+    record(make(section={"list": [listed]}), Net(), run)
+    expected = {f"{name}.forward" for name in INSIDE} | {f"{name}.forward.0" for name in MODULES} if forward else set()
+    if backward:
+        expected |= {f"{name}.backward" for name in INSIDE} | {f"{name}.backward.0" for name in MODULES}
+        expected |= {f"{name}.parameters_grad" for name in MODULES if "Block" not in name}
+    assert set(data(step())) == expected
+
+
+def test_a_listed_record_of_the_backward_pass(make, step):
+    record(make(level="L1", section={"list": ["Functional.relu.1.backward"]}), Net(), run)
+    assert list(data(step())) == ["Functional.relu.1.backward"]
+
+
 def test_nothing_fits(make, step):
     record(make(section={"list": ["nowhere"]}), Net(), run)
     with pytest.warns(RuntimeWarning, match="nothing was recorded"):
@@ -651,6 +690,26 @@ def test_save_beside_a_recording(make, step):
     assert list(data(step(1)))[: len(MIX)] == MIX
     with pytest.raises(UsageError, match="save: expected a name"):
         debugger.save(loss, 3)
+
+
+def test_save_before_the_start_has_its_gradient(make, step):
+    net, debugger = Net(), make(task="tensor")
+    x = torch.ones(3, 4, requires_grad=True)
+    debugger.save(x, "v")
+    debugger.save({"both": [x, 2]}, "v")
+    debugger.save(x, "without", save_backward=False)
+    debugger.start(net)
+    gc.collect()  # a leaf that nobody has used has no node that lasts
+    debugger.save(x, "v")
+    net(x).sum().backward()
+    debugger.stop()
+    debugger.step()
+    saved = document(step(), "debug.json")["data"]
+    assert list(saved) == [
+        "v.0.debug", "v.1.debug", "without.0.debug", "v.2.debug", "v_grad.0.debug", "v_grad.1.debug", "v_grad.2.debug"
+    ]  # fmt: skip
+    elements = [saved["v_grad.0.debug"], saved["v_grad.1.debug"]["both"][0], saved["v_grad.2.debug"]]
+    assert all(torch.equal(array(step(), element), x.grad) for element in elements)
 
 
 def test_verbs_in_any_order(make, step, tmp_path):

@@ -3,20 +3,21 @@
     "scope": ["Module.conv1.Conv2d.forward.0", "Module.fc.Linear.forward.0"]     from the one to the other, both included
     "list": ["relu", "name-regex(fc\\\\d)"]                                         names that hold a text, or a pattern
 
-At level mix a module whose name is listed is wanted with all that it calls. A scope is open or closed: what comes back in the
+At level mix a module whose record is listed is wanted with all that it calls: `….forward.0` in the forward pass, `….backward.0` in
+the backward pass, and a name that is in both, in both. A scope is open or closed: what comes back in the
 backward pass is in it if it is open then, so two forward names select no gradients.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from ...model.sites import Kind, Phase, Site
 from .allowed import is_allowed
 from .config import Settings
-from .names import parse, record_name, stems
+from .names import gradients_name, parse, record_name, stems
 
 
 class Chosen(Protocol):
@@ -24,7 +25,7 @@ class Chosen(Protocol):
 
     def leaves_out(self, module: str, up: int | None) -> bool: ...
     def forgoes(self, name: str) -> bool: ...
-    def begins(self, name: str, path: str) -> bool: ...
+    def begins(self, name: str, around: Iterable[str]) -> bool: ...
     def ends(self, name: str) -> None: ...
 
 
@@ -39,8 +40,8 @@ class Everything:
         """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
         return False
 
-    def begins(self, name: str, path: str) -> bool:
-        """A backward record begins: is it wanted?"""
+    def begins(self, name: str, around: Iterable[str]) -> bool:
+        """A backward record begins: is it wanted? `around`: the backward records of the modules around it."""
         return True
 
     def ends(self, name: str) -> None:
@@ -62,7 +63,8 @@ class Selected:
         self.paused = False
         """Nothing new is wanted; what comes of the backward pass still is."""
         self._forgone: set[str] = set()
-        self._listed: set[str] = set()  # modules that are wanted with all that they call
+        self._listed: dict[bool, set[str]] = {False: set(), True: set()}
+        """Modules that are wanted with all that they call: in the forward pass, in the backward pass."""
         self._wanted: set[str] = set()  # modules whose parameters' gradients are wanted
 
     def __call__(self, site: Site) -> bool:
@@ -83,10 +85,14 @@ class Selected:
             begins = tuple(begin for begin in begins if is_allowed(begin, self._allowed))
         module = site.name if site.kind is Kind.MODULE else None
         names = [record_name(begin, site.call) for begin in begins]
-        wanted = any([self._begins(name, site.path, module) for name in names])
-        if wanted and module is not None and self._scope is None:
+        wanted = any([self._begins(name) and self._is_listed([name], site.path, module) for name in names])
+        backward = [record_name(begin, site.call, backward=True) for begin in begins]
+        later = wanted
+        if self._patterns:
+            later = self._open and self._is_listed(backward, site.path, module, backward=True)
+        if module is not None and self._scope is None and (later or self._fits(map(gradients_name, begins))):
             self._wanted.add(module)
-        if wanted or not self._needs_all or not names:
+        if wanted or not (later or self._needs_all) or not names:
             return wanted
         self._forgone.update(names)
         return True
@@ -94,7 +100,7 @@ class Selected:
     def reset(self) -> None:
         """A new step."""
         self._open = self._scope is None
-        for names in (self._forgone, self._listed, self._wanted):
+        for names in (self._forgone, *self._listed.values(), self._wanted):
             names.clear()
 
     def leaves_out(self, module: str, up: int | None) -> bool:
@@ -106,8 +112,10 @@ class Selected:
         self._forgone.discard(name)
         return True
 
-    def begins(self, name: str, path: str) -> bool:
-        wanted = self._begins(name, path, None)
+    def begins(self, name: str, around: Iterable[str]) -> bool:
+        wanted = self._begins(name) and (
+            not self._patterns or self._fits([name]) or (self._level == "mix" and self._fits(around))
+        )
         if wanted and self._scope is not None:
             found = parse(name)
             if found is not None and found.kind is Kind.MODULE:
@@ -118,27 +126,33 @@ class Selected:
         if self._scope is not None and name == self._scope[1]:
             self._open = False
 
-    def _begins(self, name: str, path: str, module: str | None) -> bool:
+    def _begins(self, name: str) -> bool:
+        """Is the scope open, with this record?"""
         if self._scope is not None and name == self._scope[0]:
             self._open = True
-        return self._open and self._is_listed(name, path, module)
+        return self._open
 
-    def _is_listed(self, name: str, path: str, module: str | None) -> bool:
+    def _fits(self, names: Iterable[str]) -> bool:
+        return any(pattern.search(name) for name in names for pattern in self._patterns)
+
+    def _is_listed(self, names: list[str], path: str, module: str | None, *, backward: bool = False) -> bool:
         if not self._patterns:
             return True
-        by_name = any(pattern.search(name) for pattern in self._patterns)
+        by_name = self._fits(names)
         if self._level != "mix":
             return by_name
+        listed = self._listed[backward]
         if module is not None:
-            (self._listed.add if by_name else self._listed.discard)(module)
-        return by_name or self._inside(path)
+            (listed.add if by_name else listed.discard)(module)
+        return by_name or _is_inside(path, listed)
 
-    def _inside(self, path: str) -> bool:
-        while path:
-            if path in self._listed:
-                return True
-            path = path.rpartition(".")[0]
-        return False
+
+def _is_inside(path: str, modules: Collection[str]) -> bool:
+    while path:
+        if path in modules:
+            return True
+        path = path.rpartition(".")[0]
+    return False
 
 
 def _pattern(name: str) -> re.Pattern[str]:

@@ -36,6 +36,8 @@ class Dump:
         self._models: tuple[Any, ...] = ()
         self._running = False
         self._step = 0
+        self._saved: list[tuple[str, Any, bool]] = []
+        """What was saved in this step before `start`, which begins another recorder: the gradients will be that one's."""
 
     def start(self, model: Any) -> None:
         models = _models(model)
@@ -47,6 +49,11 @@ class Dump:
             return
         if self._recorder is None or not _same(models, self._models):
             self._open(models, named=isinstance(model, list | tuple))
+            if self._recorder is not None:
+                with self._writer.saving_again():
+                    for name, variable, gradients in self._saved:
+                        self._recorder.save(name, variable, gradients=gradients)
+        self._saved.clear()
         assert self._recorder is not None
         assert self._chosen is not None
         self._chosen.paused = False
@@ -60,6 +67,7 @@ class Dump:
 
     def step(self) -> None:
         self._step += 1
+        self._saved.clear()
         if self._recorder is None or self._chosen is None:
             return
         if self._running and self._chosen.paused:
@@ -77,6 +85,8 @@ class Dump:
             self._open((), named=False)
         assert self._recorder is not None
         self._recorder.save(name, variable, gradients=bool(save_backward))
+        if not self._running and not self._models and self.settings.level != "debug":
+            self._saved.append((name, variable, bool(save_backward)))
 
     def close(self) -> None:
         """Everything is in the files."""

@@ -62,7 +62,6 @@ class _Call:
 
     stem: str
     number: int
-    path: str
     parent: int | None
     inputs: list[Any]
     """The arguments with slots in the places of tensors; of a function only those."""
@@ -96,6 +95,7 @@ class DumpWriter:
         self._values: Values | None = None
         self._framework, self._dialect = "", ""
         self._numbers = Numbers()
+        self._said_again: dict[str, int] | None = None  # while values are saved again: how many of each name
         self._turns: dict[str, int] = {}  # how many gradients each parameter has had in this step
         self._forget()
 
@@ -120,6 +120,16 @@ class DumpWriter:
     def choose(self, chosen: Chosen) -> None:
         """Ask this selection from here on."""
         self._chosen = chosen
+
+    @contextlib.contextmanager
+    def saving_again(self) -> Iterator[None]:
+        """What is saved within was saved in this step before, in this order, by a recorder that has ended: it is in debug.json, and
+        only its gradients are still to come."""
+        self._said_again = {}
+        try:
+            yield
+        finally:
+            self._said_again = None
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
@@ -393,9 +403,7 @@ class DumpWriter:
         else:
             inputs = [{"$t": slot} for wire in positional + by_name for slot in _slots(wire)]
         outputs = [{"$t": slot} for slot, _ in _tensors(record.get("out"), "")]
-        self._calls[record["id"]] = _Call(
-            begin, number, record.get("path") or "", record.get("up"), inputs, wanting, outputs
-        )
+        self._calls[record["id"]] = _Call(begin, number, record.get("up"), inputs, wanting, outputs)
 
     def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
         self._modules[record["id"]] = name
@@ -465,12 +473,19 @@ class DumpWriter:
             self._again[late.name] = late
             return late
         name = record_name(call.stem, call.number, backward=True)
-        if not self._chosen.begins(name, call.path):
+        if not self._chosen.begins(name, self._around(call)):
             return None
         if len(self._backward) >= _MOST_OPEN:
             self._close_backward(next(iter(self._backward)))
         found = self._backward[key] = _Growing(name)
         return found
+
+    def _around(self, call: _Call) -> Iterator[str]:
+        """The backward records of the modules around a call, the nearest first."""
+        up = call.parent
+        while up is not None and up in self._modules:
+            yield _backward_of(self._modules[up])
+            up = self._calls[up].parent if up in self._calls else None
 
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
@@ -505,10 +520,15 @@ class DumpWriter:
     # --- what was given to `save` -------------------------------------------------------------------------------
 
     def _add_saved(self, record: Mapping[str, Wire]) -> None:
-        number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
-        name, wire = saved_name(record["name"], number), record.get("out")
-        document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
-        document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
+        wire = record.get("out")
+        if self._said_again is not None:
+            number = self._said_again.get(record["name"], 0)
+            self._said_again[record["name"]] = number + 1
+        else:
+            number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
+            name = saved_name(record["name"], number)
+            document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
+            document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
         gradient = saved_name(record["name"], number, gradient=True)
         self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
 

@@ -110,6 +110,7 @@ class MindsporeFramework:
     storage = staticmethod(tensors.storage)
     stretch = staticmethod(tensors.stretch)
     identity = staticmethod(tensors.identity)
+    wants_gradient = staticmethod(tensors.wants_gradient)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)
     release = staticmethod(tensors.release)

@@ -99,7 +99,7 @@ class CompiledRegions:
 
     ways_out = (
         "eager=True to run it in PyNative while recording, or with kernels=True to have MindSpore dump the graph's kernels into "
-        "the trace."
+        "the trace. Who records through another tool's interface can run the script with MS_JIT=0, MindSpore's own switch."
     )
 
     def __init__(self, sink: Sink, report: Report, *, eager: bool, kernels: bool = False) -> None:

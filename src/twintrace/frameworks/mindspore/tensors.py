@@ -34,7 +34,7 @@ from ..protocol import Look, Unreadable
 
 __all__ = [
     "NAMES", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously", "look", "peek", "release", "released",
-    "running", "same_value", "storage", "stored", "stretch", "wrote",
+    "running", "same_value", "storage", "stored", "stretch", "wants_gradient", "wrote",
 ]  # fmt: skip
 
 NAMES: dict[Any, str] = {
@@ -147,6 +147,11 @@ def identity(tensor: Any) -> tuple[Any, Any, Any] | None:
     if isinstance(tensor, _SPARSE):
         return None
     return _SERIALS.of(tensor), (tensor.shape, tensor.dtype), (_Writes.count, _version(tensor))
+
+
+def wants_gradient(tensor: Any) -> bool:
+    """Is a gradient of it wanted? As in `look`."""
+    return bool(tensor._requires_grad)
 
 
 def storage(tensor: Any) -> Any:

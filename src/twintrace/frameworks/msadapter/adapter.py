@@ -50,6 +50,7 @@ class MsadapterFramework(MindsporeFramework):
     look = staticmethod(tensors.look)
     host = staticmethod(tensors.host)
     peek = staticmethod(tensors.peek)
+    wants_gradient = staticmethod(tensors.wants_gradient)
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)

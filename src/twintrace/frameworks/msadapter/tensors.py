@@ -41,6 +41,7 @@ __all__ = [
     "released",
     "storage",
     "stretch",
+    "wants_gradient",
     "wrote",
 ]
 
@@ -54,7 +55,7 @@ _MAX_LOOKS = 4096
 
 def look(tensor: Any) -> Look:
     """What can be said without the values."""
-    key = (tensor.dtype, tensor._shape, _device(tensor), _requires_grad(tensor))
+    key = (tensor.dtype, tensor._shape, _device(tensor), wants_gradient(tensor))
     found = _LOOKS.get(key)
     if found is None:
         if len(_LOOKS) >= _MAX_LOOKS:
@@ -98,5 +99,6 @@ def _device(tensor: Any) -> str:
     return str(device.type) if device.index is None else f"{device.type}:{device.index}"
 
 
-def _requires_grad(tensor: Any) -> bool:
+def wants_gradient(tensor: Any) -> bool:
+    """Is a gradient of it wanted? As in `look`."""
     return bool(getattr(tensor, "_requires_grad", False)) or getattr(tensor, "_grad_node", None) is not None

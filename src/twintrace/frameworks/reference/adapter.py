@@ -75,6 +75,7 @@ class ReferenceFramework:
     storage = staticmethod(tensors.storage)
     stretch = staticmethod(tensors.stretch)
     identity = staticmethod(tensors.identity)
+    wants_gradient = staticmethod(tensors.wants_gradient)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)
     release = staticmethod(tensors.release)

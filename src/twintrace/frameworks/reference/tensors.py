@@ -36,6 +36,11 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
     return tensor.storage.number, view, tensor.storage.version
 
 
+def wants_gradient(tensor: Tensor) -> bool:
+    """Is a gradient of it wanted? As in `look`."""
+    return tensor.requires_grad
+
+
 def storage(tensor: Tensor) -> Any:
     """The first part of the identity."""
     return tensor.storage.number

@@ -103,6 +103,7 @@ class TorchFramework:
     storage = staticmethod(tensors.storage)
     stretch = staticmethod(tensors.stretch)
     identity = staticmethod(tensors.identity)
+    wants_gradient = staticmethod(tensors.wants_gradient)
     hold = staticmethod(tensors.hold)
     released = staticmethod(tensors.released)
     release = staticmethod(tensors.release)
@@ -144,7 +145,12 @@ class TorchFramework:
             if gradients[edge.output_nr] is not None:
                 callback(gradients[edge.output_nr])
 
-        remove: Callable[[], None] = edge.node.register_prehook(hook).remove
+        handle = edge.node.register_prehook(hook)
+        held = edge.node if tensor.is_leaf else None
+
+        def remove(_: Any = held) -> None:  # holds a leaf's node until then: the leaf does not, before it is used
+            handle.remove()
+
         return remove
 
     def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:

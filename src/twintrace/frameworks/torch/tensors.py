@@ -11,6 +11,7 @@ Nothing here changes a tensor, makes an autograd node or draws a random number.
 from __future__ import annotations
 
 from ctypes import string_at
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,9 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
         return storage, view, tensor._version
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
+
+
+wants_gradient = attrgetter("requires_grad")
 
 
 def storage(tensor: Tensor) -> Any:
