@@ -167,8 +167,46 @@ def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):
     forward, backward, _, said = compared(None, None)
     assert [row[4] for row in forward[:3]] == ["True"] * 3
     assert "no npy file: it begins with b'garbage'" in result(forward, "NN_ReLU_0_forward_output")[0]
-    assert "there is no NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
+    assert "there is no " in result(backward, "NN_Dense_0_backward_input")[0]
+    assert "torch_api_dump/NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
     assert "pt is damaged in 1 places" in said
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut off", "garbage", "objects"])
+@pytest.mark.parametrize("side", ["ms", "pt", "both"])
+def test_statistics_are_no_answer_where_a_file_of_values_is_lost(compared, tmp_path, harm, side):
+    """Rows whose extremes, mean and norm are those of the other side; every file that is lost is named at its own row."""
+
+    def row(value, dtype):
+        extremes = [float(value.max()), float(value.min()), float(value.mean())]
+        return 1, [], dtype, list(value.shape), extremes, [], float(np.linalg.norm(value))
+
+    for folder, stem, entries, dtype in (("ms", "mindspore", LEFT, "Float32"), ("pt", "torch", RIGHT, "torch.float32")):
+        write_dump(tmp_path / folder, {name: row(value, dtype) for name, value in entries.items()}, stem)
+        for name, value in entries.items():
+            np.save(tmp_path / folder / "rank0" / f"{stem}_api_dump" / f"{name}.npy", value)
+    lost = [name for name in RIGHT if name != "NN_Linear_0_forward_input.0"]
+    for folder, stem in (("ms", "mindspore"), ("pt", "torch")):
+        for name in lost if side in (folder, "both") else ():
+            name = name if folder == "pt" else name.replace("Linear", "Dense")
+            file = tmp_path / folder / "rank0" / f"{stem}_api_dump" / f"{name}.npy"
+            raw = file.read_bytes()
+            file.unlink()
+            if harm == "objects":
+                np.save(file, np.array([{1: 2}, None], dtype=object), allow_pickle=True)
+            elif harm != "missing":
+                file.write_bytes(raw[:-5] if harm == "cut off" else b"garbage")
+    forward, backward, _, _ = compared(None, None)
+    rows = forward + backward
+    assert len(rows) == 6
+    for origin, target, _, _, said, *numbers in rows:
+        if target == "NN_Linear_0_forward_input.0.npy":
+            assert (said, numbers) == ("True", ["100.00%", "1.00000", "0.00000, 0.00000"])
+            continue
+        assert numbers == ["0.00%", "nan", "nan, nan"]
+        named = [part for part in said.replace(":", " ").replace(";", " ").split() if part.endswith(".npy")]
+        here = [f"mindspore_api_dump/{origin}"] * (side != "pt") + [f"torch_api_dump/{target}"] * (side != "ms")
+        assert ["/".join(part.split("/")[-2:]) for part in named] == here
 
 
 def test_shapes_that_differ(compared):
