@@ -6,6 +6,7 @@ run_as("msprobe", "train.py")                    the script, with `msprobe.pytor
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ def run_as(tool: str, script: str, arguments: Sequence[str] = ()) -> None:
         raise UsageError(f"unknown tool {tool!r}: expected one of {', '.join(DISGUISES)}.")
     if not Path(script).is_file():
         raise UsageError(f"{script} is not a file. Give the script that is to be run.")
+    script = os.path.abspath(script)  # noqa: PTH100 - a script's __file__ is absolute, and links in it are kept
     argv, path = sys.argv, list(sys.path)
     with DISGUISES[tool]():
         sys.argv = [script, *arguments]

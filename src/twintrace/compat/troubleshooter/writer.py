@@ -411,7 +411,7 @@ def _frame_text(frame: list[Any]) -> str:
 
 
 def _all_frames() -> list[list[Any]]:
-    """Every frame that is not ours, innermost first: a call's line is written while it still runs."""
+    """Every frame that is not ours, innermost first, down to the script: a call's line is written while it still runs."""
     import linecache
 
     found: list[list[Any]] = []
@@ -420,5 +420,7 @@ def _all_frames() -> list[list[Any]]:
         file = frame.f_code.co_filename
         if not file.startswith(_PACKAGE):
             found.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            break
         frame = frame.f_back  # type: ignore[assignment]  # the last one's is None
     return found
