@@ -11,6 +11,7 @@ Numbers are cut off, not rounded. The mean of differences is over all elements.
 from __future__ import annotations
 
 import math
+import re
 
 from ...model.results import TensorResult
 from ...model.verdicts import Outcome
@@ -20,7 +21,16 @@ from .scores import Cells, is_double, scores
 from .tables import percent, truncated
 
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
+_SIDES = {"left": "target", "right": "origin"}
 STATISTICS_FIELD = "max, min, mean diffs"
+
+
+def in_their_words(text: str) -> str:
+    """A sentence of ours: the target is our left side, the origin our right one."""
+    text = re.sub(
+        r"\b(on )?the (left|right)\b", lambda found: f"{'in ' if found[1] else ''}the {_SIDES[found[2]]}", text
+    )
+    return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
 
 
 def without_numbers(result: object) -> Cells:
@@ -37,7 +47,7 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
         if missing := _missing(item):
             return without_numbers(missing)
         if item.verdict.outcome is not Outcome.SAME:
-            return without_numbers(item.verdict.because)
+            return without_numbers(in_their_words(item.verdict.because))
         undefined = item.left.statistics.nan if item.left.statistics is not None else 0
         if not undefined:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"

@@ -331,7 +331,8 @@ class DumpWriter:
         csv, stacks = place / f"{self._stem}_api_dump_info.csv", place / f"{self._stem}_api_dump_stack.json"
         self._folder = place / f"{self._stem}_api_dump"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             if self._region == 1:
                 _clear(self._folder, csv, stacks)
             self._csv = os.open(csv, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
