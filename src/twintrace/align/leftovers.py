@@ -39,7 +39,7 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
     if not strand.outputs(index) and call.site.kind is not Kind.MODULE:
-        return "it puts out no tensor", True
+        return "it puts out no tensor that was recorded", True
     around = _compared_whole(web, which, index)
     if around is not None:
         return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True

@@ -3,9 +3,9 @@
     #4  train.py:31 in step        loss = criterion(net(x), y)
         model.py:12 in forward     x = self.norm(x)
 
-Frames of the framework, of twintrace and of Python's own library are left out. Each distinct stack is written once; a call
-carries its number. Finding the number of a known stack costs a few microseconds: positions are compared, lines are not looked
-up.
+Frames of the framework, of twintrace and of Python's own library are left out, and what has started the script. Each distinct
+stack is written once; a call carries its number. Finding the number of a known stack costs a few microseconds: positions are
+compared, lines are not looked up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 MAX_FRAMES = 24
+_NO, _YES, _LAST = 0, 1, 2
+
+
+def _is_script(frame: FrameType) -> bool:
+    """Is this the script itself? What lies below has started it: a launcher, a notebook's server."""
+    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
 
 class Stacks:
@@ -29,7 +35,7 @@ class Stacks:
         self._own = (str(Path(__file__).resolve().parent.parent), *internal)
         self._library, self._site = library, site
         self._write = write
-        self._kept: dict[int, bool] = {}
+        self._kept: dict[int, int] = {}
         self._codes: list[
             CodeType
         ] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
@@ -48,11 +54,11 @@ class Stacks:
             code = frame.f_code
             wanted = kept.get(id(code))
             if wanted is None:
-                wanted = self._judge(code)
+                wanted = self._judge(frame)
             if wanted:
                 key.append(id(code))
                 key.append(frame.f_lasti)
-                if len(key) >= 2 * MAX_FRAMES:
+                if wanted == _LAST or len(key) >= 2 * MAX_FRAMES:
                     break
             frame = frame.f_back
         place = tuple(key)
@@ -62,10 +68,12 @@ class Stacks:
             self._write(number, self._describe(sys._getframe(depth)))
         return number
 
-    def _judge(self, code: CodeType) -> bool:
+    def _judge(self, frame: FrameType) -> int:
+        code = frame.f_code
         file = code.co_filename
         inside_library = file.startswith(self._library) and not file.startswith(self._site)
-        wanted = not (inside_library or file.startswith((*self._own, "<frozen")))
+        inner = inside_library or file.startswith((*self._own, "<frozen"))
+        wanted = _NO if inner else _LAST if _is_script(frame) else _YES
         self._codes.append(code)
         self._kept[id(code)] = wanted
         return wanted
@@ -74,8 +82,10 @@ class Stacks:
         frames: list[list[object]] = []
         while frame is not None and len(frames) < MAX_FRAMES:
             code = frame.f_code
-            if self._kept.get(id(code)):
+            if wanted := self._kept.get(id(code)):
                 text = linecache.getline(code.co_filename, frame.f_lineno).strip()[:200]
                 frames.append([code.co_filename, frame.f_lineno, code.co_name, text])
+                if wanted == _LAST:
+                    break
             frame = frame.f_back
         return frames

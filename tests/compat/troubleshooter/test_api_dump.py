@@ -383,9 +383,9 @@ def test_the_same_values_are_one_file(tmp_path, x):
     assert made.samefile(taken)
     modes = {
         path.name: stat.S_IMODE(path.stat().st_mode)
-        for path in (made, folder, folder.parent / "torch_api_dump_info.csv")
+        for path in (made, folder, folder.parent, folder.parent / "torch_api_dump_info.csv")
     }
-    assert list(modes.values()) == [0o400, 0o700, 0o600]
+    assert list(modes.values()) == [0o400, 0o700, 0o700, 0o600]
 
 
 def test_every_rank_has_its_folder(tmp_path, x, monkeypatch):

@@ -120,8 +120,9 @@ def test_graph_mode_is_run_call_by_call_and_that_is_said(tmp_path, net, x, capsy
     )
 
 
-def test_what_is_compiled_is_run_call_by_call(tmp_path, net, x):
+def test_what_is_compiled_is_run_call_by_call_and_that_is_said(tmp_path, net, x, capsys):
     dump(tmp_path / "d", lambda: step(net, x, ms.jit), net)
+    assert "compiled by @jit run call by call until api_dump_stop" in capsys.readouterr().err
     assert [name for name in labels(tmp_path / "d") if "zeros" not in name] == ALL
 
 

@@ -9,7 +9,8 @@ import pytest
 import twintrace as tt
 import twintrace.compat.troubleshooter as ts
 from tests.compat.troubleshooter.dumps import table, write_dump
-from twintrace.model.errors import ReportError, TraceNotFoundError, UsageError
+from twintrace.compat.troubleshooter.results import in_their_words
+from twintrace.model.errors import ReportError, TraceError, TraceNotFoundError, UsageError
 from twintrace.store.native import write
 
 RANDOM = np.random.default_rng(5)
@@ -124,7 +125,7 @@ def test_without_backward(compared, tmp_path):
     assert not (tmp_path / "out" / "ts_api_backward_compare.csv").exists()
 
 
-def test_several_calls_beside_one(compared):
+def test_several_calls_beside_one(compared, tmp_path):
     """A region stands in one row of the mapping, and is compared at its edge."""
     a, b, c, d = (RANDOM.standard_normal((3, 3)).astype(np.float32) for _ in range(4))
     left = with_more(LEFT, {
@@ -144,6 +145,31 @@ def test_several_calls_beside_one(compared):
     last = {row[0]: row[1] for row in forward[4:]}
     assert last["Functional_add_0_forward_output.npy"] == "Torch_addmm_0_forward_output.npy"
     assert last["Functional_matmul_0_forward_output.npy"] == ""
+    unmatched = {row[0]: row[1:] for row in table(tmp_path / "out" / "ts_api_unmatched_tensors.csv")}
+    net, reason = unmatched["Functional_matmul_0_forward_output.npy"]
+    assert net == "ORIGIN NET (mindspore)"
+    assert reason.startswith("Functional_matmul_0 + Functional_add_0 and Torch_addmm_0 are compared as a whole")
+    assert "The tensors without a partner" in said
+
+
+def test_a_tensor_without_a_partner_has_a_reason(compared, tmp_path):
+    extra = RANDOM.standard_normal(7).astype(np.float32)
+    forward, *_ = compared(LEFT, {"NN_Linear_0_forward_input.0": X, "NN_Linear_0_forward_input.1": extra, **RIGHT})
+    assert ["", "NN_Linear_0_forward_input.1.npy"] in [row[:2] for row in forward]
+    assert table(tmp_path / "out" / "ts_api_unmatched_tensors.csv") == [
+        ["NN_Linear_0_forward_input.1.npy", "TARGET NET (pytorch)", "nothing that NN_Dense_0 takes belongs to it"]
+    ]
+    assert "without a partner" not in compared(LEFT, RIGHT, ignore_unmatched=True)[-1]
+
+
+def test_a_result_that_is_not_in_the_dump_is_not_denied(compared, tmp_path):
+    right = with_more(
+        RIGHT, {"Tensor_argmax_0_forward_input.0": Y, "Torch_erf_0_forward_input.0": Y, "Torch_erf_0_forward_output": Y}
+    )
+    left = with_more(LEFT, {"Functional_erf_0_forward_input.0": Y, "Functional_erf_0_forward_output": Y})
+    compared(left, right)
+    reasons = {row[0]: row[2] for row in table(tmp_path / "out" / "ts_api_unmatched.csv")}
+    assert reasons["Tensor_argmax_0"] == "it puts out no tensor that was recorded"
 
 
 def test_statistics_alone(compared, tmp_path):
@@ -167,8 +193,46 @@ def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):
     forward, backward, _, said = compared(None, None)
     assert [row[4] for row in forward[:3]] == ["True"] * 3
     assert "no npy file: it begins with b'garbage'" in result(forward, "NN_ReLU_0_forward_output")[0]
-    assert "there is no NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
+    assert "there is no " in result(backward, "NN_Dense_0_backward_input")[0]
+    assert "torch_api_dump/NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
     assert "pt is damaged in 1 places" in said
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut off", "garbage", "objects"])
+@pytest.mark.parametrize("side", ["ms", "pt", "both"])
+def test_statistics_are_no_answer_where_a_file_of_values_is_lost(compared, tmp_path, harm, side):
+    """Rows whose extremes, mean and norm are those of the other side; every file that is lost is named at its own row."""
+
+    def row(value, dtype):
+        extremes = [float(value.max()), float(value.min()), float(value.mean())]
+        return 1, [], dtype, list(value.shape), extremes, [], float(np.linalg.norm(value))
+
+    for folder, stem, entries, dtype in (("ms", "mindspore", LEFT, "Float32"), ("pt", "torch", RIGHT, "torch.float32")):
+        write_dump(tmp_path / folder, {name: row(value, dtype) for name, value in entries.items()}, stem)
+        for name, value in entries.items():
+            np.save(tmp_path / folder / "rank0" / f"{stem}_api_dump" / f"{name}.npy", value)
+    lost = [name for name in RIGHT if name != "NN_Linear_0_forward_input.0"]
+    for folder, stem in (("ms", "mindspore"), ("pt", "torch")):
+        for name in lost if side in (folder, "both") else ():
+            name = name if folder == "pt" else name.replace("Linear", "Dense")
+            file = tmp_path / folder / "rank0" / f"{stem}_api_dump" / f"{name}.npy"
+            raw = file.read_bytes()
+            file.unlink()
+            if harm == "objects":
+                np.save(file, np.array([{1: 2}, None], dtype=object), allow_pickle=True)
+            elif harm != "missing":
+                file.write_bytes(raw[:-5] if harm == "cut off" else b"garbage")
+    forward, backward, _, _ = compared(None, None)
+    rows = forward + backward
+    assert len(rows) == 6
+    for origin, target, _, _, said, *numbers in rows:
+        if target == "NN_Linear_0_forward_input.0.npy":
+            assert (said, numbers) == ("True", ["100.00%", "1.00000", "0.00000, 0.00000"])
+            continue
+        assert numbers == ["0.00%", "nan", "nan, nan"]
+        named = [part for part in said.replace(":", " ").replace(";", " ").split() if part.endswith(".npy")]
+        here = [f"mindspore_api_dump/{origin}"] * (side != "pt") + [f"torch_api_dump/{target}"] * (side != "ms")
+        assert ["/".join(part.split("/")[-2:]) for part in named] == here
 
 
 def test_shapes_that_differ(compared):
@@ -231,8 +295,11 @@ def test_what_cannot_be_asked_for(compared, options, message):
 def test_what_is_no_dump(tmp_path):
     write_dump(tmp_path / "pt", RIGHT)
     (tmp_path / "file").write_text("")
-    with pytest.raises(TraceNotFoundError, match="does not exist"):
+    with pytest.raises(TraceNotFoundError, match=r"origin_path: .*nothing does not exist.* given to api_dump_init"):
         ts.migrator.api_dump_compare(tmp_path / "nothing", tmp_path / "pt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceNotFoundError, match=r"target_path: .*empty is no dump: .* given to api_dump_init"):
+        ts.migrator.api_dump_compare(tmp_path / "pt", tmp_path / "empty")
     with pytest.raises(UsageError, match="target_path: expected the folder that was given to api_dump_init, got None"):
         ts.migrator.api_dump_compare(tmp_path / "pt", None)
     with pytest.raises(ReportError, match="no folder can be made there"):
@@ -252,3 +319,24 @@ def test_the_csv_is_quoted_throughout(compared, tmp_path):
     assert text.splitlines()[0] == '"ORIGIN NET (mindspore)","TARGET NET (pytorch)"'
     assert all(line.count('"') >= 4 for line in text.splitlines())
     assert list(csv.reader(text.splitlines()))[1] == ["NN_Dense_0", "NN_Linear_0"]
+
+
+def test_sides_are_called_origin_and_target(compared, tmp_path):
+    write_dump(tmp_path / "zero", RIGHT)
+    write_dump(tmp_path / "one", RIGHT, rank=1)
+    with pytest.raises(TraceError, match=r"zero \(origin_path\) has rank 0, .*one \(target_path\) has rank 1"):
+        ts.migrator.api_dump_compare(tmp_path / "zero", tmp_path / "one")
+    odd = Y.copy()
+    odd[0, 0] = np.nan
+    said = compared({**LEFT, "NN_ReLU_0_forward_output": odd}, RIGHT)[-1]
+    assert " left" not in said
+    assert " right" not in said
+
+
+def test_our_sentences_in_their_words():
+    assert in_their_words("left: no file; right: cut off") == "target: no file; origin: cut off"
+    assert (
+        in_their_words("NaN in 1 elements on the left, 2 on the right")
+        == "NaN in 1 elements in the target, 2 in the origin"
+    )
+    assert in_their_words("/data/left: cut off") == "/data/left: cut off"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import twintrace.compat.troubleshooter as ts
+from tests.compat.troubleshooter.dumps import stacks
 from twintrace.compat import disguises
 from twintrace.compat.troubleshooter import stand_in
 from twintrace.compat.troubleshooter.left_out import LEFT_OUT
@@ -56,6 +57,26 @@ def test_a_name_that_nobody_has():
         exec("from twintrace.compat.troubleshooter import quux")
     with pytest.raises(UsageError, match="line tracer"):
         exec("from twintrace.compat.troubleshooter import tracking")
+
+
+def test_a_name_that_is_left_out_can_be_asked_for():
+    assert not hasattr(ts, "proposal")
+    assert getattr(ts.widget, "save_convert", None) is None
+    with pytest.raises(ImportError, match="line tracer"):
+        exec("from twintrace.compat.troubleshooter import tracking")
+    with pytest.raises(ImportError, match=r"ts\.widget\.save_convert is left out"):
+        exec("from twintrace.compat.troubleshooter.widget import save_convert")
+
+
+@pytest.mark.parametrize("line", ["import troubleshooter.tracker", "from troubleshooter.proposal import proposal"])
+def test_a_module_that_is_left_out_says_so(line):
+    finders = list(sys.meta_path)
+    with stand_in.provide():
+        with pytest.raises(ImportError, match=r"ts\.(tracker|proposal) is left out: "):
+            exec(line)
+        with pytest.raises(ModuleNotFoundError, match=r"troubleshooter\.quux"):
+            exec("import troubleshooter.quux")
+    assert sys.meta_path == finders
 
 
 def test_what_is_listed_is_there():
@@ -108,3 +129,21 @@ def test_the_command_lists_the_tool(checkout_env):
     command = [sys.executable, "-c", "from twintrace.cli import main; main()", "run-as", "--help"]
     done = subprocess.run(command, env=checkout_env, capture_output=True, text=True, timeout=120)
     assert "troubleshooter" in done.stdout
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+def test_a_script_sees_itself_as_python_would_run_it(tmp_path, monkeypatch, filtered):
+    """By its absolute path, and nothing below it in its stacks."""
+    (tmp_path / "script.py").write_text(
+        "import torch, troubleshooter as ts\n"
+        "assert __file__.startswith('/')\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "ts.migrator.api_dump_init(net, 'dump')\n"
+        f"ts.migrator.api_dump_start(filter_stack={filtered})\n"
+        "net(torch.ones(1, 2))\n"
+        "ts.migrator.api_dump_stop()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    disguises.run_as("troubleshooter", "script.py")
+    *_, found = stacks("dump").values()
+    assert found == [f"File {tmp_path}/script.py, line 6, in <module>, \n net(torch.ones(1, 2))"]

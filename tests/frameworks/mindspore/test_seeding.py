@@ -6,6 +6,7 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
+from mindspore.ops import dropout as imported_dropout  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.frameworks.mindspore import patches  # noqa: E402
@@ -55,7 +56,7 @@ def test_deterministic_on_request():
 def test_dropout_is_taken_out_and_comes_back():
     x = Tensor(ONES)
     image = Tensor(np.ones((2, 4, 3, 3), np.float32))
-    held = nn.Dropout(p=0.5).set_train()
+    held, primitive, planes = nn.Dropout(p=0.5).set_train(), ops.Dropout(0.5), ops.Dropout2D(0.5)
 
     @ms.jit
     def compiled(x):
@@ -63,6 +64,9 @@ def test_dropout_is_taken_out_and_comes_back():
 
     ways = {
         "ops.dropout": lambda: ops.dropout(x, 0.5),
+        "imported": lambda: imported_dropout(x, 0.5),
+        "ops.Dropout": lambda: primitive(x)[0],
+        "ops.Dropout2D": lambda: planes(image)[0],
         "nn.Dropout": lambda: held(x),
         "nn.Dropout2d": lambda: nn.Dropout2d(0.5).set_train()(image),
         "compiled": lambda: compiled(x),
@@ -76,3 +80,18 @@ def test_dropout_is_taken_out_and_comes_back():
     for name, way in ways.items():
         if name != "compiled":
             assert (way().asnumpy() == 0).any(), name
+
+
+@pytest.mark.parametrize("layer", [
+    lambda: nn.MultiheadAttention(8, 2, dropout=0.5), lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.5)
+], ids=["attention", "encoder"])  # fmt: skip
+def test_dropout_inside_a_layer_is_taken_out(layer):
+    net, x = layer().set_train(), Tensor(np.random.default_rng(0).standard_normal((4, 2, 8)).astype(np.float32))
+
+    def run():
+        result = net(x, x, x)[0] if isinstance(net, nn.MultiheadAttention) else net(x)
+        return result.asnumpy()
+
+    with tt.seed_all(0, disable_dropout=True):
+        assert np.array_equal(run(), run())
+    assert not np.array_equal(run(), run())

@@ -619,6 +619,8 @@ def test_dropout_is_out_by_whatever_name_and_comes_back():
         return [
             twice(lambda: imported_dropout(x, 0.5)),
             twice(lambda: nn.AlphaDropout(0.5).train()(x)),
+            twice(lambda: torch.dropout_(x.clone(), 0.5, True)),
+            twice(lambda: torch.feature_dropout(x, 0.5, True)),
             twice(lambda: lstm(x)[0]),
             twice(lambda: attention(x, x, x)[0]),
             twice(lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)),

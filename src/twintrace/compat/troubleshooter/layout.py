@@ -61,7 +61,7 @@ def read(path: Path, *, tolerant: bool) -> Trace:
         )
     framework = _FRAMEWORKS[stems.pop()]
     parts = {rank: _RankDump(file, tolerant=tolerant) for rank, file in ranks.items()}
-    keep = "tensor" if any(any(part.folder.glob("*.npy")) for part in parts.values()) else "statistics"
+    keep = "tensor" if any(part.has_values for part in parts.values()) else "statistics"
     settings = {"level": "api", "keep": keep}
     manifest = {"framework": framework, "settings": settings, "world": len(ranks)}
     places = [(step, rank) for rank, part in sorted(parts.items()) for step in range(len(part.steps))]
@@ -160,6 +160,7 @@ class _RankDump:
     def __init__(self, path: Path, *, tolerant: bool) -> None:
         self.path, self._tolerant = path, tolerant
         self.folder = path.with_name(path.name.partition("_info.")[0])
+        self.has_values = any(self.folder.glob("*.npy"))
         self.steps: list[_Step] = []
         self.whole = True
         with path.open("rb") as file:
@@ -348,7 +349,7 @@ class DumpJournal:
         try:
             status = self._file(row).stat()
         except OSError:
-            remark = "a number of Python's" if row.dtype in SCALARS else f"there is no {row.text}.npy"
+            remark = "a number of Python's" if row.dtype in SCALARS else f"there is no {self._file(row)}"
             return replace(plain, missing=remark)
         key = (status.st_dev, status.st_ino, str(spec))  # one call's result and the next one's argument may be one file
         if key not in self._seen:
@@ -386,7 +387,8 @@ class DumpJournal:
         known: dict[tuple[str, object], int] = {}
         for number, row in self._rows.items():
             mark = _mark(self._tensors[number])
-            if row.name.backward or mark is None:
+            lost = self._dump.has_values and self._tensors[number].missing is not None  # each says its own reason
+            if row.name.backward or mark is None or lost:
                 continue
             if row.name.output:
                 known[mark] = number

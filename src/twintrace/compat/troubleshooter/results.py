@@ -11,15 +11,26 @@ Numbers are cut off, not rounded. The mean of differences is over all elements.
 from __future__ import annotations
 
 import math
+import re
 
 from ...model.results import TensorResult
 from ...model.verdicts import Outcome
+from .names import SCALARS
 from .scores import INCONSISTENT as MISMATCH
 from .scores import Cells, is_double, scores
 from .tables import percent, truncated
 
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
+_SIDES = {"left": "target", "right": "origin"}
 STATISTICS_FIELD = "max, min, mean diffs"
+
+
+def in_their_words(text: str) -> str:
+    """A sentence of ours: the target is our left side, the origin our right one."""
+    text = re.sub(
+        r"\b(on )?the (left|right)\b", lambda found: f"{'in ' if found[1] else ''}the {_SIDES[found[2]]}", text
+    )
+    return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
 
 
 def without_numbers(result: object) -> Cells:
@@ -31,9 +42,12 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     """(allclose, share of elements that are, cosine, mean and largest difference)."""
     found, count = item.measurement, math.prod(item.left.spec.shape)
     if found is None:
+        if item.left.spec.shape != item.right.spec.shape:
+            return without_numbers(MISMATCH)
+        if missing := _missing(item):
+            return without_numbers(missing)
         if item.verdict.outcome is not Outcome.SAME:
-            unlike = item.left.spec.shape != item.right.spec.shape
-            return without_numbers(MISMATCH if unlike else _missing(item) or item.verdict.because)
+            return without_numbers(in_their_words(item.verdict.because))
         undefined = item.left.statistics.nan if item.left.statistics is not None else 0
         if not undefined:
             return True, "100.00%", "1.00000", "0.00000, 0.00000"
@@ -43,8 +57,10 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
 
 
 def _missing(item: TensorResult) -> str:
-    """Why a side has no values. What its statistics say is no answer where values were asked for."""
-    return "; ".join(side.missing for side in (item.left, item.right) if side.missing)
+    """Why the origin, the target or both have no values. What statistics say is no answer where values were asked for, but of a
+    number: its row holds it whole."""
+    sides = [side for side in (item.right, item.left) if side.missing and side.facts.get("dtype") not in SCALARS]
+    return "; ".join(dict.fromkeys(str(side.missing) for side in sides))
 
 
 def statistics_cell(item: TensorResult) -> str:

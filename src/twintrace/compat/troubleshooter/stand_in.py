@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
+from .left_out import refuse_import
+
 _REAL = "troubleshooter"
 _OURS = __name__.rpartition(".")[0]
 
@@ -22,15 +24,28 @@ def provide() -> Iterator[None]:
     """The embassy under the real tool's name; as it was before, afterwards, and the dump closed."""
     from .migrator import api_dump
 
+    finder = _LeftOut()
     before = {name: module for name, module in sys.modules.items() if _is_below(name, _REAL)}
     try:
         _put()
+        sys.meta_path.insert(0, finder)
         yield
     finally:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
         api_dump.close()
         for name in [name for name in sys.modules if _is_below(name, _REAL)]:
             del sys.modules[name]
         sys.modules.update(before)
+
+
+class _LeftOut:
+    """Finds no module; of those that the real tool has and we have not it says why."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """An ImportError with our sentence, or nothing."""
+        if _is_below(name, _REAL):
+            refuse_import(name.removeprefix(f"{_REAL}."))
 
 
 def _put() -> None:

@@ -331,7 +331,8 @@ class DumpWriter:
         csv, stacks = place / f"{self._stem}_api_dump_info.csv", place / f"{self._stem}_api_dump_stack.json"
         self._folder = place / f"{self._stem}_api_dump"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             if self._region == 1:
                 _clear(self._folder, csv, stacks)
             self._csv = os.open(csv, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -411,7 +412,7 @@ def _frame_text(frame: list[Any]) -> str:
 
 
 def _all_frames() -> list[list[Any]]:
-    """Every frame that is not ours, innermost first: a call's line is written while it still runs."""
+    """Every frame that is not ours, innermost first, down to the script: a call's line is written while it still runs."""
     import linecache
 
     found: list[list[Any]] = []
@@ -420,5 +421,7 @@ def _all_frames() -> list[list[Any]]:
         file = frame.f_code.co_filename
         if not file.startswith(_PACKAGE):
             found.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            break
         frame = frame.f_back  # type: ignore[assignment]  # the last one's is None
     return found

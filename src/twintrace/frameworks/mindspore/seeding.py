@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import mindspore as ms
-from mindspore import nn
+import numpy as np
+from mindspore import nn, ops
 from mindspore.mint import nn as mint_nn
 from mindspore.ops.function import nn_func
 
@@ -16,7 +18,8 @@ from .patches import patch
 from .tensors import launch_synchronously
 
 _SEEDS: Any = importlib.import_module("mindspore.common.seed")  # `from mindspore.common import seed` is a function
-_DROPOUTS = ("dropout", "dropout_ext", "dropout1d", "dropout2d", "dropout2d_ext", "dropout3d")
+_DROPOUTS = ("dropout", "dropout_ext", "dropout1d", "dropout2d", "dropout2d_ext", "dropout3d", "_inner_dropout")
+"""The last one is that of attention."""
 _DROPOUT_CELLS = (
     *(getattr(nn, name) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     *(getattr(mint_nn, name) for name in ("Dropout", "Dropout2d") if hasattr(mint_nn, name)),
@@ -54,15 +57,17 @@ def _restore_seeds() -> Callable[[], None]:
 
 
 def without_dropout() -> list[Callable[[], None]]:
-    """Every dropout becomes the identity: the functions under each of MindSpore's names for them, and the Cells.
+    """Every dropout becomes the identity: the functions under each name that a module has for them, MindSpore's or the user's, the
+    Cells, and the primitives, which keep all.
 
-    Plain functions that MindSpore's compiler can read: what is compiled from here on has no dropout either.
+    Plain functions that MindSpore's compiler can read: what is compiled from here on has no dropout either. But for the primitives:
+    a compiler calls the operator, not what stands in its place here.
     """
     originals = {id(getattr(nn_func, name)): name for name in _DROPOUTS if hasattr(nn_func, name)}
     undo = [patch(cell, "construct", lambda _: _construct) for cell in dict.fromkeys(_DROPOUT_CELLS)]
-    for home in [
-        module for name, module in sys.modules.items() if name.startswith("mindspore.") and module is not None
-    ]:
+    undo.append(patch(ops.Dropout, "__call__", lambda _: _keep_all))
+    undo.extend(patch(primitive, "__call__", lambda _: _keep_planes) for primitive in (ops.Dropout2D, ops.Dropout3D))
+    for home in [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]:
         for name, value in list(vars(home).items()):
             if id(value) in originals:
                 undo.append(patch(home, name, lambda _: _identity))
@@ -75,3 +80,11 @@ def _identity(input: Any, p: float = 0.5, training: bool = True, seed: Any = Non
 
 def _construct(self: Any, x: Any) -> Any:
     return x
+
+
+def _keep_all(self: Any, x: Any) -> Any:
+    return super(ops.Dropout, self).__call__(x, 1.0, self.Seed0, self.Seed1)
+
+
+def _keep_planes(self: Any, x: Any) -> Any:
+    return x, ms.Tensor(np.ones(x.shape, bool))

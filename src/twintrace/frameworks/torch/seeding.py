@@ -10,6 +10,10 @@ import torch
 from torch import nn
 
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+_RAW_DROPOUTS = tuple(
+    f"{family}dropout{end}" for family in ("", "feature_", "alpha_", "feature_alpha_") for end in ("", "_")
+)
+"""Torch's own, `torch.dropout(input, p, train)` and `torch.dropout_`, below those of nn.functional."""
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
@@ -54,7 +58,7 @@ def without_dropout() -> list[Callable[[], None]]:
     """
     bodies = [(function, function.__code__) for function in (getattr(nn.functional, name) for name in _DROPOUTS)]
     attention = nn.functional.scaled_dot_product_attention
-    tensor_dropout = torch.dropout
+    raw = {name: getattr(torch, name) for name in _RAW_DROPOUTS}
     recurrent: Any = torch._VF
     cells = {name: vars(recurrent).get(name) for name in _RECURRENT}  # none is there: it looks them up elsewhere
 
@@ -71,7 +75,8 @@ def without_dropout() -> list[Callable[[], None]]:
         for function, body in bodies:
             function.__code__ = body
         nn.functional.scaled_dot_product_attention = attention
-        torch.dropout = tensor_dropout
+        for name, original in raw.items():
+            setattr(torch, name, original)
         for name, before in cells.items():
             if before is None:
                 delattr(recurrent, name)
@@ -81,7 +86,8 @@ def without_dropout() -> list[Callable[[], None]]:
     for function, _ in bodies:
         function.__code__ = _identity.__code__
     nn.functional.scaled_dot_product_attention = attention_without
-    torch.dropout = lambda input, p, train: input
+    for name in raw:
+        setattr(torch, name, lambda input, p, train: input)
     for name in cells:
         setattr(recurrent, name, recurrent_without(getattr(recurrent, name)))
     return [restore]

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .... import api
-from ....model.errors import ReportError, UsageError
+from ....model.errors import ReportError, TraceError, TraceNotFoundError, UsageError
 from ....model.pairs import Part
 from ....model.records import Call
 from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
-from ..results import STATISTICS_FIELD, VALUE_FIELDS, statistics_cell, value_cells, without_numbers
+from ..results import STATISTICS_FIELD, VALUE_FIELDS, in_their_words, statistics_cell, value_cells, without_numbers
 from ..tables import attention, boxed, say
 from .weights import compare_ms_ckpt
 
@@ -43,6 +43,10 @@ class _Row(NamedTuple):
     name: str
     tensor: int
     part: Part
+
+
+_Lines = tuple[list[tuple[Any, ...]], list[tuple[int, _Row]]]
+"""(the rows of pairs, the lines without a partner, each with its side)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +82,17 @@ def api_dump_compare(
     _check(rtol, atol, convinced_match_method, equal_nan, ignore_unmatched, ignore_backward)
     folder = _folder(output_path)
     origin, target = _opened(origin_path, "origin_path"), _opened(target_path, "target_path")
+    places = sorted(set(origin.places) & set(target.places))
+    if not places:
+        raise TraceError(
+            f"there is no rank that both dumps have: {origin.path} (origin_path) has {_ranks(origin)}, {target.path} (target_path) "
+            f"has {_ranks(target)}."
+        )
     with api.progress_bar() as tell:
         found = api.compare(
             target, origin, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
         )
     _compare_weights(Path(origin.path), Path(target.path), float(rtol), float(atol), equal_nan)
-    places = sorted(set(origin.places) & set(target.places))
     for step, rank in found.left_out:
         attention(f"Not compared, because only one of the two has it: step {step} of rank {rank}.")
     sheet = _Sheet(found, (origin, target), equal_nan, ignore_unmatched)
@@ -126,10 +135,16 @@ class _Sheet:
         heads += VALUE_FIELDS if self._values else (STATISTICS_FIELD,)
         if not self._values:
             attention("npy files not found, use csv files to compare.")
-        forward = [row for entry in entries for row in self._rows(entry, place, backward=False)]
+        found = [(entry, self._paired(entry, False)) for entry in entries]
+        reversed_ = [(entry, self._paired(entry, True)) for entry in reversed(entries)] if backward else []
+        tensors = [] if self._ignore_unmatched else list(self._unmatched([*found, *reversed_]))
+        if tensors:
+            title = "The tensors without a partner, of APIs that have one"
+            yield "unmatched_tensors", title, ["tensor", "net", "reason"], tensors
+        forward = [row for _, lines in found for row in self._rows(lines, place)]
         yield "forward_compare", "The forward comparison results", heads, forward
-        gradients = [row for entry in reversed(entries) for row in self._rows(entry, place, backward=True)]
-        if gradients and backward:
+        gradients = [row for _, lines in reversed_ for row in self._rows(lines, place)]
+        if gradients:
             yield "backward_compare", "The backward comparison results", heads, gradients
 
     def _entries(self, place: _Place) -> list[_Entry]:
@@ -152,8 +167,15 @@ class _Sheet:
                 found.append(((where, 1, item.call.order), _Entry((), (item.call,), (), item.because)))
         return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
 
-    def _rows(self, entry: _Entry, place: _Place, *, backward: bool) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, lines: _Lines, place: _Place) -> Iterator[tuple[Any, ...]]:
         """Pairs of tensors in the order of the origin's rows, then what has no partner."""
+        rows, left_over = lines
+        yield from rows
+        if not self._ignore_unmatched:
+            yield from (self._lonely(which, line, place) for which, line in left_over)
+
+    def _paired(self, entry: _Entry, backward: bool) -> _Lines:
+        """(the rows of pairs, the lines without a partner, each with its side)."""
         sides = (list(_lines(entry.origin, backward)), list(_lines(entry.target, backward)))
         taken: tuple[set[str], set[str]] = (set(), set())
         rows: list[tuple[int, tuple[Any, ...]]] = []
@@ -169,19 +191,34 @@ class _Sheet:
             cells = value_cells(item, equal_nan=self._equal_nan) if self._values else (statistics_cell(item),)
             shapes = item.right.spec.shape, item.left.spec.shape
             rows.append((sides[0].index(origin), (f"{origin.name}.npy", f"{target.name}.npy", *shapes, *cells)))
-        yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
-        if self._ignore_unmatched:
-            return
-        for which, (side, used) in enumerate(zip(sides, taken, strict=True)):
-            for line in side:
-                if line.name not in used:
-                    yield self._lonely(which, line, place)
+        left_over = [(which, line) for which in (0, 1) for line in sides[which] if line.name not in taken[which]]
+        return [row for _, row in sorted(rows, key=lambda pair: pair[0])], left_over
+
+    def _unmatched(self, found: Sequence[tuple[_Entry, _Lines]]) -> Iterator[tuple[str, str, str]]:
+        """The tensors without a partner of APIs that have one, and why."""
+        for entry, (_, left_over) in found:
+            if entry.origin and entry.target:
+                for which, line in left_over:
+                    yield f"{line.name}.npy", self._names[which], _reason(entry, which, line)
 
     def _lonely(self, which: int, line: _Row, place: _Place) -> tuple[Any, ...]:
-        shape = self._traces[which].journal(*place).tensor(line.tensor).spec.shape
-        cells = without_numbers(False) if self._values else ("nan, nan, nan",)
+        tensor = self._traces[which].journal(*place).tensor(line.tensor)
+        shape = tensor.spec.shape
+        cells = without_numbers(tensor.missing or False) if self._values else ("nan, nan, nan",)
         pair = (f"{line.name}.npy", None, shape, None) if which == 0 else (None, f"{line.name}.npy", None, shape)
         return (*pair, *cells)
+
+
+def _reason(entry: _Entry, which: int, line: _Row) -> str:
+    """Why a tensor has no partner although its API has one."""
+    own, others = (entry.origin, entry.target) if which == 0 else (entry.target, entry.origin)
+    beside = " + ".join(map(_label, others))
+    if len(own) > 1 or len(others) > 1:
+        apis = " + ".join(map(_label, own))
+        return f"{apis} and {beside} are compared as a whole: what lies between their calls has nothing beside it"
+    if line.part is Part.OUTPUT_GRADIENT:
+        return f"no gradient of {beside} belongs to it"
+    return f"nothing that {beside} {'takes' if line.part is Part.INPUT else 'puts out'} belongs to it"
 
 
 def _label(call: Call) -> str:
@@ -231,13 +268,26 @@ def _check(rtol: Any, atol: Any, method: Any, *flags: Any) -> None:
 def _opened(path: Any, name: str) -> Trace:
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{name}: expected the folder that was given to api_dump_init, got {path!r}.")
-    trace = api.open(path, tolerant=True)
+    place = Path(path)
+    if not place.exists():
+        raise TraceNotFoundError(f"{name}: {place} does not exist. Give the folder that was given to api_dump_init.")
+    try:
+        trace = api.open(place, tolerant=True)
+    except TraceNotFoundError:
+        raise TraceNotFoundError(
+            f"{name}: {place} is no dump: expected a folder with rank0/torch_api_dump_info.csv in it, or mindspore_…. "
+            f"Give the folder that was given to api_dump_init."
+        ) from None
     if trace.layout != "troubleshooter":
         raise UsageError(
             f"{name}: {os.fspath(path)} is a trace in the layout {trace.layout}, whose tensors have no names of this tool. "
             f"Use tt.compare for it, or `twintrace export --to troubleshooter`."
         )
     return trace
+
+
+def _ranks(trace: Trace) -> str:
+    return f"rank {', '.join(map(str, trace.ranks))}"
 
 
 def _folder(path: StrPath | None) -> Path | None:
@@ -294,5 +344,5 @@ def _told(found: Comparison) -> Iterator[str]:
     if first is not None and first.result.match.left:
         origin, target = (" + ".join(map(_label, side)) for side in (first.result.match.right, first.result.match.left))
         direction = "backward" if first.backward else "forward"
-        yield f"The first difference ({direction}): {origin} beside {target}: {first.because}."
-    yield from found.remarks
+        yield f"The first difference ({direction}): {origin} beside {target}: {in_their_words(first.because)}."
+    yield from map(in_their_words, found.remarks)

@@ -140,6 +140,10 @@ class _Dump:
             attention(
                 "The network is in GRAPH_MODE: it runs call by call (PYNATIVE_MODE) until api_dump_stop, so that APIs are seen."
             )
+        elif self.framework == "mindspore":
+            attention(
+                "Functions that are compiled by @jit run call by call until api_dump_stop, so that APIs are seen."
+            )
 
     def stop(self) -> None:
         """Everything as it was before `start`."""
