@@ -24,7 +24,7 @@ from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
 from ..store.writer import Writer
-from .tensors import array_of, framework_of, tap
+from .tensors import array_of, framework_of, rank_and_world, tap
 
 __all__ = [
     "Recorder",
@@ -34,6 +34,7 @@ __all__ = [
     "array_of",
     "framework_of",
     "modules_of",
+    "rank_and_world",
     "record",
     "seed_all",
     "selfcheck",

@@ -1,8 +1,9 @@
-"""Single tensors, whosever they are.
+"""Single tensors, whosever they are, and the process that has them.
 
 framework_of(value)          "torch", "mindspore", …; None for what is no tensor and no module
 array_of(tensor)             its values as numpy holds them           -> (array, element type)
 tap(tensor, callback)        the tensor, whose gradient is told        -> what to go on with
+rank_and_world()             which process of a parallel run this is   -> (0, 1) where there is one alone
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..frameworks import registry
 from ..frameworks.protocol import Framework, Unreadable
 from ..model.errors import UsageError
 
-__all__ = ["array_of", "framework_of", "tap"]
+__all__ = ["array_of", "framework_of", "rank_and_world", "tap"]
 
 
 def framework_of(value: object) -> str | None:
@@ -44,6 +45,12 @@ def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:
     """The tensor to go on with: whenever a backward pass comes by, its gradient is told."""
     with unseen():
         return _owner(tensor).tap(tensor, callback)
+
+
+def rank_and_world() -> tuple[int, int]:
+    """(rank, number of ranks), as the frameworks that are imported say; (0, 1) where none is, or none knows of others."""
+    places = [workshop.rank() for workshop in registry.loaded()]
+    return max(((rank, max(world, rank + 1)) for rank, world in places), key=lambda place: place[1], default=(0, 1))
 
 
 def _owner(tensor: Any) -> Framework:

@@ -27,7 +27,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture(autouse=True)
 def numbers(monkeypatch):
     """Every test begins at 0."""
-    monkeypatch.setattr(saving, "_COUNTERS", saving._Counters())
+    monkeypatch.setattr(saving, "_COUNTER", saving._Counter())
 
 
 @pytest.fixture
@@ -49,13 +49,30 @@ def test_nests_of_any_kind_and_depth(tmp_path):
     ]  # fmt: skip
 
 
-def test_each_framework_counts_for_itself(tmp_path):
-    for _ in range(2):
-        ts.save(tmp_path / "t", torch.ones(1))
-        ts.save(tmp_path / "m", ms.Tensor([1.0]))
+def test_one_number_after_the_other_whosever_the_tensors_are(tmp_path):
+    """Under one name nothing is written over."""
+    for value in (torch.tensor(X), X + 10, ms.Tensor(X + 20)):
+        ts.save(tmp_path / "x", value)
+    ts.save(tmp_path / "x", [ms.Tensor([1.0]), 1.5, torch.ones(1)])
+    assert files(tmp_path) == [
+        "x.0_float32_3.npy", "x.1_float64_4.npy", "x.2_float32_5.npy",
+        "x_float32_0.npy", "x_float32_1.npy", "x_float32_2.npy",
+    ]  # fmt: skip
+    assert [np.load(tmp_path / f"x_float32_{number}.npy")[0, 0] for number in range(3)] == [0, 10, 20]
+
+
+@pytest.mark.parametrize("names", [("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE")])
+def test_each_rank_has_its_folder(tmp_path, monkeypatch, names):
+    for rank in "01":
+        monkeypatch.setenv(names[0], rank)
+        monkeypatch.setenv(names[1], "2")
+        monkeypatch.setattr(saving, "_COUNTER", saving._Counter())  # as in a process of its own
+        x = torch.ones(1, requires_grad=True)
+        ts.save_grad(tmp_path / "g", x)
         ts.save(tmp_path / "n", 1.5)
-    kinds = (("m", "float32"), ("n", "float64"), ("t", "float32"))
-    assert files(tmp_path) == [f"{name}_{kind}_{number}.npy" for name, kind in kinds for number in (0, 1)]
+        x.sum().backward()
+    assert files(tmp_path) == ["rank0", "rank1"]
+    assert files(tmp_path / "rank0") == files(tmp_path / "rank1") == ["g_backward_float32_1.npy", "n_float64_0.npy"]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@
     ts.save("out/x", {"a": one}, suffix="torch")   out/x.a_torch_float32_3.npy
     h = ts.save_grad("out/h", h)                   out/h_backward_float32_4.npy, when the backward pass has come by
 
-Numbers go on for as long as the process runs, for each framework by itself, and for numpy's arrays and plain numbers. A file of an
-earlier run that has the same name is replaced.
+Numbers go on for as long as the process runs, whosever the tensors are: no two files of a run have the same. A file of an earlier run
+that has the same name is replaced. Of a parallel run each rank writes into a folder of its own: out/rank1/x_float32_0.npy.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ MARK = "_TS_SAVE_NAME:"
 _PLAIN = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-class _Counters:
-    """One number after the other, for each framework."""
+class _Counter:
+    """One number after the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next: dict[str, int] = {}
+        self._next = 0
 
-    def next(self, framework: str) -> int:
+    def next(self) -> int:
         with self._lock:
-            number = self._next.get(framework, 0)
-            self._next[framework] = number + 1
-            return number
+            self._next += 1
+            return self._next - 1
 
 
-_COUNTERS = _Counters()
+_COUNTER = _Counter()
 
 
 def _save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
@@ -89,7 +88,8 @@ def _place(file: StrPath) -> tuple[Path, str]:
     name = name.removesuffix(".npy")
     if not isinstance(text, str) or not name:
         raise UsageError(f"file: expected a folder and a name, such as 'out/x', got {file!r}.")
-    return Path(folder), name
+    rank, world = api.rank_and_world()
+    return (Path(folder, f"rank{rank}") if world > 1 else Path(folder)), name
 
 
 def _check_mode(mode: str) -> None:
@@ -116,8 +116,8 @@ def _put(folder: Path, name: str, value: Any, mode: str) -> None:
     if mode == "print":
         say(f"{MARK}{name} {value}")
         return
-    array, framework = _values(value)
-    path = folder / f"{name}_{array.dtype.name}_{_COUNTERS.next(framework)}.npy"
+    array = _values(value)
+    path = folder / f"{name}_{array.dtype.name}_{_COUNTER.next()}.npy"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with _opened(part) as file:
@@ -136,17 +136,16 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("wb")
 
 
-def _values(value: Any) -> tuple[np.ndarray[Any, Any], str]:
+def _values(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, _PLAIN):
         array = np.asarray(value)
         if array.dtype.kind not in "fciub":
             raise UsageError(f"data: expected tensors, arrays or numbers, got an array of {array.dtype}.")
-        return array, "numpy"
-    framework = api.framework_of(value)
-    if framework is None:
+        return array
+    if api.framework_of(value) is None:
         raise UsageError(
             f"data: expected a tensor of PyTorch, MindSpore or MSAdapter, or a list, tuple or dict of them, got "
             f"{type(value).__name__}."
         )
     raw, dtype = api.array_of(value)
-    return as_float(raw, dtype), framework
+    return as_float(raw, dtype)
