@@ -15,7 +15,7 @@ import numpy as np
 
 from ..collect.session import unseen
 from ..frameworks import registry
-from ..frameworks.protocol import Framework, Unreadable
+from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import UsageError
 
 __all__ = ["array_of", "framework_of", "rank_and_world", "tap"]
@@ -30,15 +30,28 @@ def framework_of(value: object) -> str | None:
 def array_of(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
     """A copy of the values, C-contiguous, in their storage type, and the element type. UsageError where there are none.
 
-    A recorder that is at work does not see it.
+    A sparse tensor is written out, zeros and all. A recorder that is at work does not see it.
     """
     workshop = _owner(tensor)
     with unseen():
         look = workshop.look(tensor)
+        if look.parts:
+            tensor = _dense(tensor, look)
         try:
             return workshop.host(tensor).reshape(look.shape).copy(), look.dtype
         except Unreadable as error:
             raise UsageError(f"{look.dtype}{list(look.shape)}: its values cannot be had: {error}.") from None
+
+
+def _dense(tensor: Any, look: Look) -> Any:
+    """All values of a tensor that is kept in parts: both frameworks have one name for it."""
+    try:
+        return tensor.to_dense()
+    except Exception as error:
+        raise UsageError(
+            f"{look.dtype}{list(look.shape)}: its values cannot be had: it is kept in parts ({', '.join(look.parts)}), and its "
+            f"to_dense() says: {(str(error).splitlines() or [type(error).__name__])[0][:200]}. Take its parts instead."
+        ) from error
 
 
 def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:

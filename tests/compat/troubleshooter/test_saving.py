@@ -87,6 +87,9 @@ def test_each_rank_has_its_folder(tmp_path, monkeypatch, names):
         (torch.zeros(0, 3, dtype=torch.float16), "float16", np.zeros((0, 3))),
         (torch.ones(2, requires_grad=True) * 3, "float32", [3, 3]),
         (tn.Parameter(torch.ones(1)), "float32", [1]),
+        (torch.tensor([[0.0, 1.5], [0.0, 0.0]]).to_sparse(), "float32", [[0, 1.5], [0, 0]]),
+        (torch.tensor([[0.0, 1.5], [0.0, 0.0]], dtype=torch.bfloat16).to_sparse(), "float32", [[0, 1.5], [0, 0]]),
+        (ms.COOTensor(ms.Tensor([[0, 1]], ms.int64), ms.Tensor([1.5]), (2, 2)), "float32", [[0, 1.5], [0, 0]]),
         (ms.Tensor([1.5, -2.0], ms.bfloat16), "float32", [1.5, -2.0]),
         (ms.Tensor(3, ms.int32), "int32", 3),
         (ms.Parameter(ms.Tensor(X)), "float32", X),
@@ -117,6 +120,15 @@ def test_a_file_of_an_earlier_run_is_replaced(tmp_path):
     ts.save(tmp_path / "x", torch.ones(1))
     assert files(tmp_path) == ["x_float32_0.npy"]
     assert np.load(tmp_path / "x_float32_0.npy").tolist() == [1]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_a_ragged_tensor_is_refused_with_what_to_do(tmp_path):
+    ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    with pytest.raises(UsageError, match=r"kept in parts \(values, offsets\), .* Take its parts instead"):
+        ts.save(tmp_path / "x", ragged)
+    ts.save(tmp_path / "x", ragged.values())
+    assert files(tmp_path) == ["x_float32_0.npy"]
 
 
 def test_a_key_leads_to_no_other_folder(tmp_path):

@@ -5,8 +5,8 @@
     ts.save("out/x", {"a": one}, suffix="torch")   out/x.a_torch_float32_3.npy
     h = ts.save_grad("out/h", h)                   out/h_backward_float32_4.npy, when the backward pass has come by
 
-Numbers go on for as long as the process runs, whosever the tensors are: no two files of a run have the same. A file of an earlier run
-that has the same name is replaced. Of a parallel run each rank writes into a folder of its own: out/rank1/x_float32_0.npy.
+Numbers go on for as long as the process runs, whosever the tensors are: no two files of a run have the same. A file of an earlier
+run that has the same name is replaced. Of a parallel run each rank writes into a folder of its own: out/rank1/x_float32_0.npy.
 """
 
 from __future__ import annotations
