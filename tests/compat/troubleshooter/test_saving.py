@@ -206,6 +206,28 @@ def test_inside_construct_each_time_that_it_comes_by(tmp_path, pynative, compile
         np.testing.assert_allclose(np.load(tmp_path / f"x.out.0_s_float32_{2 * number + 1}.npy"), y, rtol=1e-5)
 
 
+class Nests(mn.Cell):
+    def __init__(self, folder):
+        super().__init__()
+        self.file = str(folder / "x")
+
+    def construct(self, x):
+        ts.save(self.file, {"a": x, "b": {"c": x + 1, "d": [x + 2, None]}})
+        ts.save(self.file, [{"p": x}, ({"q": {3: x}},)], suffix="s", output_mode="npy")
+        return x * 2
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_keys_of_dicts_in_dicts_and_lists(tmp_path, pynative, mode):
+    """The same names where it is compiled, with and without keywords."""
+    ms.set_context(mode=mode)
+    Nests(tmp_path)(ms.Tensor([1.0])).asnumpy()
+    assert {name: np.load(tmp_path / name).item() for name in files(tmp_path)} == {
+        "x.a_float32_0.npy": 1, "x.b.c_float32_1.npy": 2, "x.b.d.0_float32_2.npy": 3,
+        "x.0.p_s_float32_3.npy": 1, "x.1.0.q.3_s_float32_4.npy": 1,
+    }  # fmt: skip
+
+
 def test_gradients_in_torch(tmp_path):
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     h = ts.save_grad(tmp_path / "h", x * 3)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,24 +50,48 @@ class _Counter:
 _COUNTER = _Counter()
 
 
-def _save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
+def save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
     """Write a tensor, or each tensor of a nested list, tuple or dict, to a file of its own. None is passed over.
 
     file          folder and name; `.npy` at its end is left out       suffix   goes behind the name
     output_mode   "npy", or "print": names and values on stdout, no files
 
-    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by. There a call with keywords
-    gets a dict as a tuple, without its keys: give `suffix` by its place.
+    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by.
     """
+    # MindSpore compiles this, and what takes the nest apart: handed to Python as it is, a dict in it would come without its keys.
+    keys, values = _flat((), data)
+    return _write(file, keys, values, suffix, output_mode)  # returned, since a compiler drops what nobody takes
+
+
+def _flat(keys: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(keys of each value, values) of lists, tuples and dicts. In the words that MindSpore's compiler knows."""
+    if isinstance(data, dict):
+        paths, values = (), ()
+        for key, value in data.items():
+            below = _flat((*keys, key), value)
+            paths, values = paths + below[0], values + below[1]
+        return paths, values
+    if isinstance(data, (list, tuple)):
+        paths, values = (), ()
+        for key, value in enumerate(data):
+            below = _flat((*keys, key), value)
+            paths, values = paths + below[0], values + below[1]
+        return paths, values
+    return (keys,), (data,)
+
+
+def _write_all(
+    file: StrPath, keys: Sequence[tuple[Any, ...]], values: Sequence[Any], suffix: str | None, mode: str
+) -> None:
     folder, name = _place(file)
-    _check_mode(output_mode)
-    for path, value in _leaves(name, data):
-        _put(folder, f"{path}_{suffix}" if suffix else path, value, output_mode)
+    _check_mode(mode)
+    for path, value in zip(keys, values, strict=True):
+        for full, leaf in _leaves(name + "".join(map(_part, path)), value):
+            _put(folder, f"{full}_{suffix}" if suffix else full, leaf, mode)
 
 
 # MindSpore compiles the source of functions that it finds in `construct`; this has none, so it is called.
-save = functools.partial(_save)
-save.__doc__ = _save.__doc__
+_write = functools.partial(_write_all)
 
 
 def _save_grad(file: StrPath, data: Any, suffix: str | None = "backward", output_mode: str = "npy") -> Any:
@@ -108,8 +132,12 @@ def _leaves(name: str, data: Any) -> Iterator[tuple[str, Any]]:
             yield name, data
         return
     for key, value in items:
-        part = str(key).replace(os.sep, "_").replace("\0", "_")  # a key names a file, it leads to no other folder
-        yield from _leaves(f"{name}.{part}", value)
+        yield from _leaves(name + _part(key), value)
+
+
+def _part(key: Any) -> str:
+    """A key names a file, it leads to no other folder."""
+    return "." + str(key).replace(os.sep, "_").replace("\0", "_")
 
 
 def _put(folder: Path, name: str, value: Any, mode: str) -> None:
