@@ -3,6 +3,7 @@
 framework_of(value)          "torch", "mindspore", …; None for what is no tensor and no module
 array_of(tensor)             its values as numpy holds them           -> (array, element type)
 tap(tensor, callback)        the tensor, whose gradient is told        -> what to go on with
+graph_tap(callback)          the same for a graph of MindSpore          -> what to call with the tensor, while it is compiled
 rank_and_world()             which process of a parallel run this is   -> (0, 1) where there is one alone
 """
 
@@ -18,7 +19,7 @@ from ..frameworks import registry
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import UsageError
 
-__all__ = ["array_of", "framework_of", "rank_and_world", "tap"]
+__all__ = ["array_of", "framework_of", "graph_tap", "rank_and_world", "tap"]
 
 
 def framework_of(value: object) -> str | None:
@@ -58,6 +59,14 @@ def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:
     """The tensor to go on with: whenever a backward pass comes by, its gradient is told."""
     with unseen():
         return _owner(tensor).tap(tensor, callback)
+
+
+def graph_tap(callback: Callable[[Any], None]) -> Any:
+    """What gives the tensor to go on with, to be called in a graph that MindSpore compiles: see `tap`.
+
+    To be asked for by the compiler itself, as a constant of the graph.
+    """
+    return registry.peculiar("mindspore", "taps").telling_in_graph(callback)
 
 
 def rank_and_world() -> tuple[int, int]:

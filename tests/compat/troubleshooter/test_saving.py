@@ -1,5 +1,6 @@
 """`ts.save` and `ts.save_grad`: names, numbers, nests, element types; in PyTorch and MindSpore, also where it is compiled."""
 
+import functools
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -259,13 +260,51 @@ def test_a_gradient_that_nobody_asks_for_is_not_saved(tmp_path, pynative):
     assert not files(tmp_path)
 
 
-def test_a_gradient_in_a_compiled_graph_is_refused_with_what_to_do(tmp_path, pynative):
+class Taps(mn.Cell):
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = str(folder)
+        self.fc = mn.Dense(3, 2)
+
+    def construct(self, x):
+        h = ts.save_grad(self.folder + "/h", x * 2)
+        y = ts.save_grad(self.folder + "/y.npy", self.fc(h.reshape(2, 3)), suffix=None)
+        return y.sum()
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_gradients_of_a_network_also_in_graph_mode(tmp_path, pynative, mode):
+    """Each time that a backward pass comes by, and not when there is none."""
+    ms.set_context(mode=mode)
+    net = Taps(tmp_path)
+
+    def run(x):
+        return net(x) * 3
+
+    run(ms.Tensor(X)).asnumpy()
+    assert not files(tmp_path)
+    weight = net.fc.weight.asnumpy().sum(0)
+    for number in (0, 2):
+        gradient = ms.grad(run)(ms.Tensor(X + number)).asnumpy()
+        np.testing.assert_allclose(gradient, np.stack([6 * weight] * 2), rtol=1e-5)
+        assert np.load(tmp_path / f"y_float32_{number}.npy").tolist() == [[3, 3], [3, 3]]
+        np.testing.assert_allclose(np.load(tmp_path / f"h_backward_float32_{number + 1}.npy"), gradient / 2, rtol=1e-5)
+    assert len(files(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("differentiated", [False, True])
+@pytest.mark.parametrize("through", ["compiled", "called"])
+def test_a_gradient_in_a_jit_function_is_refused_with_what_to_do(tmp_path, pynative, through, differentiated):
+    """Before anything else fails, and also in Python code that the graph calls."""
+    net = Taps(tmp_path)
+    called = functools.partial(lambda x: ts.save_grad(tmp_path / "x", x))
+
     @ms.jit
     def forward(x):
-        return ts.save_grad("x", x * 2) + 1
+        return net(x) if through == "compiled" else called(x * 2)
 
     with pytest.raises(Exception, match="inside a compiled graph cannot be had from Python"):
-        forward(ms.Tensor([1.0])).asnumpy()
+        (ms.grad(forward) if differentiated else forward)(ms.Tensor(X)).asnumpy()
 
 
 def test_a_recorder_does_not_see_what_saving_does(tmp_path, pynative):
