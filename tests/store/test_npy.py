@@ -112,10 +112,11 @@ def test_a_file_is_sorted_by_the_number_that_it_was_saved_under(name, numbers):
     assert numbers_of(name) == numbers
 
 
-def test_files_without_numbers_come_in_the_order_of_time_then_of_names(tmp_path):
-    for name, time in (("b.npy", 5), ("a.npy", 9), ("c.npy", 5)):
+def test_files_that_no_number_orders_come_in_the_order_of_their_names_and_not_of_time(tmp_path):
+    names = ["1_x2_0.npy", "1_x10_0.npy", "a.npy", "b.npy", "c.npy"]
+    for name, time in zip(names, (5, 3, 9, 5, 1), strict=True):
         os.utime(written(tmp_path / name, X), (time, time))
-    assert [call.site.name for call in open_folder(tmp_path).calls()] == ["b.npy", "c.npy", "a.npy"]
+    assert [call.site.name for call in open_folder(tmp_path).calls()] == names
 
 
 def test_a_folder_is_a_trace_of_saved_values(tmp_path):

@@ -14,7 +14,7 @@ stand_in(alias)            a device that is not here             -> what undoes 
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
-framework_of, array_of, tap (single tensors)                     -> api/tensors.py
+framework_of, array_of, tap, graph_tap, rank_and_world           -> api/tensors.py
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
         SelfCheck,
         array_of,
         framework_of,
+        graph_tap,
         modules_of,
+        rank_and_world,
         record,
         seed_all,
         selfcheck,
@@ -127,6 +129,7 @@ __all__ = [
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
+    "graph_tap",
     "imported_frameworks",
     "is_operation",
     "listing",
@@ -146,6 +149,7 @@ __all__ = [
     "print_tree",
     "progress_bar",
     "random_input",
+    "rank_and_world",
     "ratios",
     "read_report",
     "read_tensor",
@@ -180,8 +184,8 @@ __all__ = [
 
 _RECORDING = frozenset(
     (
-        "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "modules_of", "record", "seed_all", "selfcheck",
-        "selfcheck_script", "tap", "without_dropout",
+        "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
+        "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
     )
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
 from ..store.writer import Writer
-from .tensors import array_of, framework_of, tap
+from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
 
 __all__ = [
     "Recorder",
@@ -33,7 +33,9 @@ __all__ = [
     "SelfCheck",
     "array_of",
     "framework_of",
+    "graph_tap",
     "modules_of",
+    "rank_and_world",
     "record",
     "seed_all",
     "selfcheck",

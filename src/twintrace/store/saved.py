@@ -4,8 +4,9 @@
     runs/ms/notes.txt                   not looked at
     runs/ms/broken.npy                  a value that says why it cannot be read
 
-Files of the folder itself, not of those below it, in the order in which they were saved, as far as their names tell. A header is
-read when its tensor is asked for, values are mapped when they are, and no statistics are taken.
+Files of the folder itself, not of those below it, in the order in which they were saved, as far as their names tell, and then of
+their names: never of their dates, which a copy changes. A header is read when its tensor is asked for, values are mapped when they
+are, and no statistics are taken.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = ["SavedJournal", "numbers_of", "open_folder"]
 FRAMEWORK = "npy"
 SETTINGS = {"keep": "tensor"}
 _NUMBERED = re.compile(r"_(?:bool|(?:bfloat|float|complex|uint|int)[0-9]+)_([0-9]+)\.npy")
+_PIECES = re.compile(r"([^0-9]*)([0-9]*)")
 _LOST = Spec("u8", (0,))
 
 
@@ -42,13 +44,12 @@ def open_folder(path: str | os.PathLike[str]) -> Trace:
         raise TraceNotFoundError(f"{root}: expected a folder of .npy files, but it {what}.")
     try:
         with os.scandir(root) as entries:
-            arrays = [entry for entry in entries if entry.name.endswith(".npy")]
-            found = [(entry.stat(follow_symlinks=False).st_mtime_ns, entry.name) for entry in arrays]
+            found = [entry.name for entry in entries if entry.name.endswith(".npy")]
     except OSError as error:
         raise TraceNotFoundError(f"{root}: cannot be read ({error.strerror}).") from error
     if not found:
         raise TraceNotFoundError(f"{root}: expected .npy files in it, found none. Folders below it are not looked at.")
-    names = [name for _, name in sorted(found, key=lambda item: (numbers_of(item[1]), item))]
+    names = sorted(found, key=lambda name: (numbers_of(name), _natural(name)))
 
     def load(step: int, rank: int) -> SavedJournal:
         return SavedJournal(root, names, Header(step, rank, 1, FRAMEWORK, SETTINGS))
@@ -66,6 +67,11 @@ def numbers_of(name: str) -> tuple[int, ...]:
     numbered = _NUMBERED.search(name)
     numbers = [numbered[1]] if numbered else re.findall("[0-9]+", name)
     return (0, int(numbers[0]), int(numbers[-1])) if numbers else (1,)
+
+
+def _natural(name: str) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Letters as letters, numbers as numbers: x2 before x10."""
+    return tuple((text, int(number or 0)) for text, number in _PIECES.findall(name)), name
 
 
 class SavedJournal:

@@ -83,8 +83,8 @@ def test_comparing_gradients(run_as):
         "cosine similarity", "mean & max diffs",
     ]  # fmt: skip
     assert [line[:4] for line in lines[2:]] == [
-        ["torch_grads.fc.weight_0_float32_0.npy", "ms_grads.0_float32_0.npy", "(5, 10)", "(5, 10)"],
-        ["torch_grads.fc.bias_1_float32_1.npy", "ms_grads.1_float32_1.npy", "(5,)", "(5,)"],
+        ["torch_grads.fc.weight_0_float32_0.npy", "ms_grads.0_float32_4.npy", "(5, 10)", "(5, 10)"],
+        ["torch_grads.fc.bias_1_float32_1.npy", "ms_grads.1_float32_5.npy", "(5,)", "(5,)"],
         ["torch_grads.bn.weight_2_float32_2.npy", "None", "(5,)", "None"],
         ["torch_grads.bn.bias_3_float32_3.npy", "None", "(5,)", "None"],
     ]

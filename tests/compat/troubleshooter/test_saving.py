@@ -1,5 +1,6 @@
 """`ts.save` and `ts.save_grad`: names, numbers, nests, element types; in PyTorch and MindSpore, also where it is compiled."""
 
+import functools
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -27,7 +28,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture(autouse=True)
 def numbers(monkeypatch):
     """Every test begins at 0."""
-    monkeypatch.setattr(saving, "_COUNTERS", saving._Counters())
+    monkeypatch.setattr(saving, "_COUNTER", saving._Counter())
 
 
 @pytest.fixture
@@ -49,13 +50,30 @@ def test_nests_of_any_kind_and_depth(tmp_path):
     ]  # fmt: skip
 
 
-def test_each_framework_counts_for_itself(tmp_path):
-    for _ in range(2):
-        ts.save(tmp_path / "t", torch.ones(1))
-        ts.save(tmp_path / "m", ms.Tensor([1.0]))
+def test_one_number_after_the_other_whosever_the_tensors_are(tmp_path):
+    """Under one name nothing is written over."""
+    for value in (torch.tensor(X), X + 10, ms.Tensor(X + 20)):
+        ts.save(tmp_path / "x", value)
+    ts.save(tmp_path / "x", [ms.Tensor([1.0]), 1.5, torch.ones(1)])
+    assert files(tmp_path) == [
+        "x.0_float32_3.npy", "x.1_float64_4.npy", "x.2_float32_5.npy",
+        "x_float32_0.npy", "x_float32_1.npy", "x_float32_2.npy",
+    ]  # fmt: skip
+    assert [np.load(tmp_path / f"x_float32_{number}.npy")[0, 0] for number in range(3)] == [0, 10, 20]
+
+
+@pytest.mark.parametrize("names", [("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE")])
+def test_each_rank_has_its_folder(tmp_path, monkeypatch, names):
+    for rank in "01":
+        monkeypatch.setenv(names[0], rank)
+        monkeypatch.setenv(names[1], "2")
+        monkeypatch.setattr(saving, "_COUNTER", saving._Counter())  # as in a process of its own
+        x = torch.ones(1, requires_grad=True)
+        ts.save_grad(tmp_path / "g", x)
         ts.save(tmp_path / "n", 1.5)
-    kinds = (("m", "float32"), ("n", "float64"), ("t", "float32"))
-    assert files(tmp_path) == [f"{name}_{kind}_{number}.npy" for name, kind in kinds for number in (0, 1)]
+        x.sum().backward()
+    assert files(tmp_path) == ["rank0", "rank1"]
+    assert files(tmp_path / "rank0") == files(tmp_path / "rank1") == ["g_backward_float32_1.npy", "n_float64_0.npy"]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +88,9 @@ def test_each_framework_counts_for_itself(tmp_path):
         (torch.zeros(0, 3, dtype=torch.float16), "float16", np.zeros((0, 3))),
         (torch.ones(2, requires_grad=True) * 3, "float32", [3, 3]),
         (tn.Parameter(torch.ones(1)), "float32", [1]),
+        (torch.tensor([[0.0, 1.5], [0.0, 0.0]]).to_sparse(), "float32", [[0, 1.5], [0, 0]]),
+        (torch.tensor([[0.0, 1.5], [0.0, 0.0]], dtype=torch.bfloat16).to_sparse(), "float32", [[0, 1.5], [0, 0]]),
+        (ms.COOTensor(ms.Tensor([[0, 1]], ms.int64), ms.Tensor([1.5]), (2, 2)), "float32", [[0, 1.5], [0, 0]]),
         (ms.Tensor([1.5, -2.0], ms.bfloat16), "float32", [1.5, -2.0]),
         (ms.Tensor(3, ms.int32), "int32", 3),
         (ms.Parameter(ms.Tensor(X)), "float32", X),
@@ -100,6 +121,15 @@ def test_a_file_of_an_earlier_run_is_replaced(tmp_path):
     ts.save(tmp_path / "x", torch.ones(1))
     assert files(tmp_path) == ["x_float32_0.npy"]
     assert np.load(tmp_path / "x_float32_0.npy").tolist() == [1]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_a_ragged_tensor_is_refused_with_what_to_do(tmp_path):
+    ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    with pytest.raises(UsageError, match=r"kept in parts \(values, offsets\), .* Take its parts instead"):
+        ts.save(tmp_path / "x", ragged)
+    ts.save(tmp_path / "x", ragged.values())
+    assert files(tmp_path) == ["x_float32_0.npy"]
 
 
 def test_a_key_leads_to_no_other_folder(tmp_path):
@@ -177,6 +207,28 @@ def test_inside_construct_each_time_that_it_comes_by(tmp_path, pynative, compile
         np.testing.assert_allclose(np.load(tmp_path / f"x.out.0_s_float32_{2 * number + 1}.npy"), y, rtol=1e-5)
 
 
+class Nests(mn.Cell):
+    def __init__(self, folder):
+        super().__init__()
+        self.file = str(folder / "x")
+
+    def construct(self, x):
+        ts.save(self.file, {"a": x, "b": {"c": x + 1, "d": [x + 2, None]}})
+        ts.save(self.file, [{"p": x}, ({"q": {3: x}},)], suffix="s", output_mode="npy")
+        return x * 2
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_keys_of_dicts_in_dicts_and_lists(tmp_path, pynative, mode):
+    """The same names where it is compiled, with and without keywords."""
+    ms.set_context(mode=mode)
+    Nests(tmp_path)(ms.Tensor([1.0])).asnumpy()
+    assert {name: np.load(tmp_path / name).item() for name in files(tmp_path)} == {
+        "x.a_float32_0.npy": 1, "x.b.c_float32_1.npy": 2, "x.b.d.0_float32_2.npy": 3,
+        "x.0.p_s_float32_3.npy": 1, "x.1.0.q.3_s_float32_4.npy": 1,
+    }  # fmt: skip
+
+
 def test_gradients_in_torch(tmp_path):
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     h = ts.save_grad(tmp_path / "h", x * 3)
@@ -208,13 +260,51 @@ def test_a_gradient_that_nobody_asks_for_is_not_saved(tmp_path, pynative):
     assert not files(tmp_path)
 
 
-def test_a_gradient_in_a_compiled_graph_is_refused_with_what_to_do(tmp_path, pynative):
+class Taps(mn.Cell):
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = str(folder)
+        self.fc = mn.Dense(3, 2)
+
+    def construct(self, x):
+        h = ts.save_grad(self.folder + "/h", x * 2)
+        y = ts.save_grad(self.folder + "/y.npy", self.fc(h.reshape(2, 3)), suffix=None)
+        return y.sum()
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_gradients_of_a_network_also_in_graph_mode(tmp_path, pynative, mode):
+    """Each time that a backward pass comes by, and not when there is none."""
+    ms.set_context(mode=mode)
+    net = Taps(tmp_path)
+
+    def run(x):
+        return net(x) * 3
+
+    run(ms.Tensor(X)).asnumpy()
+    assert not files(tmp_path)
+    weight = net.fc.weight.asnumpy().sum(0)
+    for number in (0, 2):
+        gradient = ms.grad(run)(ms.Tensor(X + number)).asnumpy()
+        np.testing.assert_allclose(gradient, np.stack([6 * weight] * 2), rtol=1e-5)
+        assert np.load(tmp_path / f"y_float32_{number}.npy").tolist() == [[3, 3], [3, 3]]
+        np.testing.assert_allclose(np.load(tmp_path / f"h_backward_float32_{number + 1}.npy"), gradient / 2, rtol=1e-5)
+    assert len(files(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("differentiated", [False, True])
+@pytest.mark.parametrize("through", ["compiled", "called"])
+def test_a_gradient_in_a_jit_function_is_refused_with_what_to_do(tmp_path, pynative, through, differentiated):
+    """Before anything else fails, and also in Python code that the graph calls."""
+    net = Taps(tmp_path)
+    called = functools.partial(lambda x: ts.save_grad(tmp_path / "x", x))
+
     @ms.jit
     def forward(x):
-        return ts.save_grad("x", x * 2) + 1
+        return net(x) if through == "compiled" else called(x * 2)
 
     with pytest.raises(Exception, match="inside a compiled graph cannot be had from Python"):
-        forward(ms.Tensor([1.0])).asnumpy()
+        (ms.grad(forward) if differentiated else forward)(ms.Tensor(X)).asnumpy()
 
 
 def test_a_recorder_does_not_see_what_saving_does(tmp_path, pynative):

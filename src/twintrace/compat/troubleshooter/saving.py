@@ -5,16 +5,17 @@
     ts.save("out/x", {"a": one}, suffix="torch")   out/x.a_torch_float32_3.npy
     h = ts.save_grad("out/h", h)                   out/h_backward_float32_4.npy, when the backward pass has come by
 
-Numbers go on for as long as the process runs, for each framework by itself, and for numpy's arrays and plain numbers. A file of an
-earlier run that has the same name is replaced.
+Numbers go on for as long as the process runs, whosever the tensors are: no two files of a run have the same. A file of an earlier
+run that has the same name is replaced. Of a parallel run each rank writes into a folder of its own: out/rank1/x_float32_0.npy.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,53 +35,86 @@ MARK = "_TS_SAVE_NAME:"
 _PLAIN = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-class _Counters:
-    """One number after the other, for each framework."""
+class _Counter:
+    """One number after the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next: dict[str, int] = {}
+        self._next = 0
 
-    def next(self, framework: str) -> int:
+    def next(self) -> int:
         with self._lock:
-            number = self._next.get(framework, 0)
-            self._next[framework] = number + 1
-            return number
+            self._next += 1
+            return self._next - 1
 
 
-_COUNTERS = _Counters()
+_COUNTER = _Counter()
 
 
-def _save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
+def save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
     """Write a tensor, or each tensor of a nested list, tuple or dict, to a file of its own. None is passed over.
 
     file          folder and name; `.npy` at its end is left out       suffix   goes behind the name
     output_mode   "npy", or "print": names and values on stdout, no files
 
-    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by. There a call with keywords
-    gets a dict as a tuple, without its keys: give `suffix` by its place.
+    In a graph that MindSpore compiles it runs as it does elsewhere, each time that the graph comes by.
     """
+    # MindSpore compiles this, and what takes the nest apart: handed to Python as it is, a dict in it would come without its keys.
+    keys, values = _flat((), data)
+    return _write(file, keys, values, suffix, output_mode)  # returned, since a compiler drops what nobody takes
+
+
+def _flat(keys: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(keys of each value, values) of lists, tuples and dicts. In the words that MindSpore's compiler knows."""
+    if isinstance(data, dict):
+        paths, values = (), ()
+        for key, value in data.items():
+            below = _flat((*keys, key), value)
+            paths, values = paths + below[0], values + below[1]
+        return paths, values
+    if isinstance(data, (list, tuple)):
+        paths, values = (), ()
+        for key, value in enumerate(data):
+            below = _flat((*keys, key), value)
+            paths, values = paths + below[0], values + below[1]
+        return paths, values
+    return (keys,), (data,)
+
+
+def _write_all(
+    file: StrPath, keys: Sequence[tuple[Any, ...]], values: Sequence[Any], suffix: str | None, mode: str
+) -> None:
     folder, name = _place(file)
-    _check_mode(output_mode)
-    for path, value in _leaves(name, data):
-        _put(folder, f"{path}_{suffix}" if suffix else path, value, output_mode)
+    _check_mode(mode)
+    for path, value in zip(keys, values, strict=True):
+        for full, leaf in _leaves(name + "".join(map(_part, path)), value):
+            _put(folder, f"{full}_{suffix}" if suffix else full, leaf, mode)
 
 
 # MindSpore compiles the source of functions that it finds in `construct`; this has none, so it is called.
-save = functools.partial(_save)
-save.__doc__ = _save.__doc__
+_write = functools.partial(_write_all)
 
 
-def _save_grad(file: StrPath, data: Any, suffix: str | None = "backward", output_mode: str = "npy") -> Any:
+def save_grad(file: StrPath, data: Any, suffix: str | None = "backward", output_mode: str = "npy") -> Any:
     """The tensor to go on with; when a backward pass comes by, its gradient is written as `save` writes a tensor."""
+    if _is_compiled():  # MindSpore compiles this; what has no tensors among its arguments it asks once, meanwhile
+        return _graph_tap(file, suffix, output_mode)(data)
+    return api.tap(data, _teller(file, suffix, output_mode))
+
+
+def _teller(file: StrPath, suffix: str | None, mode: str) -> Callable[[Any], None]:
     folder, name = _place(file)
-    _check_mode(output_mode)
-    full = f"{name}_{suffix}" if suffix else name
-    return api.tap(data, lambda gradient: _put(folder, full, gradient, output_mode))
+    _check_mode(mode)
+    return functools.partial(_put, folder, f"{name}_{suffix}" if suffix else name, mode=mode)
 
 
-save_grad = functools.partial(_save_grad)
-save_grad.__doc__ = _save_grad.__doc__
+def _is_asked_by_a_compiler() -> bool:
+    """Does another than the line above ask, as it stands there?"""
+    return sys._getframe(1).f_code.co_filename != _teller.__code__.co_filename
+
+
+_is_compiled = functools.partial(_is_asked_by_a_compiler)
+_graph_tap = functools.partial(lambda *arguments: api.graph_tap(_teller(*arguments)))
 
 
 def _place(file: StrPath) -> tuple[Path, str]:
@@ -89,7 +123,8 @@ def _place(file: StrPath) -> tuple[Path, str]:
     name = name.removesuffix(".npy")
     if not isinstance(text, str) or not name:
         raise UsageError(f"file: expected a folder and a name, such as 'out/x', got {file!r}.")
-    return Path(folder), name
+    rank, world = api.rank_and_world()
+    return (Path(folder, f"rank{rank}") if world > 1 else Path(folder)), name
 
 
 def _check_mode(mode: str) -> None:
@@ -108,16 +143,20 @@ def _leaves(name: str, data: Any) -> Iterator[tuple[str, Any]]:
             yield name, data
         return
     for key, value in items:
-        part = str(key).replace(os.sep, "_").replace("\0", "_")  # a key names a file, it leads to no other folder
-        yield from _leaves(f"{name}.{part}", value)
+        yield from _leaves(name + _part(key), value)
+
+
+def _part(key: Any) -> str:
+    """A key names a file, it leads to no other folder."""
+    return "." + str(key).replace(os.sep, "_").replace("\0", "_")
 
 
 def _put(folder: Path, name: str, value: Any, mode: str) -> None:
     if mode == "print":
         say(f"{MARK}{name} {value}")
         return
-    array, framework = _values(value)
-    path = folder / f"{name}_{array.dtype.name}_{_COUNTERS.next(framework)}.npy"
+    array = _values(value)
+    path = folder / f"{name}_{array.dtype.name}_{_COUNTER.next()}.npy"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with _opened(part) as file:
@@ -136,17 +175,16 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("wb")
 
 
-def _values(value: Any) -> tuple[np.ndarray[Any, Any], str]:
+def _values(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, _PLAIN):
         array = np.asarray(value)
         if array.dtype.kind not in "fciub":
             raise UsageError(f"data: expected tensors, arrays or numbers, got an array of {array.dtype}.")
-        return array, "numpy"
-    framework = api.framework_of(value)
-    if framework is None:
+        return array
+    if api.framework_of(value) is None:
         raise UsageError(
             f"data: expected a tensor of PyTorch, MindSpore or MSAdapter, or a list, tuple or dict of them, got "
             f"{type(value).__name__}."
         )
     raw, dtype = api.array_of(value)
-    return as_float(raw, dtype), framework
+    return as_float(raw, dtype)

@@ -6,6 +6,7 @@
     ops.py          kernels, through MindSpore's dispatch mode       updates.py      optimizers
     names.py        what there is to call, and what it writes to     seeding.py      seeds, determinism, dropout
     compiled.py     graphs: @jit and GRAPH_MODE                      patches.py      replace a function for a while
+    taps.py         the gradient of one tensor, told to a function
 
 Collectives are primitives and functions like others, so there is no collectives.py.
 

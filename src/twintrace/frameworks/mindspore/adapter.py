@@ -30,6 +30,7 @@ from .compiled import CompiledRegions
 from .gradients import HAS_NODES, Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .ops import Ops
+from .taps import REFUSAL, telling
 
 _GET = "pip install 'mindspore==2.10.0' 'numpy<2'"
 
@@ -163,16 +164,8 @@ class MindsporeFramework:
     def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
         """By a node of its own, since a leaf has none that a hook could be put on."""
         if _in_compiled_code():
-            raise UsageError(
-                "the gradient of a value inside a compiled graph cannot be had from Python. Run it in PyNative "
-                "(mindspore.set_context(mode=mindspore.PYNATIVE_MODE), without @jit), or record the run with eager=True."
-            )
-
-        def passing(gradient: Any) -> Any:
-            callback(gradient)
-            return gradient
-
-        return ms.ops.InsertGradientOf(passing)(tensor)
+            raise UsageError(REFUSAL)
+        return telling(callback)(tensor)
 
     def rank(self) -> tuple[int, int]:
         if GlobalComm.INITED:
