@@ -238,6 +238,31 @@ def test_cells_as_a_file_says(tmp_path, said):
     assert ("Cell.fc1.Dense.forward.0.input.0", "Module.fc1.Linear.forward.0.input.0") in rows(found)
 
 
+def layers_of(tmp_path, name: str, cell: str, **options):
+    """fc1 and fc2, forwards and backwards, with their parameters; all of one shape."""
+    made = {}
+    for way in (["fc1", "fc2"], ["fc2", "fc1"]):
+        for path in way:
+            if way[0] == "fc1":
+                made[f"{cell.format(path)}.forward.0"] = record([f32(2, 3)], [f32(2, 3)], {"weight": f32(3, 3)})
+            else:
+                made[f"{cell.format(path)}.backward.0"] = backward([f32(2, 3)], [f32(2, 3)])
+                made[f"{cell.format(path)}.parameters_grad"] = {"weight": [f32(3, 3)]}
+    return make_dump(tmp_path / name, made, **options)
+
+
+@pytest.mark.parametrize("layers", [None, {}])
+def test_what_the_cell_file_says_goes_before_equal_paths_forwards_and_backwards(tmp_path, layers):
+    one, two = layers_of(tmp_path, "ms", "Cell.{}.Dense", **MS), layers_of(tmp_path, "pt", "Module.{}.Linear")
+
+    found = pair_items(one, two, Wishes(cells={"fc2.Dense": "fc1.Linear"}, layers=layers))
+
+    assert_whole(found, one, two)
+    beside = {ours: theirs for ours, theirs in rows(found) if ours.startswith("Cell.fc2.")}
+    assert len(beside) == 6
+    assert all(theirs.startswith("Module.fc1.Linear.") for theirs in beside.values()), beside
+
+
 # --- APIs by a file -----------------------------------------------------------------------------------------------------
 
 

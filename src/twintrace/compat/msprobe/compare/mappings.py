@@ -108,7 +108,7 @@ def read_cell_mapping(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in file.pairs():
         left, right = file.text(key), file.text(value)
-        file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."))
+        file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."), once=not _is_class(right))
     return found
 
 
@@ -257,15 +257,24 @@ class _File:
             self.refuse(node, f"expected a name, found {_kind(node)}")
         return str(node.value).strip()
 
-    def add(self, found: dict[str, str], node: Any, left: str, right: str) -> None:
+    def add(self, found: dict[str, str], node: Any, left: str, right: str, *, once: bool = False) -> None:
+        """`once`: the name on the right may stand there once only."""
         if not left or not right:
             self.refuse(node, f"{left or right or 'an empty name'}: expected a name on both sides of the colon")
         if left in found:
             self.refuse(node, f"{left}: is there twice; it stands beside {found[left]} already")
+        if once and right in found.values():
+            first = next(name for name, target in found.items() if target == right)
+            self.refuse(node, f"{right}: is there twice; it stands beside {first} already")
         found[left] = right
 
     def refuse(self, node: Any, why: str) -> NoReturn:
         raise UsageError(f"{self.name}: line {node.start_mark.line + 1}: {why}.")
+
+
+def _is_class(name: str) -> bool:
+    """`Linear`: a class may be the partner of several."""
+    return "." not in name and name[:1].isupper()
 
 
 def _is_null(node: Any) -> bool:
