@@ -496,6 +496,29 @@ def test_layers_level_by_level_as_in_the_document(tmp_path):
     }, "layers.6 has no record of its own class, so nothing says that its attention is a self_attention"
 
 
+@pytest.mark.parametrize(
+    ("wishes", "told"),
+    [
+        (
+            Wishes(cells={"mlp.up.Dense": "mlp.wide.Linear", "mlp.far.Dense": "mlp.wide.Conv", "Dense": "Linear"}),
+            "the cell mapping names what is not in the dumps: mlp.far.Dense (npu), mlp.wide.Conv (bench).",
+        ),
+        (
+            Wishes(layers={"MLP": {"up": "wide", "far": "away"}, "Other": {"up": "wide"}, "TopLayer": {"mlp": "mlp"}}),
+            "the layer mapping names what is not in the dumps: far (npu), away (bench), Other (npu).",
+        ),
+    ],
+)
+def test_names_in_a_file_that_are_in_neither_dump_are_told(tmp_path, wishes, told):
+    one = modules(tmp_path, "ms", "Cell", "mlp:MLP", "mlp.up:Dense", **MS)
+    two = modules(tmp_path, "pt", "Module", "mlp:MLP", "mlp.wide:Linear")
+
+    found = pair_items(one, two, wishes)
+
+    assert found.remarks == (told,)
+    assert ("Cell.mlp.up.Dense.forward.0.input.0", "Module.mlp.wide.Linear.forward.0.input.0") in rows(found)
+
+
 def test_stages_of_a_pipeline_count_their_layers_anew(tmp_path):
     one = modules(tmp_path, "ms", "Cell", "t:ParallelTransformer", "t.layers.4:Layer", "t.layers.5:Layer", **MS)
     two = modules(tmp_path, "pt", "Module", "t:ParallelTransformer", "t.layers.0:Layer", "t.layers.1:Layer")

@@ -107,7 +107,7 @@ def read_cell_mapping(path: Path) -> dict[str, str]:
     file = _File(path)
     found: dict[str, str] = {}
     for key, value in file.pairs():
-        left, right = file.text(key), file.text(value)
+        left, right = file.word(key), file.word(value)
         file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."), once=not _is_class(right))
     return found
 
@@ -137,7 +137,7 @@ def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
         name = file.text(key)
         inner = found.setdefault(TOP if name in ("Cell", TOP) else name, {})
         for left, right in file.table(value, name):
-            file.add(inner, left, file.text(left), file.text(right).split("(")[0].strip())
+            file.add(inner, left, file.text(left), file.text(right).split("(")[0].strip(), once=True)
     return found
 
 
@@ -203,6 +203,8 @@ def _places(file: _File, key: str, node: Any) -> tuple[Slot, ...]:
     seen: list[Slot] = []
     for item in node.value:
         text = file.text(item)
+        if item.tag.endswith((":bool", ":null")):
+            file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {item.value}")
         whole = re.fullmatch(r"[+-]?\d+", text) is not None
         if (whole and int(text) < 0) or (not whole and not text.isidentifier()):
             file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {text!r}")
@@ -256,6 +258,13 @@ class _File:
         if not isinstance(node, yaml.ScalarNode):
             self.refuse(node, f"expected a name, found {_kind(node)}")
         return str(node.value).strip()
+
+    def word(self, node: Any) -> str:
+        """A name that is no number, and neither true nor false."""
+        text = self.text(node)
+        if text and not node.tag.endswith(":str"):
+            self.refuse(node, f"expected a name, such as fc2.Dense, got {node.value} ({node.tag.rpartition(':')[2]})")
+        return text
 
     def add(self, found: dict[str, str], node: Any, left: str, right: str, *, once: bool = False) -> None:
         """`once`: the name on the right may stand there once only."""

@@ -24,7 +24,7 @@ from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .layers import pair_layers
+from .layers import pair_layers, unknown_layers
 from .mappings import ApiRule, Slots
 
 if TYPE_CHECKING:
@@ -87,11 +87,13 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_items(wishes.items)
     if wishes.cells:
         board.follow_cells(wishes.cells, said=True)
+        board.tell_unknown("cell", board.unknown_cells(wishes.cells))
     modules: dict[str, str] = {}
     if wishes.layers is not None:
         modules = pair_layers(npu, bench, wishes.layers)
         for said in (True, False):
             board.follow_paths(modules, said=said)
+        board.tell_unknown("layer", unknown_layers(npu, bench, wishes.layers))
     if wishes.api_rules is not None:
         board.follow_rules(wishes.api_rules)
     if wishes.cells is not None:
@@ -136,7 +138,7 @@ class _Board:
     def follow_items(self, names: Mapping[str, str]) -> None:
         """Item to item, or record to record, as a file says."""
         because = "the data mapping says so"
-        unknown: list[str] = []
+        unknown: list[tuple[str, int]] = []
         for one, two in names.items():
             if one in self._names[0] and two in self._names[1]:
                 for i, j in zip(self._names[0][one], self._names[1][two], strict=False):
@@ -145,13 +147,31 @@ class _Board:
                 self._pair_records(one, two, because, again=True)
             else:
                 unknown += [
-                    f"{name} ({side})"
-                    for side, name, which in (("npu", one, 0), ("bench", two, 1))
+                    (name, which)
+                    for which, name in enumerate((one, two))
                     if name not in self._names[which] and name not in self._records[which]
                 ]
+        self.tell_unknown("data", unknown)
+
+    def tell_unknown(self, file: str, unknown: Sequence[tuple[str, int]]) -> None:
+        """Remark on the names in a file that its side (0 the npu, 1 the bench) does not have."""
         if unknown:
-            shown = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
-            self.remarks.append(f"the data mapping names what is not in the dumps: {shown}.")
+            shown = ", ".join(f"{name} ({('npu', 'bench')[which]})" for name, which in unknown[:4])
+            more = f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
+            self.remarks.append(f"the {file} mapping names what is not in the dumps: {shown}{more}.")
+
+    def unknown_cells(self, cells: Mapping[str, str]) -> list[tuple[str, int]]:
+        """The names in a cell mapping that no module of their side has."""
+        owners = [
+            "\n".join(dict.fromkeys(f".{record.name}.{record.type}." for _, record in _modules(records)))
+            for records in self._records
+        ]
+        return [
+            (name, which)
+            for pair in cells.items()
+            for which, name in enumerate(pair)
+            if f".{name}." not in owners[which]
+        ]
 
     def follow_paths(self, modules: Mapping[str, str], *, said: bool) -> None:
         """Modules whose paths belong together, call by call: those to which a file gives another, or those that keep theirs."""
