@@ -398,6 +398,21 @@ def test_one_call_beside_two_is_compared_at_its_edge(tmp_path):
     ]
 
 
+def test_cells_without_a_partner_say_that_apis_alone_were_asked_for(tmp_path):
+    one, two = cells(tmp_path)
+
+    found = pair_items(one, two, Wishes(api_rules=()))
+
+    lonely = {
+        (pair.npu or pair.bench).name: pair.because for pair in found.pairs if pair.npu is None or pair.bench is None
+    }
+    said = {name: because for name, because in lonely.items() if name.startswith(("Cell.", "Module."))}
+    assert {"Cell.fc1.Dense.forward.0.input.0", "Module.norm.LayerNorm.parameters_grad.0.bias"} <= said.keys()
+    assert set(said.values()) == {"-am pairs APIs only; -cm pairs cells, -lm both"}
+    both = pair_items(one, two, Wishes(api_rules=(), cells={}))
+    assert not [pair for pair in both.pairs if "APIs only" in pair.because]
+
+
 # --- items by a file ----------------------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
     elif wishes.fuzzy:
         board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     board.follow_names(wishes)
+    if wishes.api_rules is not None and wishes.cells is None and wishes.layers is None:
+        board.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
         board.remarks.append(
             f"{npu.path} is of {npu.framework} and {bench.path} of {bench.framework}, and no mapping was given: only equal names "
@@ -268,6 +270,13 @@ class _Board:
                     free = others.get(spelling(item), [])
                     if free:
                         self._pair(i, free.pop(0), told)
+
+    def leave_modules(self, because: str) -> None:
+        """Say of the modules without a partner that they were not looked at, and why."""
+        for which, records in enumerate(self._records):
+            for name, _ in _modules(records):
+                for index in records[name]:
+                    self._alone[which, self._dumps[which].items[index].name] = because
 
     def _same_place(self, record: str) -> bool:
         parents = [dump.construct.get(record) for dump in self._dumps]
