@@ -1,7 +1,8 @@
 """Several calls on one side that do what one, or others, do on the other."""
 
 import numpy as np
-from nets import WIDTH, attention, mlp, ported_mlp, relu, weight
+import pytest
+from nets import WIDTH, attention, mlp, ported_mlp, relu, softmax, weight
 from sides import Maker, alone, names, noise, slots
 
 from twintrace.align import align
@@ -80,3 +81,52 @@ def test_two_products_beside_one_that_is_split():
         names(found)["torch.nn.functional.linear#0 + torch.chunk#0"] == "mindspore.ops.Dense#0 + mindspore.ops.Dense#1"
     )
     assert alone(found, skipped=False) == ([], [])
+
+
+def split_layers(framework: str, off: float, *, split: bool, extra: bool = False, bias: bool = True):
+    """Three linear layers, each `off` by some noise: as one call each, or as a product and a sum. All calls are functions."""
+    made = Maker(framework)
+    x = made.given(noise(4, WIDTH))
+    for number in range(3):
+        w, b = weight(number), weight(10 + number)[0] if bias else ZEROS
+        held = made.parameter(w) if not split else made.given(w)  # a dump does not always know what is a parameter
+        added = made.parameter(b) if not split else made.given(b)
+        product = x.array @ w.T + off * noise(4, WIDTH, seed=9)
+        if split:
+            if extra and number == 1:
+                x = made.call("mindspore.ops.cast", [x], x.array)
+            half = made.call("mindspore.ops.MatMul", [x, held], product)
+            x = made.call("mindspore.ops.BiasAdd", [half, added], product + b)
+        else:
+            x = made.call("torch.nn.functional.linear", [x, held, added], product + b)
+        x = made.call(f"{framework}.softmax", [x], softmax(x.array))
+    squared = made.call(f"{framework}.Tensor.pow", [x, 2], x.array**2)
+    made.call(f"{framework}.Tensor.sum", [squared], squared.array.sum(keepdims=True))
+    return made.side()
+
+
+ZEROS = np.zeros(WIDTH, np.float32)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("extra", [False, True])
+def test_after_two_runs_have_parted_a_region_is_known_by_its_parameters(extra, bias):
+    left = split_layers("torch", 0.0, split=False, bias=bias)
+    right = split_layers("mindspore", 0.3, split=True, extra=extra, bias=bias)
+    found = align(left, right)
+    linear = [names(found)[f"torch.nn.functional.linear#{n}"] for n in range(3)]
+
+    assert [name.replace("mindspore.ops.cast#0 + ", "") for name in linear] == [
+        f"mindspore.ops.MatMul#{n} + mindspore.ops.BiasAdd#{n}" for n in range(3)
+    ]
+    assert [names(found)[f"torch.softmax#{n}"] for n in range(3)] == [f"mindspore.softmax#{n}" for n in range(3)]
+    assert names(found)["torch.Tensor.sum#0"] == "mindspore.Tensor.sum#0"
+    assert slots(found, "torch.nn.functional.linear#1", Part.OUTPUT) == {"": "BiasAdd#1:"}
+    assert alone(found, skipped=False) == ([], [])
+
+
+def test_a_product_with_the_same_parameter_and_another_bias_is_no_region():
+    left = split_layers("torch", 0.0, split=False)
+    right = split_layers("mindspore", 0.3, split=True, bias=False)
+
+    assert "torch.nn.functional.linear#1" not in names(align(left, right))

@@ -35,8 +35,14 @@ class Flowing:
 
     def follow(self) -> None:
         """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
-        waiting: deque[Bond] = deque(bond for bond in self._web.bonds if id(bond) not in self.mapped)
+        self._visit(deque(bond for bond in self._web.bonds if id(bond) not in self.mapped), self._near())
+
+    def following(self) -> Callable[[Bond], None]:
+        """What does the same from one bond that is new; the units are to stay as they are while it is used."""
         near = self._near()
+        return lambda bond: self._visit(deque((bond,)), near)
+
+    def _visit(self, waiting: deque[Bond], near: tuple[set[int], set[int]]) -> None:
         while waiting:
             bond = waiting.popleft()
             mapped = self.mapped[id(bond)] = self._map(bond)

@@ -85,7 +85,9 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
         inference.lay_out(ours, theirs)
         flowing.follow()
         for _ in range(2 if regions else 0):
-            Regions(web, mapper, flowing.units).bind()
+            found = Regions(web, mapper, flowing.units)
+            found.bind_holders(flowing.following())
+            found.bind()
             flowing.follow()
     for bond in list(web.bonds):  # what is inside units that belong together
         if len(bond.left) == len(bond.right) == 1:

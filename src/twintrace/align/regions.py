@@ -6,16 +6,20 @@
 
 A region is made of calls without a partner that give each other tensors which the other side does not have. Two regions
 belong together if they put out the same tensors (by value, or because the same calls take them) and take the same ones.
+
+Once two runs have parted, no results agree, and what would take them has no partner either. There, calls that hold the same
+parameters are the beginning of a region (`linear` beside `MatMul` and `BiasAdd`), and what follows it is found from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from .layouts import layout_between
 from .tensors import Mapper
 from .units import is_parameter, operation
+from .values import is_constant, numel
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -32,6 +36,7 @@ class Regions:
     def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
         self._web, self._mapper, self._units = web, mapper, units
         self._values = self._visible(0), self._visible(1)
+        self._held: set[int] = set()
 
     def bind(self) -> None:
         """Bind the regions that belong together."""
@@ -71,6 +76,124 @@ class Regions:
             else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
         self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
+
+    # --- by parameters --------------------------------------------------------------------------------------------
+
+    def bind_holders(self, follow: Callable[[Bond], None]) -> None:
+        """Bind the regions that hold the same parameters and take the same tensors, though nothing that they put out is equal.
+
+        From each of them `follow` looks for more before the next is tried: what comes next takes what this one puts out.
+        """
+        self._held = self._held_values(0) | self._held_values(1)
+        holders = self._holders(0), self._holders(1)
+        seeds = [
+            pair
+            for value, ours in holders[0].items()
+            if len(ours) == len(holders[1].get(value, ()))
+            for pair in zip(ours, holders[1][value], strict=True)
+        ]
+        for left, right in sorted(seeds):
+            region = self._holding_the_same(left, right)
+            if region is not None:
+                ones, twos = region
+                because = "the same parameters"
+                if len(ones) > 1 or len(twos) > 1:
+                    because = f"{_calls(ones)} and {_calls(twos)} with {because}, between the same tensors"
+                self._web.bind(Bond(tuple(sorted(ones)), tuple(sorted(twos)), because, 0.8))
+                follow(self._web.bonds[-1])
+
+    def _held_values(self, which: int) -> set[int]:
+        """The values that calls without a partner hold."""
+        web, strand = self._web, self._web.strands[which]
+        return {
+            value
+            for index in self._units[which]
+            if web.is_free(which, index)
+            for slot in strand.inputs(index)
+            if (value := web.classes.of(which, slot.tensor)) >= 0 and is_parameter(strand, index, slot)
+        }
+
+    def _holders(self, which: int) -> dict[int, list[int]]:
+        """Calls without a partner, by the largest parameter that they hold; those whose results the other side has are left out."""
+        web, strand = self._web, self._web.strands[which]
+        found: dict[int, list[int]] = {}
+        for index in sorted(self._units[which]):
+            if not web.is_free(which, index) or strand.calls[index].site.phase is not Phase.FORWARD:
+                continue
+            held = [slot.tensor for slot in strand.inputs(index) if web.classes.of(which, slot.tensor) in self._held]
+            if held and not web.hands_on(which, index) and not any(map(web.classes.shared, web.gives(which, index))):
+                largest = max(held, key=lambda tensor: numel(strand.tensor(tensor)))
+                found.setdefault(web.classes.of(which, largest), []).append(index)
+        return found
+
+    def _holding_the_same(self, left: int, right: int) -> tuple[list[int], list[int]] | None:
+        """The regions around two calls that hold the same parameter, if they hold and take the same as a whole."""
+        members = [left], [right]
+        while any(lacking := (self._lacking(0, members), self._lacking(1, members))):
+            fresh = [self._next_holder(which, members[which], lacking[which]) for which in (0, 1)]
+            if fresh == [None, None] or max(map(len, members)) >= _LARGE:
+                return None
+            for which, index in enumerate(fresh):
+                if index is not None:
+                    members[which].append(index)
+        ones, twos = self._grown(*members, most=_LARGE)
+        members = ones, twos
+        if max(map(len, members)) > _LARGE or not all(self._can_be_bound(which, members[which]) for which in (0, 1)):
+            return None
+        if self._lacking(0, members) or self._lacking(1, members):
+            return None
+        takes = self._arguments(0, ones), self._arguments(1, twos)
+        keys = [{self._key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
+        if any(
+            self._key(which, tensor) not in keys[1 - which] for which in (0, 1) for tensor in self._unmet(which, takes)
+        ):
+            return None
+        results = [list(self._results(which, members[which])) for which in (0, 1)]
+        sizes = [[numel(self._web.strands[which].tensor(tensor)) for tensor in results[which]] for which in (0, 1)]
+        if len(sizes[0]) != 1 or sizes[0] != sizes[1]:
+            return None
+        if any(self._web.classes.shared(self._web.classes.of(which, results[which][0])) for which in (0, 1)):
+            return None
+        return None if len(ones) == len(twos) == 1 and self._are_other_layers(left, right) else members
+
+    def _lacking(self, which: int, members: tuple[list[int], list[int]]) -> set[object]:
+        """What the other side's region holds and this one does not take."""
+        other, strand = 1 - which, self._web.strands[1 - which]
+        held = {
+            self._key(other, slot.tensor)
+            for index in members[other]
+            for slot in strand.inputs(index)
+            if self._web.classes.of(other, slot.tensor) in self._held or is_parameter(strand, index, slot)
+        }
+        return held - {self._key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
+
+    def _key(self, which: int, tensor: int) -> object:
+        """What tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
+        value = self._web.classes.of(which, tensor)
+        if value >= 0:
+            return value
+        known = self._web.strands[which].tensor(tensor)
+        size, statistics = numel(known), known.statistics
+        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+
+    def _next_holder(self, which: int, members: list[int], lacking: set[object]) -> int | None:
+        """The one call without a partner that takes a result of these, cast and reshaped or not, and a tensor that they lack."""
+        web, strand = self._web, self._web.strands[which]
+        waiting = list(self._results(which, members))
+        seen, found = set(waiting), set()
+        while waiting:
+            for index in web.flow(which).users.get(waiting.pop(), ()):
+                if index in members or index not in self._units[which] or not web.is_free(which, index):
+                    continue
+                if any(self._key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
+                    found.add(index)
+                elif web.hands_on(which, index):
+                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                    seen |= fresh
+                    waiting.extend(fresh)
+        return found.pop() if len(found) == 1 else None
+
+    # --- what a region is -----------------------------------------------------------------------------------------
 
     def _are_other_layers(self, left: int, right: int) -> bool:
         """Two modules of different kinds: what they do alike is inside them, and will be found there."""
@@ -185,10 +308,10 @@ class Regions:
             if self._web.classes.of(which, tensor) not in numbers and self._mapper.partner(which, tensor) not in theirs
         ]
 
-    def _grown(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
+    def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
         """The regions with the free calls before them that made what the other does not take."""
         members = [*left], [*right]
-        while max(map(len, members)) < _LARGEST:
+        while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
             before = [
                 {

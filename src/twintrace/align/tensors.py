@@ -247,7 +247,7 @@ def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]
     if len(slots) == 1:
         part, slot, *_ = slots[0]
         if part in OUT:
-            return [slot or "0"]
+            return [slot.rpartition(":")[2] or "0"]  # of a region the slot bears the name of its call: `matmul#3:0`
         return [meaning_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
     places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
     return [

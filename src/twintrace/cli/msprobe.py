@@ -59,7 +59,7 @@ def _flag(*names: str, help: str) -> Callable[[_Command], _Command]:
 @_flag("-f", "-fm", "--fuzzy_match", help="Pair calls of one name in one place, although their numbers differ.")
 @_mapping("-am", "--api_mapping", help="MindSpore beside PyTorch: APIs, by this file and by what they do.")
 @_mapping("-cm", "--cell_mapping", help="MindSpore beside PyTorch: cells, by this file, by path and by kind.")
-@click.option("-dm", "--data_mapping", type=_FILE, metavar="YAML", help="MindSpore beside PyTorch: item by item.")
+@_mapping("-dm", "--data_mapping", help="MindSpore beside PyTorch: item by item. Its file must be given.")
 @_mapping("-lm", "--layer_mapping", help="MindSpore beside PyTorch: layers by name, and what is inside them.")
 @_flag("--xlsx", help="With -tp: a spreadsheet, not csv. With -i it is one anyway.")
 @_flag("-hl", "--highlight", help="Changes nothing: a spreadsheet is coloured anyway.")
@@ -82,7 +82,7 @@ def compare(
     fuzzy_match: bool,
     api_mapping: str | None,
     cell_mapping: str | None,
-    data_mapping: Path | None,
+    data_mapping: str | None,
     layer_mapping: str | None,
     xlsx: bool,
     highlight: bool,
@@ -129,7 +129,7 @@ def compare(
         fuzzy=fuzzy_match,
         api_mapping=_file(api_mapping),
         cell_mapping=_file(cell_mapping),
-        data_mapping=data_mapping,
+        data_mapping=_file(data_mapping),
         layer_mapping=_file(layer_mapping),
     )
     with seldom():

@@ -409,6 +409,8 @@ def test_options_that_do_not_go_together(two_dumps, asked, msprobe, tmp_path):
     assert "--rank goes with -tp" in refused(msprobe("compare", "-i", file, "--rank", "0", "-o", output), output)
     new = ("compare", "-tp", two_dumps[0], "-gp", two_dumps[1], "-o", output)
     assert "--rank: expected numbers" in refused(msprobe(*new, "--rank", "a"), output)
+    for last in (("-dm",), ("-dm", "-c")):  # what comes next is an option of its own
+        assert "data_mapping: expected a YAML file" in refused(msprobe(*new, *last), output)
     assert "cannot be read" in refused(msprobe(*new, "-am", tmp_path / "none.yaml"), output)
     assert "is out of range" in refused(msprobe(*new, "-am", yaml_file(tmp_path, {
         "ms_api": "Torch.neg", "pt_api": "Torch.neg", "ms_args": [1], "pt_args": [0],

@@ -97,6 +97,11 @@ APIS = "ms_api: Functional.abs\npt_api: Torch.abs\n"
             5,
             "pt_args: expected a place (0, 1, 2, …) or the name of an argument",
         ),
+        (
+            APIS + "ms_args: [true]\npt_args: [0]\n",
+            3,
+            "ms_args: expected a place (0, 1, 2, …) or the name of an argument",
+        ),
         (APIS + "ms_args: [0]\npt_args: [1.5]\n", 4, "pt_args: expected a place"),
         (
             APIS + "ms_args: 0\npt_args: [0]\n",
@@ -128,9 +133,16 @@ def test_a_wrong_api_mapping_is_refused_by_file_line_and_key(yaml_file, text, li
 
 
 def test_cells(yaml_file):
-    path = yaml_file("fc2.Dense: fc2.Linear\nCell.conv1.Conv2d: Module.conv3.Conv2d\n---\nDense: Linear\n")
+    path = yaml_file(
+        "fc2.Dense: fc2.Linear\nCell.conv1.Conv2d: Module.conv3.Conv2d\n---\nDense: Linear\nMine: Linear\n"
+    )
 
-    assert read_cell_mapping(path) == {"fc2.Dense": "fc2.Linear", "conv1.Conv2d": "conv3.Conv2d", "Dense": "Linear"}
+    assert read_cell_mapping(path) == {
+        "fc2.Dense": "fc2.Linear",
+        "conv1.Conv2d": "conv3.Conv2d",
+        "Dense": "Linear",
+        "Mine": "Linear",
+    }
 
 
 def test_items(yaml_file):
@@ -165,6 +177,15 @@ def test_layers(yaml_file):
         (read_cell_mapping, "a.Dense: a.Linear\na.Dense: b.Linear\n", 2, "a.Dense: is there twice"),
         (read_cell_mapping, "a.Dense:\n", 1, "a.Dense: expected a name on both sides of the colon"),
         (read_cell_mapping, "- a.Dense\n", 1, "the mapping: expected `key: value` lines, found a list"),
+        (
+            read_cell_mapping,
+            "a.Dense: c.Linear\nb.Dense: c.Linear\n",
+            2,
+            "c.Linear: is there twice; it stands beside a.Dense",
+        ),
+        (read_cell_mapping, "a.Dense: a.Linear\nfc2.Dense: 3\n", 2, "expected a name, such as fc2.Dense, got 3 (int)"),
+        (read_cell_mapping, "true: a.Linear\n", 1, "expected a name, such as fc2.Dense, got true (bool)"),
+        (read_layer_mapping, "MLP:\n  a: c\n  b: c\n", 3, "c: is there twice; it stands beside a already"),
         (read_data_mapping, "abs: Torch.abs.0.forward.input.0\n", 1, "abs: expected the full name of an item"),
         (read_data_mapping, "A.b.0.forward.input.0:\n- x\n", 2, "expected a name, found a list"),
         (read_layer_mapping, "MLP: mapping\n", 1, "MLP: expected `key: value` lines, found the text 'mapping'"),

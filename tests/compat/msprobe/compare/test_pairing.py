@@ -240,6 +240,31 @@ def test_cells_as_a_file_says(tmp_path, said):
     assert ("Cell.fc1.Dense.forward.0.input.0", "Module.fc1.Linear.forward.0.input.0") in rows(found)
 
 
+def layers_of(tmp_path, name: str, cell: str, **options):
+    """fc1 and fc2, forwards and backwards, with their parameters; all of one shape."""
+    made = {}
+    for way in (["fc1", "fc2"], ["fc2", "fc1"]):
+        for path in way:
+            if way[0] == "fc1":
+                made[f"{cell.format(path)}.forward.0"] = record([f32(2, 3)], [f32(2, 3)], {"weight": f32(3, 3)})
+            else:
+                made[f"{cell.format(path)}.backward.0"] = backward([f32(2, 3)], [f32(2, 3)])
+                made[f"{cell.format(path)}.parameters_grad"] = {"weight": [f32(3, 3)]}
+    return make_dump(tmp_path / name, made, **options)
+
+
+@pytest.mark.parametrize("layers", [None, {}])
+def test_what_the_cell_file_says_goes_before_equal_paths_forwards_and_backwards(tmp_path, layers):
+    one, two = layers_of(tmp_path, "ms", "Cell.{}.Dense", **MS), layers_of(tmp_path, "pt", "Module.{}.Linear")
+
+    found = pair_items(one, two, Wishes(cells={"fc2.Dense": "fc1.Linear"}, layers=layers))
+
+    assert_whole(found, one, two)
+    beside = {ours: theirs for ours, theirs in rows(found) if ours.startswith("Cell.fc2.")}
+    assert len(beside) == 6
+    assert all(theirs.startswith("Module.fc1.Linear.") for theirs in beside.values()), beside
+
+
 # --- APIs by a file -----------------------------------------------------------------------------------------------------
 
 
@@ -375,6 +400,21 @@ def test_one_call_beside_two_is_compared_at_its_edge(tmp_path):
     ]
 
 
+def test_cells_without_a_partner_say_that_apis_alone_were_asked_for(tmp_path):
+    one, two = cells(tmp_path)
+
+    found = pair_items(one, two, Wishes(api_rules=()))
+
+    lonely = {
+        (pair.npu or pair.bench).name: pair.because for pair in found.pairs if pair.npu is None or pair.bench is None
+    }
+    said = {name: because for name, because in lonely.items() if name.startswith(("Cell.", "Module."))}
+    assert {"Cell.fc1.Dense.forward.0.input.0", "Module.norm.LayerNorm.parameters_grad.0.bias"} <= said.keys()
+    assert set(said.values()) == {"-am pairs APIs only; -cm pairs cells, -lm both"}
+    both = pair_items(one, two, Wishes(api_rules=(), cells={}))
+    assert not [pair for pair in both.pairs if "APIs only" in pair.because]
+
+
 # --- items by a file ----------------------------------------------------------------------------------------------------
 
 
@@ -471,6 +511,29 @@ def test_layers_level_by_level_as_in_the_document(tmp_path):
         f"{root}.embedding": "module.module.embedding",
         f"{root}.embedding.a.b": "module.module.embedding.embedding_dropout",
     }, "layers.6 has no record of its own class, so nothing says that its attention is a self_attention"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "told"),
+    [
+        (
+            Wishes(cells={"mlp.up.Dense": "mlp.wide.Linear", "mlp.far.Dense": "mlp.wide.Conv", "Dense": "Linear"}),
+            "the cell mapping names what is not in the dumps: mlp.far.Dense (npu), mlp.wide.Conv (bench).",
+        ),
+        (
+            Wishes(layers={"MLP": {"up": "wide", "far": "away"}, "Other": {"up": "wide"}, "TopLayer": {"mlp": "mlp"}}),
+            "the layer mapping names what is not in the dumps: far (npu), away (bench), Other (npu).",
+        ),
+    ],
+)
+def test_names_in_a_file_that_are_in_neither_dump_are_told(tmp_path, wishes, told):
+    one = modules(tmp_path, "ms", "Cell", "mlp:MLP", "mlp.up:Dense", **MS)
+    two = modules(tmp_path, "pt", "Module", "mlp:MLP", "mlp.wide:Linear")
+
+    found = pair_items(one, two, wishes)
+
+    assert found.remarks == (told,)
+    assert ("Cell.mlp.up.Dense.forward.0.input.0", "Module.mlp.wide.Linear.forward.0.input.0") in rows(found)
 
 
 def test_stages_of_a_pipeline_count_their_layers_anew(tmp_path):

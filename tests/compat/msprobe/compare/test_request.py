@@ -86,6 +86,17 @@ def test_one_process_stands_beside_one_process(tree, ours, theirs):
         assert (place.npu.name, place.bench.name) == (ours, theirs)
 
 
+@pytest.mark.parametrize("folder", ["rank", "proc17", "rank0"])
+def test_the_rank_of_a_run_of_one_process_is_0(tree, folder):
+    root = tree(f"npu/step0/{folder}", f"npu/step1/{folder}", f"bench/step0/{folder}", f"bench/step1/{folder}")
+    fields = {"npu_path": "npu", "bench_path": "bench"}
+
+    assert len(request(root, fields | {"rank_id": [0]}).places) == 2
+    assert len(request(root, fields | {"rank_id": [0], "step_id": [1]}).places) == 1
+    with pytest.raises(UsageError, match="among those that were asked for"):
+        request(root, fields | {"rank_id": [1]})
+
+
 def test_paths_are_looked_for_beside_the_file_too(tree, monkeypatch):
     root = tree("case/npu", "case/bench", "elsewhere")
     monkeypatch.chdir(root / "elsewhere")

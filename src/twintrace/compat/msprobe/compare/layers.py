@@ -18,7 +18,7 @@ from ..dumps import Dump
 from ..names import MODULES, parse
 from .mappings import TOP
 
-__all__ = ["pair_layers"]
+__all__ = ["pair_layers", "unknown_layers"]
 
 _PIPELINED = ("ParallelTransformer", "layers")
 """MindSpore counts the layers of all stages of a pipeline, PyTorch those of its own stage."""
@@ -34,6 +34,21 @@ def pair_layers(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) 
         if other in classes[1]:
             found[path] = other
     return found
+
+
+def unknown_layers(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> list[tuple[str, int]]:
+    """Names in the rules that no module of their side (0 the npu, 1 the bench) has, nor stands in the path of one."""
+    classes = [_classes(dump) for dump in (npu, bench)]
+    paths = ["".join(f".{path}.\n" for path in side) for side in classes]
+    kinds = {TOP, *classes[0].values()}
+    found: dict[tuple[str, int], None] = {}
+    for owner, names in rules.items():
+        if owner not in kinds and f".{owner}." not in paths[0]:
+            found[owner, 0] = None
+            continue
+        for pair in names.items():
+            found |= {(name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]}
+    return list(found)
 
 
 def _classes(dump: Dump) -> dict[str, str]:

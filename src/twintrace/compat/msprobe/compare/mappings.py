@@ -107,8 +107,8 @@ def read_cell_mapping(path: Path) -> dict[str, str]:
     file = _File(path)
     found: dict[str, str] = {}
     for key, value in file.pairs():
-        left, right = file.text(key), file.text(value)
-        file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."))
+        left, right = file.word(key), file.word(value)
+        file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."), once=not _is_class(right))
     return found
 
 
@@ -137,7 +137,7 @@ def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
         name = file.text(key)
         inner = found.setdefault(TOP if name in ("Cell", TOP) else name, {})
         for left, right in file.table(value, name):
-            file.add(inner, left, file.text(left), file.text(right).split("(")[0].strip())
+            file.add(inner, left, file.text(left), file.text(right).split("(")[0].strip(), once=True)
     return found
 
 
@@ -203,6 +203,8 @@ def _places(file: _File, key: str, node: Any) -> tuple[Slot, ...]:
     seen: list[Slot] = []
     for item in node.value:
         text = file.text(item)
+        if item.tag.endswith((":bool", ":null")):
+            file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {item.value}")
         whole = re.fullmatch(r"[+-]?\d+", text) is not None
         if (whole and int(text) < 0) or (not whole and not text.isidentifier()):
             file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {text!r}")
@@ -257,15 +259,31 @@ class _File:
             self.refuse(node, f"expected a name, found {_kind(node)}")
         return str(node.value).strip()
 
-    def add(self, found: dict[str, str], node: Any, left: str, right: str) -> None:
+    def word(self, node: Any) -> str:
+        """A name that is no number, and neither true nor false."""
+        text = self.text(node)
+        if text and not node.tag.endswith(":str"):
+            self.refuse(node, f"expected a name, such as fc2.Dense, got {node.value} ({node.tag.rpartition(':')[2]})")
+        return text
+
+    def add(self, found: dict[str, str], node: Any, left: str, right: str, *, once: bool = False) -> None:
+        """`once`: the name on the right may stand there once only."""
         if not left or not right:
             self.refuse(node, f"{left or right or 'an empty name'}: expected a name on both sides of the colon")
         if left in found:
             self.refuse(node, f"{left}: is there twice; it stands beside {found[left]} already")
+        if once and right in found.values():
+            first = next(name for name, target in found.items() if target == right)
+            self.refuse(node, f"{right}: is there twice; it stands beside {first} already")
         found[left] = right
 
     def refuse(self, node: Any, why: str) -> NoReturn:
         raise UsageError(f"{self.name}: line {node.start_mark.line + 1}: {why}.")
+
+
+def _is_class(name: str) -> bool:
+    """`Linear`: a class may be the partner of several."""
+    return "." not in name and name[:1].isupper()
 
 
 def _is_null(node: Any) -> bool:

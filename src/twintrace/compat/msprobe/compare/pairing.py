@@ -7,7 +7,7 @@
     pair_items(npu, bench, Wishes(items=names))            -dm: item by item
     pair_items(npu, bench, Wishes(layers=rules))           -lm: layers by name, what is inside by the alignment
 
-Wishes may be combined: what a file says counts first, then layers, APIs, cells, and in the end equal names. Every item of both
+Wishes may be combined: what files say counts first, then layers, APIs, cells, and in the end equal names. Every item of both
 sides is in one pair, or alone; only a file may put one item of the bench beside several. A gradient belongs to the call whose
 number it has, which is the call that it is the gradient of.
 """
@@ -24,7 +24,7 @@ from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .layers import pair_layers
+from .layers import pair_layers, unknown_layers
 from .mappings import ApiRule, Slots
 
 if TYPE_CHECKING:
@@ -85,14 +85,19 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
     board = _Board(npu, bench)
     if wishes.items is not None:
         board.follow_items(wishes.items)
+    if wishes.cells:
+        board.follow_cells(wishes.cells, said=True)
+        board.tell_unknown("cell", board.unknown_cells(wishes.cells))
     modules: dict[str, str] = {}
     if wishes.layers is not None:
         modules = pair_layers(npu, bench, wishes.layers)
-        board.follow_paths(modules)
+        for said in (True, False):
+            board.follow_paths(modules, said=said)
+        board.tell_unknown("layer", unknown_layers(npu, bench, wishes.layers))
     if wishes.api_rules is not None:
         board.follow_rules(wishes.api_rules)
     if wishes.cells is not None:
-        board.follow_cells(wishes.cells)
+        board.follow_cells(wishes.cells, said=False)
     if wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy:
         from .aligned import align_dumps  # equal names alone need none of it
     if wishes.layers is not None:
@@ -102,6 +107,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
     elif wishes.fuzzy:
         board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     board.follow_names(wishes)
+    if wishes.api_rules is not None and wishes.cells is None and wishes.layers is None:
+        board.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
     if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
         one, two = (framework or "an unknown framework" for framework in (npu.framework, bench.framework))
         board.remarks.append(
@@ -134,7 +141,7 @@ class _Board:
     def follow_items(self, names: Mapping[str, str]) -> None:
         """Item to item, or record to record, as a file says."""
         because = "the data mapping says so"
-        unknown: list[str] = []
+        unknown: list[tuple[str, int]] = []
         for one, two in names.items():
             if one in self._names[0] and two in self._names[1]:
                 for i, j in zip(self._names[0][one], self._names[1][two], strict=False):
@@ -143,25 +150,42 @@ class _Board:
                 self._pair_records(one, two, because, again=True)
             else:
                 unknown += [
-                    f"{name} ({side})"
-                    for side, name, which in (("npu", one, 0), ("bench", two, 1))
+                    (name, which)
+                    for which, name in enumerate((one, two))
                     if name not in self._names[which] and name not in self._records[which]
                 ]
-        if unknown:
-            shown = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
-            self.remarks.append(f"the data mapping names what is not in the dumps: {shown}.")
+        self.tell_unknown("data", unknown)
 
-    def follow_paths(self, modules: Mapping[str, str]) -> None:
-        """Modules whose paths belong together: call by call."""
+    def tell_unknown(self, file: str, unknown: Sequence[tuple[str, int]]) -> None:
+        """Remark on the names in a file that its side (0 the npu, 1 the bench) does not have."""
+        if unknown:
+            shown = ", ".join(f"{name} ({('npu', 'bench')[which]})" for name, which in unknown[:4])
+            more = f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
+            self.remarks.append(f"the {file} mapping names what is not in the dumps: {shown}{more}.")
+
+    def unknown_cells(self, cells: Mapping[str, str]) -> list[tuple[str, int]]:
+        """The names in a cell mapping that no module of their side has."""
+        owners = [
+            "\n".join(dict.fromkeys(f".{record.name}.{record.type}." for _, record in _modules(records)))
+            for records in self._records
+        ]
+        return [
+            (name, which)
+            for pair in cells.items()
+            for which, name in enumerate(pair)
+            if f".{name}." not in owners[which]
+        ]
+
+    def follow_paths(self, modules: Mapping[str, str], *, said: bool) -> None:
+        """Modules whose paths belong together, call by call: those to which a file gives another, or those that keep theirs."""
         theirs: dict[tuple[str, str, int], str] = {}
         for name, record in _modules(self._records[1]):
             theirs.setdefault((record.name, record.what, record.call), name)
         for name, record in _modules(self._records[0]):
             path = modules.get(record.name, "")
             other = theirs.get((path, record.what, record.call))
-            if other is not None:
-                told = "layers of the same name" if path == record.name else "the layer mapping says so"
-                self._pair_records(name, other, told)
+            if other is not None and said == (path != record.name):
+                self._pair_records(name, other, "the layer mapping says so" if said else "layers of the same name")
 
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
@@ -180,20 +204,25 @@ class _Board:
                     self._closed[0].update(self._records[0][name])
                     self._closed[1].update(self._records[1][other])
 
-    def follow_cells(self, cells: Mapping[str, str]) -> None:
-        """`Cell` is `Module`: as a file says, or with an equal path and an equivalent class."""
+    def follow_cells(self, cells: Mapping[str, str], *, said: bool) -> None:
+        """`Cell` is `Module`: those that a file speaks of, as it says; or the others, with an equal path and an equivalent class.
+
+        What a file speaks of comes before everything else, so that no other pair takes its place in any direction.
+        """
         theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
         for name, record in _modules(self._records[1]):
             theirs.setdefault((record.name, record.what, record.call), []).append((record.type, name))
         for name, record in _modules(self._records[0]):
-            owner = _mapped_cell(f"{record.name}.{record.type}", cells)
+            own = f"{record.name}.{record.type}"
+            owner = _mapped_cell(own, cells)
+            if said != (owner != own or own in cells):
+                continue
             path, _, kind = owner.rpartition(".")
             beside = theirs.get((path, record.what, record.call), [])
             same = [other for found, other in beside if found == kind]
             same += [other for found, other in beside if api.same_operation(found, kind)]
             if same:
-                told = "Cell is Module" if owner == f"{record.name}.{record.type}" else "the cell mapping says so"
-                self._pair_records(name, same[0], told)
+                self._pair_records(name, same[0], "the cell mapping says so" if said else "Cell is Module")
 
     def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool]) -> None:
         """What the alignment has found in records that are wanted together: tensors as it says, what is none by its place."""
@@ -242,6 +271,13 @@ class _Board:
                     free = others.get(spelling(item), [])
                     if free:
                         self._pair(i, free.pop(0), told)
+
+    def leave_modules(self, because: str) -> None:
+        """Say of the modules without a partner that they were not looked at, and why."""
+        for which, records in enumerate(self._records):
+            for name, _ in _modules(records):
+                for index in records[name]:
+                    self._alone[which, self._dumps[which].items[index].name] = because
 
     def _same_place(self, record: str) -> bool:
         parents = [dump.construct.get(record) for dump in self._dumps]

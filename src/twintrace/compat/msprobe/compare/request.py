@@ -223,8 +223,8 @@ def _paired(
     chosen = [
         where
         for where in npu
-        if where in bench and (not steps or where[0] in steps) and (not ranks or where[1] in ranks)
-    ]
+        if where in bench and (not steps or where[0] in steps) and (not ranks or (where[1] or 0) in ranks)
+    ]  # a run of one process has a rank without a number: it is rank 0
     alone = [f"{roots[0]} alone has {_told(where)}" for where in npu if where not in bench]
     alone += [f"{roots[1]} alone has {_told(where)}" for where in bench if where not in npu]
     if not chosen:
