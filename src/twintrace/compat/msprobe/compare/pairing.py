@@ -24,11 +24,10 @@ from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .layers import pair_layers
-from .mappings import ApiRule, Slots
 
 if TYPE_CHECKING:
     from .aligned import Aligned
+    from .mappings import ApiRule, Slots
 
 __all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
 
@@ -87,6 +86,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_items(wishes.items)
     modules: dict[str, str] = {}
     if wishes.layers is not None:
+        from .layers import pair_layers
+
         modules = pair_layers(npu, bench, wishes.layers)
         board.follow_paths(modules)
     if wishes.api_rules is not None:
