@@ -14,6 +14,7 @@ stand_in(alias)            a device that is not here             -> what undoes 
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
+read_tensor, write_tensor                                        -> api/saved.py
 framework_of, array_of, tap, graph_tap, rank_and_world           -> api/tensors.py
 """
 
@@ -28,8 +29,6 @@ from typing import TYPE_CHECKING, Any
 from ..engine.forked import forked
 from ..engine.local import Local
 from ..frameworks import registry
-from ..measure.ratios import ratios
-from ..measure.values import measure
 from ..model.errors import MissingPackageError, TraceNotFoundError
 from ..model.records import Call, Role
 from ..model.results import Comparison, Finding, Listing, Row
@@ -59,6 +58,8 @@ from .reporting import (
 )
 
 if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
+    from ..measure.ratios import ratios
+    from ..measure.values import measure
     from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, pair_up, parameter_role, same_operation, write_mapping
@@ -79,6 +80,7 @@ if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
         tap,
         without_dropout,
     )
+    from .saved import read_tensor, write_tensor
     from .weights import (
         certify_weights,
         compare_weights,
@@ -89,12 +91,10 @@ if TYPE_CHECKING:  # fetched when one of them is asked for: see `__getattr__`
         map_weights,
         net_from,
         random_input,
-        read_tensor,
         read_weight_map,
         run_net,
         to_troubleshooter,
         weight_names,
-        write_tensor,
         write_troubleshooter,
         write_weight_map,
     )
@@ -198,6 +198,14 @@ def __getattr__(name: str) -> Any:
         from . import recording
 
         return getattr(recording, name)
+    if name in ("measure", "ratios"):
+        from ..measure import ratios, values
+
+        return getattr(values if name == "measure" else ratios, name)
+    if name in ("read_tensor", "write_tensor"):
+        from . import saved
+
+        return getattr(saved, name)
     from . import comparing
 
     if hasattr(comparing, name):

@@ -69,11 +69,13 @@ def write_table(
 
     A row is the name of its colour in `fills`, or None, and its cells. In a CSV there are no colours.
     """
-    from ..report import delimited, files, spreadsheet
+    from ..report import delimited, files
 
     if Path(path).suffix != ".xlsx":
         delimited.write_rows(path, columns, (cells for _, cells in rows))
         return
+    from ..report import spreadsheet
+
     with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
         book.add("Sheet1", columns, rows, widths)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..frameworks import registry
 from ..frameworks.protocol import Weights
-from ..model.errors import CheckpointError, UsageError
+from ..model.errors import UsageError
 from ..model.weights import Certificate, Conversion, WeightComparison, WeightMap
 from ..store.arrays import STORAGE
 from ..weights.certificate import certify
@@ -30,8 +30,6 @@ from ..weights.conversion import Progress, convert
 from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
 from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict
-from ..weights.pth import read_tensor as _read_tensor
-from ..weights.pth import write_one as write_tensor
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
 
@@ -45,11 +43,9 @@ __all__ = [
     "map_weights",
     "net_from",
     "random_input",
-    "read_tensor",
     "read_weight_map",
     "to_troubleshooter",
     "weight_names",
-    "write_tensor",
     "write_troubleshooter",
     "write_weight_map",
 ]
@@ -60,17 +56,6 @@ Weighty = Any
 
 read_weight_map = read_map
 write_weight_map = write_map
-
-
-def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str]:
-    """The one tensor that `torch.save(tensor, path)` wrote: the array in its storage type, and its element type.
-
-    Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
-    """
-    try:
-        return _read_tensor(Path(path))
-    except OSError as error:
-        raise CheckpointError(f"{os.fspath(path)}: cannot be read ({error.strerror}).") from None
 
 
 def map_weights(

@@ -139,14 +139,15 @@ def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
     """
     try:
         *_, count, _, at, _ = _END.unpack_from(raw, raw.rindex(b"PK\5\6"))
-        members: dict[bytes, bytes] = {}
+        members: dict[bytes, memoryview] = {}
+        view = memoryview(raw)  # a slice of it is no copy
         for _ in range(count):
             head = _CENTRAL.unpack_from(raw, at)
             check, size, name, start = head[7], head[9], head[10], head[16]
             end = at + _CENTRAL.size + name
             local = _LOCAL.unpack_from(raw, start)
             start += _LOCAL.size + local[9] + local[10]
-            member = raw[start : start + size]
+            member = view[start : start + size]
             if (
                 head[0] != b"PK\1\2"
                 or local[0] != b"PK\3\4"
@@ -157,7 +158,7 @@ def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
                 return None
             members[raw[end - name : end].partition(b"/")[2]] = member
             at = end + head[11] + head[12]
-        tensor, values = _PROGRAMS[members[b"data.pkl"]], members[b"data/0"]
+        tensor, values = _PROGRAMS[bytes(members[b"data.pkl"])], members[b"data/0"]
     except (ValueError, struct.error, KeyError):
         return None
     spec = Spec(tensor.dtype, tensor.shape)

@@ -16,7 +16,6 @@ from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
 from .columns import Generation
 from .kernels import Kernels
-from .mappings import read_api_mapping, read_cell_mapping, read_data_mapping, read_layer_mapping, write_data_mapping
 from .pairing import Pairing, Wishes, pair_items
 from .request import Place, Request
 from .sheets import Summary, common_mode, write_result
@@ -121,6 +120,8 @@ def _compare(
     written = [path for path in (made.path, made.advice) if path is not None]
     if wishes.layers is not None:
         written.append(settings.output / f"data_mapping{place.label}_{stamp}.yaml")
+        from .mappings import write_data_mapping
+
         write_data_mapping(written[-1], pairing.names)
     for line in _told(place, pairing, made, written):
         say(line)
@@ -182,6 +183,10 @@ def _wishes(settings: Settings) -> Wishes:
         settings.data_mapping,
         settings.layer_mapping,
     )
+    if not (apis or cells or items or layers):
+        return Wishes(settings.fuzzy)
+    from .mappings import read_api_mapping, read_cell_mapping, read_data_mapping, read_layer_mapping  # and YAML with it
+
     return Wishes(
         settings.fuzzy,
         (() if apis is True else read_api_mapping(apis)) if apis else None,

@@ -24,11 +24,10 @@ from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
 from ..names import MODULES, RecordName, parse
-from .layers import pair_layers, unknown_layers
-from .mappings import ApiRule, Slots
 
 if TYPE_CHECKING:
     from .aligned import Aligned
+    from .mappings import ApiRule, Slots
 
 __all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
 
@@ -90,6 +89,8 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.tell_unknown("cell", board.unknown_cells(wishes.cells))
     modules: dict[str, str] = {}
     if wishes.layers is not None:
+        from .layers import pair_layers, unknown_layers
+
         modules = pair_layers(npu, bench, wishes.layers)
         for said in (True, False):
             board.follow_paths(modules, said=said)
