@@ -139,12 +139,9 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            for tensor in found.users.keys() - found.makers.keys():
-                # Marked after it was made (`requires_grad_`): a number of its own, which no call has put out.
-                producer = strand.tensor(tensor).producer
-                maker = None if producer is None else strand.position.get(producer)
-                if maker is not None and tensor not in {slot.tensor for slot in strand.inputs(maker)}:
-                    found.makers[tensor] = [maker]
+            for tensor, twin in _marked(strand, found):
+                for flows in (found.makers, found.users):
+                    flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
 
     @property
@@ -305,3 +302,23 @@ class Web:
                 return tensor
             tensor = into[0].tensor
         return tensor
+
+
+def _marked(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+    """Values that were marked after they were made (`requires_grad_`, the end of an autograd function): they have numbers of their
+    own, which their makers have not put out. Each with the number that these have put out.
+    """
+    found = []
+    for number in dict.fromkeys((*flow.users, *flow.makers)):
+        tensor = strand.tensor(number)
+        maker = None if tensor.producer is None else strand.position.get(tensor.producer)
+        if maker is None or maker in flow.makers.get(number, ()):
+            continue
+        for slot in strand.outputs(maker):
+            other = strand.tensor(slot.tensor)
+            if other.requires_grad != tensor.requires_grad and (other.spec, other.statistics, other.fingerprint) == (
+                tensor.spec, tensor.statistics, tensor.fingerprint
+            ):  # fmt: skip
+                found.append((number, slot.tensor))
+                break
+    return found

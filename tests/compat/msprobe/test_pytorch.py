@@ -642,7 +642,8 @@ def test_values_of_some_records_only(make, step):
 
 def test_structure_alone(make, step):
     record(make(task="structure"), Net(), run)
-    assert data(step()) == {}
+    assert listing(step()) == {"dump.json", "stack.json", "construct.json"}
+    assert data(step()) == {}, "dump.json is there without records, as the real tool leaves it"
     assert set(MIX) <= set(document(step(), "construct.json"))
     assert set(MIX) == set(document(step(), "stack.json"))
 
@@ -784,6 +785,15 @@ def test_an_earlier_run_is_replaced_and_what_is_not_ours_stays(make, step):
     (step() / "dump_tensor_data" / "Torch.old.0.forward.input.0.pt").write_text("old")
     record(make(level="L0"), Net(), run)
     assert listing(step() / "dump_tensor_data") == {"notes.txt"}
+
+
+def test_steps_that_a_shorter_run_does_not_reach_stay(make, step):
+    debugger = make()
+    for _ in range(2):
+        record(debugger, Net(), run)
+    embassy.close()
+    record(make(level="L0"), Net(), run)
+    assert [document(step(number), "dump.json")["level"] for number in range(2)] == ["L0", "mix"]
 
 
 def test_a_model_that_raises(make, step):
