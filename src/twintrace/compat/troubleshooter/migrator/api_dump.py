@@ -140,7 +140,7 @@ class _Dump:
             attention(
                 "The network is in GRAPH_MODE: it runs call by call (PYNATIVE_MODE) until api_dump_stop, so that APIs are seen."
             )
-        elif self.framework == "mindspore":
+        elif self.framework == "mindspore" and self._regions == 1:  # once is enough
             attention(
                 "Functions that are compiled by @jit run call by call until api_dump_stop, so that APIs are seen."
             )
