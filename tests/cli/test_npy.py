@@ -92,6 +92,17 @@ def test_options_that_contradict_each_other_are_refused(folders):
     assert "--grads means --by shape" in done.output
 
 
+@pytest.mark.parametrize("command", [["npy", "compare"], ["compare"]])
+def test_two_reports_in_one_file_are_refused(folders, tmp_path, command):
+    """Before anything is compared or written."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    files = ["--csv", str(tmp_path / "r"), "--json", str(tmp_path / "link" / "r")]
+    done = CliRunner().invoke(cli, [*command, *map(str, folders), *files])
+    assert done.exit_code == 2
+    assert "--csv and --json would both write" in done.output
+    assert not (tmp_path / "r").exists()
+
+
 def test_all_the_reports_of_a_comparison(compare, folders, tmp_path):
     files = {kind: tmp_path / f"report.{kind}" for kind in ("html", "xlsx", "csv", "json")}
     options = [text for kind, path in files.items() for text in (f"--{kind}", path)]
