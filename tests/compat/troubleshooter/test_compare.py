@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):
     assert [row[4] for row in forward[:3]] == ["True"] * 3
     assert "no npy file: it begins with b'garbage'" in result(forward, "NN_ReLU_0_forward_output")[0]
     assert "there is no NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
-    assert "pt is damaged in 1 places" in said
+    assert "pt is damaged in 1 place," in said
 
 
 def test_shapes_that_differ(compared):
