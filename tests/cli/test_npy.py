@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import twintrace.compat.troubleshooter as ts
 from twintrace import api
 from twintrace.cli import cli
 from twintrace.model.errors import TwintraceError
@@ -73,6 +74,17 @@ def test_tolerances_and_nan(compare, folders):
         np.save(side / "x.npy", np.array([np.nan, 1.0]))
     assert "NaN on both sides" in compare(*folders, expect=1)
     assert "agree" in compare(*folders, "--equal-nan", expect=0)
+
+
+def test_the_reference_is_the_left_here_and_the_target_in_the_embassy(compare, tmp_path):
+    for side, value in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / side).mkdir()
+        np.save(tmp_path / side / "x.npy", np.full(3, value))
+    one, two = tmp_path / "one", tmp_path / "two"
+    for orig, target, agree in ((one, two, True), (two, one, False)):
+        table = ts.migrator.compare_npy_dir(orig, target, rtol=0.75, atol=0.0)
+        assert f"| {agree!s:^18} |" in table
+        compare(target, orig, "--rtol", 0.75, "--atol", 0, expect=0 if agree else 1)
 
 
 def test_what_belongs_together(compare, tmp_path):
