@@ -99,7 +99,22 @@ def test_missing_and_extra_files_are_told_of_with_the_reason(folders):
     assert "no file of this name" in left.because
     text = api.verdict(found)
     assert "only left: 1 file, first a.npy: the other side has no file of this name" in text
-    assert "1 pairs of files: 1 the same. Alone: 1 left, 1 right." in text
+    assert "1 pair of files: 1 the same. Alone: 1 left, 1 right." in text
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "sentence"),
+    [
+        ([X], [X], "agree: 1 pair is the same, bit by bit.\n  1 pair of files: 1 the same."),
+        ([X, X], [X, X], "agree: all 2 pairs are the same, bit by bit.\n  2 pairs of files: 2 the same."),
+        ([X], [X + 1e-5], "agree: 1 pair within "),
+        ([X, X], [X, X + 1e-5], "agree: 1 of 2 pairs is equal, the other within "),
+        ([X, X], [X, X + 1], "sure    1 pair before it; "),
+    ],
+)
+def test_one_is_not_many(folders, left, right, sentence):
+    sides = folders(*({f"x{number}": array for number, array in enumerate(side)} for side in (left, right)))
+    assert sentence in api.verdict(api.compare_arrays(*sides))
 
 
 def test_tolerances_are_relative_to_the_left(folders):

@@ -164,7 +164,7 @@ def test_a_line_of_the_journal_that_is_damaged_is_no_difference(tmp_path):
     assert found.count(Outcome.UNKNOWN) > 0
     assert not found.agree
     assert "agree where both have a record" in api.verdict(found)
-    (damage,) = (remark for remark in found.remarks if "is damaged in 1 places" in remark)
+    (damage,) = (remark for remark in found.remarks if "is damaged in 1 place," in remark)
     assert damage.count("journal.jsonl") == 1
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import twintrace.compat.troubleshooter as ts
 from twintrace import api
 from twintrace.cli import cli
 from twintrace.model.errors import TwintraceError
@@ -75,6 +76,17 @@ def test_tolerances_and_nan(compare, folders):
     assert "agree" in compare(*folders, "--equal-nan", expect=0)
 
 
+def test_the_reference_is_the_left_here_and_the_target_in_the_embassy(compare, tmp_path):
+    for side, value in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / side).mkdir()
+        np.save(tmp_path / side / "x.npy", np.full(3, value))
+    one, two = tmp_path / "one", tmp_path / "two"
+    for orig, target, agree in ((one, two, True), (two, one, False)):
+        table = ts.migrator.compare_npy_dir(orig, target, rtol=0.75, atol=0.0)
+        assert f"| {agree!s:^18} |" in table
+        compare(target, orig, "--rtol", 0.75, "--atol", 0, expect=0 if agree else 1)
+
+
 def test_what_belongs_together(compare, tmp_path):
     for side, names in (("left", ["a1", "a2", "a3"]), ("right", ["b4", "b5"])):
         (tmp_path / side).mkdir()
@@ -90,6 +102,17 @@ def test_options_that_contradict_each_other_are_refused(folders):
     done = CliRunner().invoke(cli, ["npy", "compare", *map(str, folders), "--grads", "--by", "name"])
     assert done.exit_code == 2
     assert "--grads means --by shape" in done.output
+
+
+@pytest.mark.parametrize("command", [["npy", "compare"], ["compare"]])
+def test_two_reports_in_one_file_are_refused(folders, tmp_path, command):
+    """Before anything is compared or written."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    files = ["--csv", str(tmp_path / "r"), "--json", str(tmp_path / "link" / "r")]
+    done = CliRunner().invoke(cli, [*command, *map(str, folders), *files])
+    assert done.exit_code == 2
+    assert "--csv and --json would both write" in done.output
+    assert not (tmp_path / "r").exists()
 
 
 def test_all_the_reports_of_a_comparison(compare, folders, tmp_path):

@@ -239,6 +239,10 @@ def _places(
     return sorted(left & right), sorted(left ^ right)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def _listed(places: Sequence[tuple[int, int]]) -> str:
     shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
     return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
@@ -549,7 +553,7 @@ def _remarks(
     for trace in traces:
         damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
         if damage:
-            yield f"{trace.path} is damaged in {len(damage)} places, first: {damage[0]}"
+            yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
         open_ones = [place for place in common if not trace.journal(*place).complete]
         if open_ones:
             yield f"{trace.path} ended before {_listed(open_ones)} was closed; what it wrote is compared."
@@ -561,12 +565,13 @@ def _remarks(
         if item.verdict.outcome is Outcome.UNKNOWN
     ]
     if unreadable:
-        yield f"{len(unreadable)} pairs of tensors could not be compared, first: {unreadable[0].verdict.because}"
+        yield f"{_count(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
     results = [result for part in parts for result in part.results]
     parted = any(not result.harmless for result in results)
     harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
-        yield f"{harmless} pairs of calls have values that differ without effect: what is made of them agrees."
+        have = "has" if harmless == 1 else "have"
+        yield f"{_count(harmless, 'pair')} of calls {have} values that differ without effect: what is made of them agrees."
     yield from _precisions(parts)
     yield from _not_numbers(results)
     strays = sum(part.strays for part in parts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,27 @@ _WRITERS = {"html": api.write_html, "xlsx": api.write_xlsx, "csv": api.write_csv
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--table, --html, --xlsx, --csv and --json."""
+    """--table, --html, --xlsx, --csv and --json; two of them with the same file are refused before anything is compared."""
+
+    @functools.wraps(command)
+    def checked(*args: Any, **given: Any) -> Any:
+        _check_files({name: given.get(name) for name in (*_WRITERS, "write_map")})
+        return command(*args, **given)
+
+    return _with_options(checked)
+
+
+def _check_files(files: Mapping[str, Path | None]) -> None:
+    options: dict[Path, str] = {}
+    for name, path in files.items():
+        if path is not None:
+            option = f"--{name.replace('_', '-')}"
+            other = options.setdefault(path.resolve(), option)
+            if other != option:
+                raise click.UsageError(f"{other} and {option} would both write {path}: give each a file of its own.")
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", type=FILE, help="Write everything as JSON; `twintrace view` opens it."),
         click.option("--csv", type=FILE, help="Write all pairs of tensors as CSV."),

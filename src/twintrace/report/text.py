@@ -51,18 +51,19 @@ def _agreement(result: Comparison) -> Iterator[str]:
     elif result.agree:
         same, rounding = result.count(Outcome.SAME), result.count(Outcome.ROUNDING)
         if not rounding:
-            how = f"all {compared} pairs are the same, {_exactness(result)}"
+            how = f"{'all ' if compared > 1 else ''}{_pairs(compared)} {_are(compared)} the same, {_exactness(result)}"
         else:
-            equal = f"{same} of {compared} pairs are equal, the others" if same else f"all {compared} pairs"
+            alike = f"{'all ' if compared > 1 else ''}{_pairs(compared)}"
+            equal = f"{same} of {compared} pairs {_are(same)} equal, the other{'s' * (rounding > 1)}" if same else alike
             how = f"{equal} within {_allowed(result)}"
         yield f"{names} agree: {how}."
         yield f"  {balance(result)}"
     elif compared:
-        yield f"{names} agree where both have a record ({compared} pairs), but not everywhere:"
+        yield f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:"
         yield from _alone(result)
         yield f"  {balance(result)}"
     else:
-        yield f"{names}: {len(result.results)} {pairs_of(result)}, and no pair of values that could be compared."
+        yield f"{names}: {pairs_of(result)}, and no pair of values that could be compared."
         yield from _alone(result)
 
 
@@ -148,7 +149,7 @@ def _source(calls: Sequence[Call]) -> str:
     if not frames:
         return "(no source line was recorded)"
     first = frames[0]
-    more = f"  (and {len(calls) - 1} calls more)" if len(calls) > 1 else ""
+    more = f"  (and {len(calls) - 1} {'call' if len(calls) == 2 else 'calls'} more)" if len(calls) > 1 else ""
     return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}"[:110] + more
 
 
@@ -202,9 +203,9 @@ def sureness(found: Divergence) -> str:
     """What speaks for it that this is the place."""
     match = found.result.match
     pairs = (
-        f"{found.after} pairs before it agree"
+        f"{_pairs(found.after)} before it {'agrees' if found.after == 1 else 'agree'}"
         if found.after and not found.inherited
-        else f"{found.after} pairs before it"
+        else f"{_pairs(found.after)} before it"
     )
     if found.inherited and not found.after:
         pairs = "nothing was recorded before it"
@@ -303,12 +304,20 @@ def balance(result: Comparison) -> str:
         skipped = sum(item.skipped for _, _, item in (*result.only_left, *result.only_right))
         aside = f" ({skipped} carry no meaning of their own)" if skipped else ""
         alone = f" Alone: {len(result.only_left)} left, {len(result.only_right)} right{aside}."
-    return f"{len(result.results)} {pairs_of(result)}: {told or 'none'}.{alone}"
+    return f"{pairs_of(result)}: {told or 'none'}.{alone}"
 
 
 def pairs_of(result: Comparison) -> str:
-    """What the results are pairs of."""
-    return "pairs of files" if result.saved else "pairs of calls"
+    """How many pairs the results are, and of what."""
+    return f"{_pairs(len(result.results))} of {'files' if result.saved else 'calls'}"
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 _WORDS = {

@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):
     assert "no npy file: it begins with b'garbage'" in result(forward, "NN_ReLU_0_forward_output")[0]
     assert "there is no " in result(backward, "NN_Dense_0_backward_input")[0]
     assert "torch_api_dump/NN_Linear_0_backward_input.npy" in result(backward, "NN_Dense_0_backward_input")[0]
-    assert "pt is damaged in 1 places" in said
+    assert "pt is damaged in 1 place" in said
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut off", "garbage", "objects"])

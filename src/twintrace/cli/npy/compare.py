@@ -21,7 +21,13 @@ from ..progress import bar
     "sequence of shapes that both have.  [default: name]",
 )
 @click.option("--grads", is_flag=True, help="The files are gradients, whose names and numbers differ: --by shape.")
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Allowed error relative to LEFT.")
+@click.option(
+    "--rtol",
+    type=float,
+    default=1e-4,
+    show_default=True,
+    help="Allowed error relative to LEFT, the reference. (For compare_npy_dir it is the second folder.)",
+)
 @click.option("--atol", type=float, default=1e-4, show_default=True, help="Allowed error besides.")
 @click.option("--equal-nan", is_flag=True, help="NaN is equal to NaN.")
 @reports.options
