@@ -130,3 +130,35 @@ def test_a_product_with_the_same_parameter_and_another_bias_is_no_region():
     right = split_layers("mindspore", 0.3, split=True, bias=False)
 
     assert "torch.nn.functional.linear#1" not in names(align(left, right))
+
+
+def norms(framework: str, off: float, *, split: bool):
+    """Two norms, each `off` by some noise: as one call each, or written out."""
+    made = Maker(framework)
+    x = made.given(noise(4, WIDTH))
+    for number in range(2):
+        w, b = weight(20 + number)[0], weight(30 + number)[0]
+        centred = x.array - x.array.mean(-1, keepdims=True) + off * noise(4, WIDTH, seed=9)
+        spread = np.sqrt((centred**2).mean(-1, keepdims=True))
+        normed = centred / spread
+        held = made.parameter(w), made.parameter(b)
+        if split:
+            one = made.call("mindspore.ops.sub", [x], centred)
+            two = made.call("mindspore.ops.std", [x], spread)
+            three = made.call("mindspore.ops.div", [one, two], normed)
+            four = made.call("mindspore.ops.mul", [three, held[0]], normed * w)
+            x = made.call("mindspore.ops.add", [four, held[1]], normed * w + b)
+        else:
+            x = made.call("torch.nn.functional.layer_norm", [x, *held], normed * w + b)
+        x = made.call(f"{framework}.relu", [x], relu(x.array))
+    return made.side()
+
+
+def test_such_a_region_reaches_back_to_what_both_sides_take():
+    found = align(norms("torch", 0.0, split=False), norms("mindspore", 0.3, split=True))
+
+    assert names(found)["torch.nn.functional.layer_norm#1"] == " + ".join(
+        f"mindspore.ops.{name}#1" for name in ("sub", "std", "div", "mul", "add")
+    )
+    assert names(found)["torch.relu#1"] == "mindspore.relu#1"
+    assert alone(found) == ([], [])
