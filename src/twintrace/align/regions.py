@@ -297,15 +297,17 @@ class Regions:
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
-        """What goes into this side's region and not into the other's, be it as a parameter there: not every tool knows which
-        of the tensors that it records are.
+        """What goes into this side's region and not into the other's. What no call made may be a parameter there: not every tool
+        knows which of the tensors that it records are. What a call made of a parameter, its transpose, is not that parameter.
         """
-        theirs = takes[1 - which][1]
-        numbers = {self._web.classes.of(1 - which, tensor) for tensor in theirs} - {-1}
+        makers = self._web.flow(which).makers
+        theirs = takes[1 - which]
+        numbers = [{self._web.classes.of(1 - which, tensor) for tensor in tensors} - {-1} for tensors in theirs]
         return [
             tensor
             for tensor in sorted(takes[which][0])
-            if self._web.classes.of(which, tensor) not in numbers and self._mapper.partner(which, tensor) not in theirs
+            if self._web.classes.of(which, tensor) not in numbers[tensor not in makers]
+            and self._mapper.partner(which, tensor) not in theirs[tensor not in makers]
         ]
 
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
