@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.frameworks.reference.test_contract import ReferencePage
-from twintrace import api
+from twintrace.api import recording
 from twintrace.collect.selection import Selection, Sieve
 from twintrace.collect.session import Session
 from twintrace.collect.stacks import Stacks
@@ -46,7 +46,7 @@ def nothing(*_, **__):
 def ignoring(option):
     """The recorder does not hear of an option."""
     unset = {"forward_only": False, "inputs_only": False}.get(option)
-    return replace(api, "Selection", lambda **options: Selection(**options | {option: unset}))
+    return replace(recording, "Selection", lambda **options: Selection(**options | {option: unset}))
 
 
 # --- the adapter's sabotages ------------------------------------------------------------------------------------------

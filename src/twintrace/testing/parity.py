@@ -25,6 +25,7 @@ OPTIONAL: Mapping[str, str] = {
     "patches.py:Patch": "MindSpore's functions are replaced by the thousand: what was built for one is kept from start to start",
     "collectives.py": "the miniature runs in one process; MindSpore's are functions and primitives like others",
     "compiled.py": "the miniature compiles nothing",
+    "taps.py": "a call of the host from inside a compiled graph: only MindSpore compiles what users write in Python",
     "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",
     "weights.py": "MSAdapter's nets have PyTorch's names and layouts: there is nothing to translate",
     "modules.py:is_opaque": "the miniature compiles nothing",

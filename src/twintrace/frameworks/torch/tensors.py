@@ -11,7 +11,6 @@ Nothing here changes a tensor, makes an autograd node or draws a random number.
 from __future__ import annotations
 
 from ctypes import string_at
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,9 @@ def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
         return None
 
 
-wants_gradient = attrgetter("requires_grad")
+def wants_gradient(tensor: Tensor) -> bool:
+    """Is a gradient of it asked for?"""
+    return tensor.requires_grad
 
 
 def storage(tensor: Tensor) -> Any:
