@@ -47,6 +47,7 @@ HOMES = {
     "rich": ("cli/", "report/"),
     "yaml": ("align/", "compat/msprobe/"),
     "numba": ("store/", "measure/"),
+    "llvmlite": ("store/",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/",),
     "pytest": ("testing/",),
 }

@@ -60,8 +60,8 @@ def test_a_recorder_that_disturbs_is_caught(step, page, monkeypatch):
 
 
 def test_one_that_draws_a_random_number_is_caught(page, monkeypatch):
-    look = page.adapter.look
-    monkeypatch.setattr(page.adapter, "look", lambda tensor: (mini.RANDOM.numbers.random(), look(tensor))[1])
+    glance = page.adapter.glance
+    monkeypatch.setattr(page.adapter, "glance", lambda tensor: (mini.RANDOM.numbers.random(), glance(tensor))[1])
 
     def step(record):
         model = page.models["mlp"]()

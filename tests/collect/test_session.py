@@ -319,10 +319,10 @@ class Speechless(Exception):
 
 
 def test_warnings_that_are_errors_do_not_end_the_training(record, reading, page, monkeypatch):
-    def look(tensor):
+    def glance(tensor):
         raise ArithmeticError("a fault")
 
-    monkeypatch.setattr(page.adapter, "look", look)
+    monkeypatch.setattr(page.adapter, "glance", glance)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with record(strict=False):

@@ -476,7 +476,7 @@ class Unwritable:
 
 @pytest.mark.parametrize("fault", ["no folder", "disk full"])
 def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
-    from numba.core import caching, dispatcher
+    from numba.core import caching, dispatcher, types
 
     from twintrace.store import digest_numba
 
@@ -491,7 +491,8 @@ def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
 
         monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
         monkeypatch.setattr(caching.FunctionCache, "save_overload", save)
-    kernel = digest_numba._compile(digest_numba._fingerprint, (digest_numba._DATA,))
-    upper, lower = kernel(np.frombuffer(b"twintrace", np.uint8))
+    data = np.frombuffer(b"twintrace", np.uint8)
+    kernel = digest_numba._compile(digest_numba._fingerprint, (types.intp, types.intp))
+    upper, lower = kernel(subject.address_of(data), data.size)
     assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
     assert attempts

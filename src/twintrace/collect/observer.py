@@ -10,14 +10,14 @@
 
 Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
 
-A version counter does not see everything (writes through `.data`, through numpy, by foreign kernels). So a few bytes of a tensor
-that seems unchanged are compared as well: if they differ, it is a new value.
+A version counter does not see everything (writes through `.data`, through numpy, by foreign kernels). So a few words all over a
+tensor that seems unchanged are compared as well: if they differ, it is a new value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ import numpy as np
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
-from ..model.tensors import Statistics, Tensor
-from ..store.digest import digest
+from ..model.tensors import Tensor
+from ..store.digest import address_of, numbers_at, sampler
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
@@ -39,7 +39,7 @@ class _Seen:
 
     __slots__ = ("by", "check", "id", "text", "version")
 
-    def __init__(self, version: Any, identity: int, check: bytes | None, text: str, by: int | None) -> None:
+    def __init__(self, version: Any, identity: int, check: object, text: str, by: int | None) -> None:
         self.version, self.id, self.check, self.text, self.by = version, identity, check, text, by
 
 
@@ -70,9 +70,11 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
-        self._identity, self._peek, self._stretch = framework.identity, framework.peek, framework.stretch
-        self._look, self._host = framework.look, framework.host
-        self._wants_gradient = framework.wants_gradient if autograd else _no
+        self._autograd = autograd
+        self._glance, self._sample = framework.glance, sampler()
+        # With tensors kept an array of them is needed anyway.
+        self._in_place = keep is not Keep.TENSOR
+        self._fingerprint = keep is not Keep.STATISTICS
 
     @property
     def count(self) -> int:
@@ -120,39 +122,38 @@ class Observer:
 
     def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
-        identity = self._identity(tensor)
-        if identity is None:
-            number = self._next
-            self._write(tensor, self._look(tensor), "", self.producer)
+        number = self._next
+        glance = self._glance(tensor)
+        if glance is None:
+            self._write(tensor, self._framework.look(tensor), "", self.producer)
             return number
-        key, seat, version = identity
-        wants = self._wants_gradient(tensor)
-        view = seat, wants
+        key, seat, version, look, address, nbytes, order = glance
+        check = self._sample(address, nbytes) if address else None
+        wants = self._autograd and look.requires_grad
         storage = self._storages.get(key)
-        check = self._peek(tensor)
         if storage is None:
             if len(self._storages) >= self._purge_at:
                 self._purge()
             storage = self._storages[key] = _Storage(self._framework.hold(tensor))
-        else:
-            seen = storage.views.get(view)
-            if seen is not None and seen.version == version and seen.check == check:
-                return seen.id
-        look = self._look(tensor)
-        stretch, in_order = self._stretch(tensor) if not look.parts else (None, False)
-        known = storage.stretches.get(stretch)
-        text = ""
-        if known is not None and known.version == version and known.check == check:
-            # The same bytes in the same order, or in another order that the statistics do not mind.
-            text = known.text if in_order or self._keep is Keep.STATISTICS else ""
-        by = self.producer
+        seen = storage.views.get((seat, wants))
+        if seen is not None and seen.version == version and seen.check == check:
+            return seen.id
+        by, text = self.producer, ""
+        stretch = address, nbytes, look.dtype
+        # The same bytes in the same order, or in another order that the statistics do not mind.
+        readable = order or (order is False and not self._fingerprint)
+        if readable:
+            known = storage.stretches.get(stretch)
+            if known is not None and known.version == version and known.check == check:
+                text = known.text
         twin = storage.views.get((seat, not wants))
         if twin is not None and twin.version == version and twin.check == check:
             text, by = twin.text, twin.by
-        number = self._next
+        if not text and readable and self._in_place and not look.parts:
+            text = self._text_at(address, nbytes, look.dtype)[0]
         text = self._write(tensor, look, text, by)
-        storage.views[view] = seen = _Seen(version, number, check, text, by)
-        if in_order and text:
+        storage.views[seat, wants] = seen = _Seen(version, number, check, text, by)
+        if order and text:
             storage.stretches[stretch] = seen
         return number
 
@@ -180,7 +181,7 @@ class Observer:
             rest = self._parts(look)
         elif not values:
             try:
-                values = self._values(self._host(tensor, ordered=self._keep is not Keep.STATISTICS), look.dtype)
+                values = self._values(self._framework.host(tensor), look.dtype)
             except Unreadable as error:
                 rest = f',"missing":{encode_json(str(error))}'
         if look.facts:
@@ -190,14 +191,18 @@ class Observer:
         return values
 
     def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
-        found = digest(array, dtype, fingerprint=self._keep is not Keep.STATISTICS)
-        text = _statistics_text(found.statistics)
-        if found.fingerprint is None:
-            return text
-        text += f',"fp":"{found.fingerprint}"'
-        if self._keep is Keep.TENSOR:
-            text += self._payload(array, found.fingerprint)
-        return text
+        text, fingerprint = self._text_at(address_of(array), array.nbytes, dtype)
+        return text + self._payload(array, fingerprint) if fingerprint and self._keep is Keep.TENSOR else text
+
+    def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
+        """What a line says of the values that lie there, and their fingerprint."""
+        low, high, mean, norm, nan, posinf, neginf, zero, found = numbers_at(address, nbytes, dtype, self._fingerprint)
+        if norm is not None and norm < inf:  # then the other three are finite too
+            text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
+        else:
+            numbers = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
+            text = f',"stats":[{numbers},{nan},{posinf},{neginf},{zero}]'
+        return (text if found is None else f'{text},"fp":"{found}"'), found
 
     def _payload(self, array: np.ndarray[Any, Any], fingerprint: str) -> str:
         if self.payload_trouble is None:
@@ -224,15 +229,3 @@ class Observer:
         for key in gone:
             self._framework.release(self._storages.pop(key).hold)
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
-
-
-def _no(_: object) -> bool:
-    return False
-
-
-def _statistics_text(s: Statistics) -> str:
-    counts = f"{s.nan},{s.posinf},{s.neginf},{s.zero}"
-    if s.norm is not None and isfinite(s.norm):  # then the other three are finite too
-        return f',"stats":[{s.min!r},{s.max!r},{s.mean!r},{s.norm!r},{counts}]'
-    numbers = ",".join("null" if n is None else text_float(n) for n in (s.min, s.max, s.mean, s.norm))
-    return f',"stats":[{numbers},{counts}]'

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -66,6 +66,16 @@ class Look:
             grad = "true" if self.requires_grad else "false"
             self._text = f'"dtype":"{self.dtype}","shape":[{shape}],"device":"{self.device}","grad":{grad}'
         return self._text
+
+
+Glance: TypeAlias = "tuple[Any, Any, Any, Look, int, int, bool | None]"
+"""What recognises a tensor again, and where its bytes lie on the host.
+
+storage, seat, version    equal means unchanged: the memory, the view of it, the state of its contents
+look                      as `look` says it
+address, nbytes           some of its elements, or all: 0 where they are not on the host, or not to be had cheaply
+order                     True: all of them, in order. False: all, without gaps, in another order. None: not all
+"""
 
 
 @dataclass(slots=True)
@@ -159,26 +169,14 @@ class Framework(Protocol):
     def is_tensor(self, value: object) -> bool: ...
     def is_module(self, value: object) -> bool: ...
     def look(self, tensor: Any) -> Look: ...
-    def host(self, tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
-        """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not.
+    def host(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The values as a C-contiguous array in their storage type; a view where that is possible. Unreadable if not."""
 
-        Where the order does not matter it may be that of memory, and the array flat: that saves a copy.
-        """
-
-    def identity(self, tensor: Any) -> tuple[Any, Any, Any] | None:
-        """(storage, view of it, version): equal means unchanged. None: this tensor cannot be recognised again."""
-
-    def wants_gradient(self, tensor: Any) -> bool:
-        """What `look` says of it, alone: a tensor is marked in place, and its identity stays."""
-
-    def stretch(self, tensor: Any) -> tuple[Any, bool]:
-        """(the stretch of memory that the elements fill without gaps, whether in order); (None, False) if they do not."""
+    def glance(self, tensor: Any) -> Glance | None:
+        """Everything that is asked of every tensor, at once. None: this one cannot be recognised again."""
 
     def storage(self, tensor: Any) -> Any:
-        """The first part of the identity, alone; None where there is none."""
-
-    def peek(self, tensor: Any) -> bytes | None:
-        """A few of the tensor's bytes, cheaply; asked only of tensors with an identity. None where it would not be cheap."""
+        """The first part of a glance, alone; None where there is none."""
 
     def hold(self, tensor: Any) -> Any:
         """A weak hold on the tensor's storage: while it is held, the storage's identity is not given to another."""

@@ -2,6 +2,8 @@
 
     digest(array, "f32")                      Digest(Statistics(min=-1.5, max=2.0, …), "9f86d081884c7d65…")
     digest(array, "f32", fingerprint=False)   Digest(Statistics(…), None)
+    numbers_at(address, 4096, "f32", True)    (-1.5, 2.0, …, "9f86d081884c7d65…"): of memory, without an object for anything
+    sampler()(address, 4096)                  something from a few of the bytes, to notice that they were written to
     fingerprint(array)                        "9f86d081884c7d65…": of the bytes alone, to check a payload
     decode_table("f8e5m2")                    the 256 values of a one-byte float
     warm_up()                                 compile ahead; backend() then says "numba" or "numpy"
@@ -39,6 +41,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from ctypes import string_at
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -56,9 +59,22 @@ if TYPE_CHECKING:
     Data = NDArray[np.uint8]  # one-dimensional
     # low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L; the first four mean nothing where finite is 0
     Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int]
-    Kernel = Callable[[Data, bool], Numbers]
+    Kernel = Callable[[int, int, bool], Numbers]  # address, bytes, is a fingerprint wanted
+    Found = tuple[
+        float | None, float | None, float | None, float | None, int, int, int, int, str | None
+    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint
 
-__all__ = ["Digest", "backend", "decode_table", "digest", "fingerprint", "warm_up"]
+__all__ = [
+    "Digest",
+    "address_of",
+    "backend",
+    "decode_table",
+    "digest",
+    "fingerprint",
+    "numbers_at",
+    "sampler",
+    "warm_up",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +87,33 @@ class Digest:
 
 def digest(array: NDArray[Any], dtype: str, *, fingerprint: bool = True) -> Digest:
     """Statistics and fingerprint of a C-contiguous array in its storage type; `dtype` says what the elements mean."""
-    kernel = _kernels.get(dtype)
-    if kernel is None:
-        kernel = _load(dtype)
-    return _digest(kernel, array, dtype, fingerprint)
+    return _digest(_kernels.get(dtype) or _load(dtype), array, dtype, fingerprint)
+
+
+def numbers_at(address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
+    """The same of memory, as plainly as it can be had: a recording asks for little else. `wanted`: a fingerprint as well."""
+    return _found(_kernels.get(dtype) or _load(dtype), address, nbytes, dtype, wanted)
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array's first element lies."""
+    address: int = array.__array_interface__["data"][0]  # twice as quick as array.ctypes.data
+    return address
 
 
 def fingerprint(array: NDArray[Any]) -> str:
     """32 hexadecimal digits for the bytes of a C-contiguous array."""
     data = _bytes_of(array)
     module = _numba()
-    upper, lower = module.load_fingerprint()(data) if module else _fingerprint(data)
+    upper, lower = module.load_fingerprint()(address_of(data), data.size) if module else _fingerprint(data)
     return _hexadecimal(upper, lower).hex()
+
+
+@functools.cache
+def sampler() -> Callable[[int, int], object]:
+    """What gives, of (address, nbytes), something that changes when those bytes are written to; it looks at a few of them."""
+    module = _numba()
+    return module.load_sample() if module else lambda address, nbytes: string_at(address, min(nbytes, 64))
 
 
 def warm_up() -> None:
@@ -104,7 +135,7 @@ def decode_table(dtype: str) -> NDArray[np.float32]:
     return table
 
 
-# From an array to a Digest -----------------------------------------------------------------------------------------
+# From an array to its memory -----------------------------------------------------------------------------------------
 
 _kernels: dict[str, Kernel] = {}
 _hexadecimal = struct.Struct(">QQ").pack
@@ -118,17 +149,18 @@ def _digest(kernel: Kernel, array: NDArray[Any], dtype: str, wanted: bool) -> Di
             f"digest: {dtype} is held as {STORAGE[dtype]}, got {array.dtype}. Use array.view({STORAGE[dtype].name!r})."
         )
     data = _bytes_of(array)
-    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(data, wanted)
+    low, high, mean, norm, nan, posinf, neginf, zero, text = _found(kernel, address_of(data), data.size, dtype, wanted)
+    return Digest(Statistics(low, high, mean, norm, nan, posinf, neginf, zero), text)
+
+
+def _found(kernel: Kernel, address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
+    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(address, nbytes, wanted)
+    text = _hexadecimal(upper, lower).hex() if wanted else None
     if not finite:
-        statistics = Statistics(None, None, None, None, nan, posinf, neginf, zero)
-    else:
-        if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
-            mean, norm = _rescaled(data, dtype, low, high, finite)
-        statistics = cast(Statistics, _Numbers(low, high, mean, norm, nan, posinf, neginf, zero))
-        statistics.__class__ = Statistics
-    made = cast(Digest, _Made(statistics, _hexadecimal(upper, lower).hex() if wanted else None))
-    made.__class__ = Digest
-    return made
+        return None, None, None, None, nan, posinf, neginf, zero, text
+    if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
+        mean, norm = _rescaled(_memory(address, nbytes), dtype, low, high, finite)
+    return low, high, mean, norm, nan, posinf, neginf, zero, text
 
 
 def _bytes_of(array: NDArray[Any]) -> Data:
@@ -143,30 +175,15 @@ def _bytes_of(array: NDArray[Any]) -> Data:
         ) from error
 
 
-# A frozen dataclass sets each field through object.__setattr__, which for these two costs as much as the kernel. These
-# have the same slots, so they can be filled plainly and then become what they stand for.
-class _Numbers:
-    __slots__ = Statistics.__slots__
+class _Memory:
+    """What numpy asks of memory that is not its own."""
 
-    def __init__(
-        self, low: float, high: float, mean: float, norm: float, nan: int, posinf: int, neginf: int, zero: int
-    ) -> None:
-        self.min = low
-        self.max = high
-        self.mean = mean
-        self.norm = norm
-        self.nan = nan
-        self.posinf = posinf
-        self.neginf = neginf
-        self.zero = zero
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (nbytes,), "typestr": "|u1"}
 
 
-class _Made:
-    __slots__ = Digest.__slots__
-
-    def __init__(self, statistics: Statistics, fingerprint: str | None) -> None:
-        self.statistics = statistics
-        self.fingerprint = fingerprint
+def _memory(address: int, nbytes: int) -> Data:
+    return np.asarray(_Memory(address, nbytes)) if nbytes else _NOTHING
 
 
 def _rescaled(data: Data, dtype: str, low: float, high: float, finite: int) -> tuple[float, float]:
@@ -200,8 +217,9 @@ def _numba() -> ModuleType | None:
     try:
         from . import digest_numba
 
-        digest_numba.load_fingerprint()(_NOTHING)
-        digest_numba.load("f32")(_NOTHING, True)
+        digest_numba.load_fingerprint()(0, 0)
+        digest_numba.load("f32")(0, 0, True)
+        digest_numba.load_sample()(0, 0)
     except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
         return None
     return digest_numba
@@ -223,14 +241,14 @@ def _numpy_kernel(dtype: str) -> Kernel:
     return functools.partial(_scan_integers if dtype[0] in "iu" else _scan_floats, dtype)
 
 
-def _coded(dtype: str, count: Callable[[NDArray[np.float64], Data, bool], Numbers]) -> Kernel:
+def _coded(dtype: str, count: Callable[[NDArray[np.float64], int, int, bool], Numbers]) -> Kernel:
     """A kernel that counts the 256 codes and looks up what they mean."""
     kernel = functools.partial(count, _tables(dtype))
     if dtype not in ("i8", "u8", "b8"):
         return kernel
 
-    def whole(data: Data, wanted: bool) -> Numbers:
-        low, high, *others = kernel(data, wanted)
+    def whole(address: int, nbytes: int, wanted: bool) -> Numbers:
+        low, high, *others = kernel(address, nbytes, wanted)
         return cast("Numbers", (int(low), int(high), *others))
 
     return whole
@@ -296,7 +314,8 @@ def _finish(
     return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower
 
 
-def _scan_floats(dtype: str, data: Data, wanted: bool) -> Numbers:
+def _scan_floats(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
+    data = _memory(address, nbytes)
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
     finite = nan = posinf = neginf = zero = 0
     with np.errstate(all="ignore"):
@@ -318,7 +337,8 @@ def _scan_floats(dtype: str, data: Data, wanted: bool) -> Numbers:
     return _finish(low + 0.0, high + 0.0, total, squares, finite, (nan, posinf, neginf, zero), data, wanted)
 
 
-def _scan_integers(dtype: str, data: Data, wanted: bool) -> Numbers:
+def _scan_integers(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
+    data = _memory(address, nbytes)
     low, high, total, squares, zero = sys.maxsize * 2 + 1, -sys.maxsize - 1, 0.0, 0.0, 0
     for block in _blocks(data):
         values = block.view(STORAGE[dtype])
@@ -331,7 +351,8 @@ def _scan_integers(dtype: str, data: Data, wanted: bool) -> Numbers:
     return _finish(low, high, total, squares, data.size // DTYPES[dtype], (0, 0, 0, zero), data, wanted)
 
 
-def _count_bytes(tables: NDArray[np.float64], data: Data, wanted: bool) -> Numbers:
+def _count_bytes(tables: NDArray[np.float64], address: int, nbytes: int, wanted: bool) -> Numbers:
+    data = _memory(address, nbytes)
     counts = np.zeros(256, np.int64)
     for block in _blocks(data):
         counts += np.bincount(block, minlength=256)

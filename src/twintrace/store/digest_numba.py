@@ -1,15 +1,16 @@
 """The kernels behind `digest`, compiled by numba: one pass over memory, in blocks that stay in the first cache.
 
-    load("f32")(bytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L)
-    load_fingerprint()(bytes) ->  (H, L)
+    load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L)
+    load_fingerprint()(address, nbytes) ->  (H, L)
+    load_sample()(address, nbytes)     ->  a word
 
-`bytes` is a one-dimensional uint8 array. What the numbers mean is said in `digest.py`, which holds the same thing in
-numpy; the two are held together by tests/store/test_digest.py. Importing this module imports numba; nothing is
-compiled before `load`.
+What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
+tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
 
 Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one.
-Casts such as `like(min(...))` look idle and are not: numba widens every integer to 64 bits, and without the cast back
-a loop over int32 runs at half the speed.
+Memory that is in no cache is asked for some blocks ahead: otherwise the first loop over a block waits for it, and the
+others have nothing to wait for, which together takes half as long again. Casts such as `like(min(...))` look idle and
+are not: numba widens every integer to 64 bits, and without the cast back a loop over int32 runs at half the speed.
 """
 
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
@@ -18,11 +19,15 @@ a loop over int32 runs at half the speed.
 import functools
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-# Bytes. 2 to 32 KiB measured alike; counts within a block are kept in the width of an element, so 64 KiB is too much.
-_BLOCK = 8192
+# Bytes. 1 to 32 KiB measured alike where memory is near, small ones better where it is far; counts within a block are kept
+# in the width of an element, so 64 KiB is too much.
+_BLOCK = 1024
+_AHEAD = 4096  # this far ahead of the block that is read
+_LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -41,6 +46,21 @@ def _at(typing, like, address, index):
         return builder.load(builder.gep(pointer, [arguments[2]]), align=1)
 
     return result(like, types.intp, types.intp), emit
+
+
+@intrinsic
+def _fetch(typing, address):
+    """Ask for the memory around `address`. There need be none: then nothing happens."""
+
+    def emit(context, builder, signature, arguments):
+        byte, number = context.get_value_type(types.voidptr), context.get_value_type(types.int32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        read, into_all_caches, data = number(0), number(3), number(1)
+        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), read, into_all_caches, data])
+        return context.get_dummy_value()
+
+    return types.none(types.intp), emit
 
 
 @intrinsic
@@ -114,10 +134,34 @@ def _seal(address, size, a, b):
     return high, _avalanche(b ^ ((high << _S32) | (high >> _S32)))
 
 
-def _fingerprint(data):
-    address = np.intp(data.ctypes.data)
-    a, b = _mix(address, 0, data.size >> 3, np.uint64(0), np.uint64(0))
-    return _seal(address, data.size, a, b)
+@njit
+def _reach(address, start, nbytes):
+    """Where the block at `start` lies, and its length; one that comes later is asked for."""
+    for line in range(start + _AHEAD, min(start + _AHEAD + _BLOCK, nbytes), _LINE):
+        _fetch(address + line)
+    return address + start, min(_BLOCK, nbytes - start)
+
+
+def _fingerprint(address, nbytes):
+    a = np.uint64(0)
+    b = np.uint64(0)
+    for start in range(0, nbytes, _BLOCK):
+        block, length = _reach(address, start, nbytes)
+        a, b = _mix(block, start >> 3, length >> 3, a, b)
+    return _seal(address, nbytes, a, b)
+
+
+# A few words, for noticing that memory was written to --------------------------------------------------------------
+
+
+def _sample(address, nbytes):
+    """A word that depends on 16 words of the memory, the first and the last among them."""
+    if nbytes < 8:
+        return _seal(address, nbytes, np.uint64(0), np.uint64(0))[0]
+    found = np.uint64(nbytes)
+    for i in range(16):
+        found = _absorb(found, _at(np.uint64, address + (nbytes - 8) * i // 15, 0))
+    return found
 
 
 # Real floats: order and classes from the bits, sums from the values ------------------------------------------------
@@ -213,8 +257,7 @@ def _mean_and_norm(total, squares, finite):
 
 
 @njit
-def _reals(like, kind, size, top, infinity, data, wanted):
-    address = np.intp(data.ctypes.data)
+def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     low = like(top)
@@ -225,9 +268,8 @@ def _reals(like, kind, size, top, infinity, data, wanted):
     posinf = 0
     neginf = 0
     zero = 0
-    for start in range(0, data.size, _BLOCK):
-        block = address + start
-        length = min(_BLOCK, data.size - start)
+    for start in range(0, nbytes, _BLOCK):
+        block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start >> 3, length >> 3, a, b)
         count = length // size
@@ -245,29 +287,29 @@ def _reals(like, kind, size, top, infinity, data, wanted):
         zero += zeros
         total += block_total
         squares += block_squares
-    finite = data.size // size - nan - posinf - neginf
+    finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, data.size, a, b)
+    upper, lower = _seal(address, nbytes, a, b)
     # -1 is the key of negative zero, whose sign is dropped.
     least = _value(kind, like(0 if low == -1 else low ^ top) if low < 0 else low)
     most = _value(kind, like(0 if high == -1 else high ^ top) if high < 0 else high)
     return least, most, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
 
 
-def _f64(data, wanted):
-    return _reals(np.int64, _F64, 8, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, data, wanted)
+def _f64(address, nbytes, wanted):
+    return _reals(np.int64, _F64, 8, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
 
 
-def _f32(data, wanted):
-    return _reals(np.int32, _F32, 4, 0x7FFFFFFF, 0x7F800000, data, wanted)
+def _f32(address, nbytes, wanted):
+    return _reals(np.int32, _F32, 4, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
 
 
-def _f16(data, wanted):
-    return _reals(np.int16, _F16, 2, 0x7FFF, 0x7C00, data, wanted)
+def _f16(address, nbytes, wanted):
+    return _reals(np.int16, _F16, 2, 0x7FFF, 0x7C00, address, nbytes, wanted)
 
 
-def _bf16(data, wanted):
-    return _reals(np.int16, _BF16, 2, 0x7FFF, 0x7F80, data, wanted)
+def _bf16(address, nbytes, wanted):
+    return _reals(np.int16, _BF16, 2, 0x7FFF, 0x7F80, address, nbytes, wanted)
 
 
 # Complex: the modulus is never negative, so its bits order like integers as they are -------------------------------
@@ -315,8 +357,7 @@ def _complex_block(like, kind, top, infinity, address, count):
 
 
 @njit
-def _complexes(like, kind, size, top, infinity, data, wanted):
-    address = np.intp(data.ctypes.data)
+def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     low = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -326,9 +367,8 @@ def _complexes(like, kind, size, top, infinity, data, wanted):
     nan = 0
     posinf = 0
     zero = 0
-    for start in range(0, data.size, _BLOCK):
-        block = address + start
-        length = min(_BLOCK, data.size - start)
+    for start in range(0, nbytes, _BLOCK):
+        block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start >> 3, length >> 3, a, b)
         least, most, block_total, block_squares, nans, infs, zeros = _complex_block(
@@ -341,22 +381,22 @@ def _complexes(like, kind, size, top, infinity, data, wanted):
         nan += nans
         posinf += infs
         zero += zeros
-    finite = data.size // size - nan - posinf
+    finite = nbytes // size - nan - posinf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, data.size, a, b)
+    upper, lower = _seal(address, nbytes, a, b)
     return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower
 
 
-def _c32(data, wanted):
-    return _complexes(np.int16, _F16, 4, 0x7FFF, 0x7C00, data, wanted)
+def _c32(address, nbytes, wanted):
+    return _complexes(np.int16, _F16, 4, 0x7FFF, 0x7C00, address, nbytes, wanted)
 
 
-def _c64(data, wanted):
-    return _complexes(np.int32, _F32, 8, 0x7FFFFFFF, 0x7F800000, data, wanted)
+def _c64(address, nbytes, wanted):
+    return _complexes(np.int32, _F32, 8, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
 
 
-def _c128(data, wanted):
-    return _complexes(np.int64, _F64, 16, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, data, wanted)
+def _c128(address, nbytes, wanted):
+    return _complexes(np.int64, _F64, 16, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
 
 
 # Integers of two bytes and more ------------------------------------------------------------------------------------
@@ -387,8 +427,7 @@ def _integer_sums(like, address, count):
 
 
 @njit
-def _integers(like, size, least, most, data, wanted):
-    address = np.intp(data.ctypes.data)
+def _integers(like, size, least, most, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     low = like(most)
@@ -396,9 +435,8 @@ def _integers(like, size, least, most, data, wanted):
     total = 0.0
     squares = 0.0
     zero = 0
-    for start in range(0, data.size, _BLOCK):
-        block = address + start
-        length = min(_BLOCK, data.size - start)
+    for start in range(0, nbytes, _BLOCK):
+        block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start >> 3, length >> 3, a, b)
         count = length // size
@@ -409,34 +447,34 @@ def _integers(like, size, least, most, data, wanted):
         zero += np.int64(zeros)
         total += block_total
         squares += block_squares
-    finite = data.size // size
+    finite = nbytes // size
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, data.size, a, b)
+    upper, lower = _seal(address, nbytes, a, b)
     return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower
 
 
-def _i16(data, wanted):
-    return _integers(np.int16, 2, -0x8000, 0x7FFF, data, wanted)
+def _i16(address, nbytes, wanted):
+    return _integers(np.int16, 2, -0x8000, 0x7FFF, address, nbytes, wanted)
 
 
-def _u16(data, wanted):
-    return _integers(np.uint16, 2, 0, 0xFFFF, data, wanted)
+def _u16(address, nbytes, wanted):
+    return _integers(np.uint16, 2, 0, 0xFFFF, address, nbytes, wanted)
 
 
-def _i32(data, wanted):
-    return _integers(np.int32, 4, -0x80000000, 0x7FFFFFFF, data, wanted)
+def _i32(address, nbytes, wanted):
+    return _integers(np.int32, 4, -0x80000000, 0x7FFFFFFF, address, nbytes, wanted)
 
 
-def _u32(data, wanted):
-    return _integers(np.uint32, 4, 0, 0xFFFFFFFF, data, wanted)
+def _u32(address, nbytes, wanted):
+    return _integers(np.uint32, 4, 0, 0xFFFFFFFF, address, nbytes, wanted)
 
 
-def _i64(data, wanted):
-    return _integers(np.int64, 8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF, data, wanted)
+def _i64(address, nbytes, wanted):
+    return _integers(np.int64, 8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF, address, nbytes, wanted)
 
 
-def _u64(data, wanted):
-    return _integers(np.uint64, 8, 0, 0xFFFFFFFFFFFFFFFF, data, wanted)
+def _u64(address, nbytes, wanted):
+    return _integers(np.uint64, 8, 0, 0xFFFFFFFFFFFFFFFF, address, nbytes, wanted)
 
 
 # Single bytes: count the 256 codes, then look up what each means ---------------------------------------------------
@@ -454,14 +492,12 @@ def _count_codes(address, size, counts):
         counts[0, _at(np.uint8, address, i)] += 1
 
 
-def _bytes(tables, data, wanted):
-    address = np.intp(data.ctypes.data)
+def _bytes(tables, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     counts = np.zeros((4, 256), np.int64)
-    for start in range(0, data.size, _BLOCK):
-        block = address + start
-        length = min(_BLOCK, data.size - start)
+    for start in range(0, nbytes, _BLOCK):
+        block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start >> 3, length >> 3, a, b)
         _count_codes(block, length, counts)
@@ -496,14 +532,13 @@ def _bytes(tables, data, wanted):
     if finite == 0:
         low = high = 0.0
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, data.size, a, b)
+    upper, lower = _seal(address, nbytes, a, b)
     return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
 
 
 # Compiling ---------------------------------------------------------------------------------------------------------
 
 # Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
-_DATA = types.Array(types.uint8, 1, "C", readonly=True)
 _TABLES = types.Array(types.float64, 2, "C", readonly=True)
 _KERNELS = {
     "f64": _f64, "f32": _f32, "f16": _f16, "bf16": _bf16, "c32": _c32, "c64": _c64, "c128": _c128,
@@ -514,19 +549,25 @@ _KERNELS = {
 @functools.cache
 def load(dtype):
     """The compiled kernel for `dtype`, a name of DTYPES of at least two bytes per element."""
-    return _compile(_KERNELS[dtype], (_DATA, types.boolean))
+    return _compile(_KERNELS[dtype], (types.intp, types.intp, types.boolean))
 
 
 @functools.cache
 def load_bytes():
     """The compiled kernel for all one-byte dtypes; takes the values of the 256 codes as its first argument."""
-    return _compile(_bytes, (_TABLES, _DATA, types.boolean))
+    return _compile(_bytes, (_TABLES, types.intp, types.intp, types.boolean))
 
 
 @functools.cache
 def load_fingerprint():
     """The compiled fingerprint alone."""
-    return _compile(_fingerprint, (_DATA,))
+    return _compile(_fingerprint, (types.intp, types.intp))
+
+
+@functools.cache
+def load_sample():
+    """The compiled sample."""
+    return _compile(_sample, (types.intp, types.intp))
 
 
 def _compile(function, signature):

@@ -1,9 +1,8 @@
 """Look at a MindSpore tensor, recognise it again, read its values on the host.
 
     look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (a parameter's name, sparse)
-    identity(t)   (object, view, version): equal means the same values
+    glance(t)     the same, what recognises it again (object, view, version), and where its bytes lie
     host(t)       numpy, a view of the tensor's own memory where that is possible
-    peek(t)       a few of its bytes, for noticing writes that nobody has announced
 
 MindSpore's version counter hardly counts: assignments, optimizers and most writes in place leave it alone. So `wrote` is called by
 whoever sees a write, and then every tensor counts as changed. Memory is given to the next tensor as soon as one is gone, and
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from ctypes import string_at
 from typing import Any
 
 import mindspore as ms
@@ -30,11 +28,11 @@ except ImportError:  # before 2.10
     from mindspore.common import api as running
 
 from ...model.tensors import DTYPES
-from ..protocol import Look, Unreadable
+from ..protocol import Glance, Look, Unreadable
 
 __all__ = [
-    "NAMES", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously", "look", "peek", "release", "released",
-    "running", "same_value", "storage", "stored", "stretch", "wants_gradient", "wrote",
+    "ELSEWHERE", "HAS_ADDRESSES", "NAMES", "glance", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously",
+    "look", "release", "released", "running", "same_value", "storage", "stored", "stretch", "wrote",
 ]  # fmt: skip
 
 NAMES: dict[Any, str] = {
@@ -58,7 +56,8 @@ _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _HOST = "CPU"
-_HAS_ADDRESSES = hasattr(Tensor, "_grad_node")  # before 2.8 a tensor that no operator has touched has none
+HAS_ADDRESSES = hasattr(Tensor, "_grad_node")
+"""Before 2.8 a tensor that no operator has touched has none."""
 
 
 class _Writes:
@@ -142,26 +141,35 @@ def look(tensor: Any) -> Look:
     return found
 
 
-def identity(tensor: Any) -> tuple[Any, Any, Any] | None:
-    """The object, the view of its memory, and how many writes there were; None for sparse tensors."""
+def glance(tensor: Any) -> Glance | None:
+    """See `protocol.Glance`. None for sparse tensors."""
     if isinstance(tensor, _SPARSE):
         return None
-    return _SERIALS.of(tensor), (tensor.shape, tensor.dtype), (_Writes.count, _version(tensor))
+    near = tensor.device == _HOST and not tensor.has_init
+    return *identity(tensor), look(tensor), *(stretch(tensor) if near else ELSEWHERE)
 
 
-def wants_gradient(tensor: Any) -> bool:
-    """Is a gradient of it wanted? As in `look`."""
-    return bool(tensor._requires_grad)
+ELSEWHERE = 0, 0, None
+"""The end of a glance at what is not on the host."""
+
+
+def identity(tensor: Any) -> tuple[Any, Any, Any]:
+    """The object, the view of its memory, and how many writes there were."""
+    return _SERIALS.of(tensor), (tensor._shape, tensor.dtype), (_Writes.count, getattr(tensor, "_version", 0))
+
+
+def stretch(tensor: Any) -> tuple[int, int, bool | None]:
+    """Where the elements of a tensor on the host lie, through attributes that MSAdapter leaves alone."""
+    if not HAS_ADDRESSES or not tensor.is_contiguous() or tensor.dtype not in _CODES:
+        return ELSEWHERE
+    nbytes = tensor._nbytes
+    address = tensor._data_ptr()  # waits until the value is there
+    return (address, nbytes, True) if address or not nbytes else ELSEWHERE
 
 
 def storage(tensor: Any) -> Any:
-    """The first part of the identity."""
+    """The first part of a glance."""
     return None if isinstance(tensor, _SPARSE) else _SERIALS.of(tensor)
-
-
-def stretch(tensor: Any) -> tuple[Any, bool]:
-    """Nothing: that two tensors have the same memory does not last as long as they do."""
-    return None, False
 
 
 def hold(tensor: Any) -> Any:
@@ -178,26 +186,18 @@ def release(hold: Any) -> None:
     """Give the hold back."""
 
 
-def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
+def host(tensor: Any) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
         if tensor.has_init:
             raise Unreadable("not initialised yet: its initialiser has not run")
         if getattr(tensor, "is_meta", False):
             raise Unreadable("a meta tensor has no values")
-        if tensor.device != _HOST or not _HAS_ADDRESSES:
+        if tensor.device != _HOST or not HAS_ADDRESSES:
             return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
         return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
-
-
-def peek(tensor: Any) -> bytes | None:
-    """A few bytes straight from memory: enough to notice a write that nobody has announced. None off the host."""
-    if not _HAS_ADDRESSES or tensor.device != _HOST or tensor.has_init or not tensor.is_contiguous():
-        return None
-    start, size = tensor.data_ptr(), tensor.nbytes
-    return string_at(start, size if size < 64 else 64) if start else b""
 
 
 def in_place(tensor: Any) -> np.ndarray[Any, Any]:
@@ -235,10 +235,6 @@ def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
     """What numpy has in a type of its own making (bf16) as an integer of its width."""
     code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
     return array if array.dtype == code else array.view(code)
-
-
-def _version(tensor: Any) -> Any:
-    return getattr(tensor, "_version", 0)
 
 
 def _device(tensor: Any) -> str:

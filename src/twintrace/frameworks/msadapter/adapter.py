@@ -49,8 +49,7 @@ class MsadapterFramework(MindsporeFramework):
     name = "msadapter"
     look = staticmethod(tensors.look)
     host = staticmethod(tensors.host)
-    peek = staticmethod(tensors.peek)
-    wants_gradient = staticmethod(tensors.wants_gradient)
+    glance = staticmethod(tensors.glance)
     named_modules = staticmethod(named_modules)
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)

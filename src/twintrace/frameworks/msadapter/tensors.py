@@ -6,13 +6,14 @@ MindSpore made by itself (every gradient). What is used here is what lies beneat
 
 from __future__ import annotations
 
-from ctypes import string_at
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 
 from ..mindspore.tensors import (
+    ELSEWHERE,
+    HAS_ADDRESSES,
     NAMES,
     hold,
     identity,
@@ -26,36 +27,31 @@ from ..mindspore.tensors import (
     stretch,
     wrote,
 )
-from ..protocol import Look, Unreadable
+from ..protocol import Glance, Look, Unreadable
 
 __all__ = [
     "NAMES",
+    "glance",
     "hold",
     "host",
-    "identity",
     "is_tensor",
     "launch_synchronously",
     "look",
-    "peek",
     "release",
     "released",
     "storage",
-    "stretch",
-    "wants_gradient",
     "wrote",
 ]
 
 _BENEATH = ms.Tensor.__mro__[1]
 _device_beneath = vars(_BENEATH)["device"].__get__
-# Before 2.8 a tensor that no operator has touched has no address.
-_HAS_ADDRESSES = hasattr(_BENEATH, "_grad_node")
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 
 
 def look(tensor: Any) -> Look:
     """What can be said without the values."""
-    key = (tensor.dtype, tensor._shape, _device(tensor), wants_gradient(tensor))
+    key = (tensor.dtype, tensor._shape, _device(tensor), _wants_gradient(tensor))
     found = _LOOKS.get(key)
     if found is None:
         if len(_LOOKS) >= _MAX_LOOKS:
@@ -66,12 +62,12 @@ def look(tensor: Any) -> Look:
     return found
 
 
-def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
+def host(tensor: Any) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     if _device(tensor).startswith("meta"):
         raise Unreadable("a meta tensor has no values")
     try:
-        if _HAS_ADDRESSES and _on_host(tensor):
+        if HAS_ADDRESSES and _on_host(tensor):
             return in_place(tensor)
         return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -79,12 +75,9 @@ def host(tensor: Any, *, ordered: bool = True) -> np.ndarray[Any, Any]:
         raise Unreadable(f"MindSpore does not give its values here: {lines[0][:200]}") from None
 
 
-def peek(tensor: Any) -> bytes | None:
-    """A few bytes straight from memory: enough to notice a write that nobody has announced. None where that is not cheap."""
-    if not _HAS_ADDRESSES or not _on_host(tensor) or not tensor.is_contiguous():
-        return None
-    start = tensor._data_ptr()
-    return string_at(start, min(tensor._nbytes, 64)) if start else b""
+def glance(tensor: Any) -> Glance | None:
+    """See `protocol.Glance`."""
+    return *identity(tensor), look(tensor), *(stretch(tensor) if _on_host(tensor) else ELSEWHERE)
 
 
 def _on_host(tensor: Any) -> bool:
@@ -99,6 +92,6 @@ def _device(tensor: Any) -> str:
     return str(device.type) if device.index is None else f"{device.type}:{device.index}"
 
 
-def wants_gradient(tensor: Any) -> bool:
+def _wants_gradient(tensor: Any) -> bool:
     """Is a gradient of it wanted? As in `look`."""
     return bool(getattr(tensor, "_requires_grad", False)) or getattr(tensor, "_grad_node", None) is not None

@@ -1,9 +1,8 @@
 """Look at a miniature tensor, recognise it again, read its values.
 
     look(t)       f32[8, 8] on cpu, requires_grad
-    identity(t)   (storage, view, version): equal means the same values
+    glance(t)     the same, what recognises it again (storage, view, version), and where its bytes lie
     host(t)       numpy, the tensor's own memory where that is possible
-    peek(t)       a few of its bytes, for noticing writes that no version shows
 
 Nothing here changes a tensor, tapes anything or draws a random number.
 """
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..protocol import Look, Unreadable
+from ..protocol import Glance, Look, Unreadable
 from .miniature import Array, Storage, Tensor
 
 
@@ -29,20 +28,20 @@ def look(tensor: Tensor) -> Look:
     return Look(tensor.dtype, tensor.shape, tensor.device, tensor.requires_grad)
 
 
-def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
-    """Storage, the view of it, and the version of its contents."""
+def glance(tensor: Tensor) -> Glance | None:
+    """See `protocol.Glance`. Permuted ones are not recognised as such here: they are copied."""
     array = tensor.array
-    view = (array.__array_interface__["data"][0], array.shape, array.strides, tensor.dtype)
-    return tensor.storage.number, view, tensor.storage.version
-
-
-def wants_gradient(tensor: Tensor) -> bool:
-    """Is a gradient of it wanted? As in `look`."""
-    return tensor.requires_grad
+    address = array.__array_interface__["data"][0]
+    found = tensor.storage.number, (address, array.shape, array.strides, tensor.dtype), tensor.storage.version
+    if tensor.device != "cpu":  # a real device would have to be waited for
+        return *found, look(tensor), 0, 0, None
+    if array.flags.c_contiguous:
+        return *found, look(tensor), address, array.nbytes, True
+    return *found, look(tensor), address, min(array.nbytes, array.itemsize), None
 
 
 def storage(tensor: Tensor) -> Any:
-    """The first part of the identity."""
+    """The first part of a glance."""
     return tensor.storage.number
 
 
@@ -60,19 +59,8 @@ def release(hold: weakref.ref[Storage]) -> None:
     """Give the hold back."""
 
 
-def host(tensor: Tensor, *, ordered: bool = True) -> Array:
+def host(tensor: Tensor) -> Array:
     """The values, C-contiguous, in their storage type."""
     if tensor.device == "meta":
         raise Unreadable("a meta tensor has no values")
     return np.asarray(tensor.array, order="C")  # not ascontiguousarray, which makes a list out of a scalar
-
-
-def stretch(tensor: Tensor) -> tuple[Any, bool]:
-    """The memory that a contiguous array fills. (Permuted ones are not recognised here: they are read again.)"""
-    array = tensor.array
-    return ((array.ctypes.data, array.nbytes, tensor.dtype), True) if array.flags.c_contiguous else (None, False)
-
-
-def peek(tensor: Tensor) -> bytes | None:
-    """The first bytes. None off the host: a real device would have to be waited for."""
-    return tensor.array.reshape(-1)[:16].tobytes() if tensor.device == "cpu" else None

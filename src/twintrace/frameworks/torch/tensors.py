@@ -1,16 +1,14 @@
 """Look at a torch tensor, recognise it again, read its values on the host.
 
     look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (sparse, quantised, DTensor)
-    identity(t)   (storage, view, version): equal means the same values
+    glance(t)     the same, what recognises it again (storage, view, version), and where its bytes lie
     host(t)       numpy, a view of the tensor's own memory where that is possible
-    peek(t)       a few of its bytes, for noticing writes that no version shows
 
 Nothing here changes a tensor, makes an autograd node or draws a random number.
 """
 
 from __future__ import annotations
 
-from ctypes import string_at
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...model.tensors import DTYPES
-from ..protocol import Look, Unreadable
+from ..protocol import Glance, Look, Unreadable
 
 NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -44,9 +42,29 @@ _CODES: dict[torch.dtype, str] = {
     dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
     for dtype, name in NAMES.items()
 }
-_LOOKS: dict[Any, Look] = {}
-_MAX_LOOKS = 4096
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
+
+
+class _Plan:
+    """What tensors of one element type, shape and so on have in common."""
+
+    __slots__ = ("look", "nbytes", "on_host", "order", "place", "turns")
+
+    def __init__(self, tensor: Tensor, place: object) -> None:
+        self.place = place
+        self.look = _look(tensor)
+        self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
+        self.on_host = tensor.is_cpu
+        self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
+        if tensor.is_quantized:
+            self.order = None
+        whole = tensor.numel() * tensor.element_size()
+        self.nbytes = min(whole, tensor.element_size()) if self.order is None else whole
+
+
+_PLANS: dict[Any, _Plan] = {}
+_PLACES: dict[Any, object] = {}
+_MAX_PLANS = 4096
 
 
 def is_tensor(value: object) -> bool:
@@ -56,15 +74,20 @@ def is_tensor(value: object) -> bool:
 
 def look(tensor: Tensor) -> Look:
     """What can be said without the values."""
-    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested:
-        key = (tensor.dtype, tensor.shape, tensor.device, tensor.requires_grad)
-        found = _LOOKS.get(key)
-        if found is None:
-            if len(_LOOKS) >= _MAX_LOOKS:
-                _LOOKS.clear()
-            found = _LOOKS[key] = _look(tensor)
-        return found
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+        return _plan(tensor).look
     return _look(tensor)
+
+
+def _plan(tensor: Tensor) -> _Plan:
+    key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad)
+    found = _PLANS.get(key)
+    if found is None:
+        if len(_PLANS) >= _MAX_PLANS:
+            _PLANS.clear()
+            _PLACES.clear()
+        found = _PLANS[key] = _Plan(tensor, _PLACES.setdefault(key[:3], object()))
+    return found
 
 
 def _look(tensor: Tensor) -> Look:
@@ -79,24 +102,29 @@ def _look(tensor: Tensor) -> Look:
     return found
 
 
-def identity(tensor: Tensor) -> tuple[Any, Any, Any] | None:
-    """Storage, the view of it, and the version of its contents; None where torch gives no version."""
+def glance(tensor: Tensor) -> Glance | None:
+    """See `protocol.Glance`. None where torch gives no version. Asked of every tensor, so what it asks itself is counted."""
     try:
-        storage = tensor.untyped_storage()._cdata
-        conjugated = tensor.dtype.is_complex and tensor.is_conj()
-        view = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), conjugated)
-        return storage, view, tensor._version
+        storage, version, address = tensor.untyped_storage()._cdata, tensor._version, tensor.data_ptr()
+        if type(tensor) not in _PLAIN:
+            seat = (address, tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), tensor.is_conj())
+            if not address or not tensor.is_cpu:
+                return storage, seat, version, _look(tensor), 0, 0, None
+            count = tensor.numel() if tensor.is_contiguous() else 1
+            return storage, seat, version, _look(tensor), address, count * tensor.element_size(), None
+        plan = _plan(tensor)
+        if tensor.is_neg() or (plan.turns and tensor.is_conj()):
+            turned = (address, plan.place, tensor.is_neg(), tensor.is_conj())
+            return storage, turned, version, plan.look, 0, 0, None
+        if not plan.on_host or (not address and plan.nbytes):  # elsewhere, without values, or freed
+            return storage, (address, plan.place), version, plan.look, 0, 0, None
+        return storage, (address, plan.place), version, plan.look, address, plan.nbytes, plan.order
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
 
 
-def wants_gradient(tensor: Tensor) -> bool:
-    """Is a gradient of it asked for?"""
-    return tensor.requires_grad
-
-
 def storage(tensor: Tensor) -> Any:
-    """The first part of the identity."""
+    """The first part of a glance."""
     try:
         return tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
@@ -118,17 +146,14 @@ def release(hold: Any) -> None:
     torch.UntypedStorage._free_weak_ref(hold)
 
 
-def host(tensor: Tensor, *, ordered: bool = True) -> np.ndarray[Any, Any]:
+def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
         if type(tensor) not in _PLAIN:
             return _host_of_unusual(tensor)
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             return _in_place(tensor)
-        found = tensor.detach()
-        if not ordered and found.is_cpu and not found.is_conj() and not found.is_neg() and _is_permuted(found):
-            return _in_place(found.as_strided((found.numel(),), (1,)))
-        return _in_place(_copied(found))
+        return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
@@ -173,14 +198,6 @@ def _copied(found: Tensor) -> Tensor:
     return found.resolve_neg().resolve_conj().contiguous()
 
 
-def stretch(tensor: Tensor) -> tuple[Any, bool]:
-    """The memory that a contiguous tensor fills, or one with its axes permuted."""
-    ordered = tensor.is_contiguous()
-    if tensor.is_neg() or not (ordered or _is_permuted(tensor)):
-        return None, False
-    return (tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_conj()), ordered
-
-
 def _is_permuted(tensor: Tensor) -> bool:
     """Would it be contiguous with its axes in another order?"""
     filled = 1
@@ -190,16 +207,6 @@ def _is_permuted(tensor: Tensor) -> bool:
                 return False
             filled *= size
     return True
-
-
-def peek(tensor: Tensor) -> bytes | None:
-    """A few bytes straight from memory: enough to notice a write that the version does not show. None off the host."""
-    if not tensor.is_cpu:
-        return None
-    start, size = tensor.data_ptr(), tensor.element_size()
-    if start and tensor.is_contiguous():
-        size *= tensor.numel()
-    return string_at(start, size if size < 64 else 64) if start else b""
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from ..recording import api, loss_of, needs_backward, recorder
 class FaultsContract:
     """Faults."""
 
-    @pytest.fixture(params=["look", "host", "identity"])
+    @pytest.fixture(params=["glance", "host"])
     def fault(self, request: pytest.FixtureRequest, framework: Page, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """The adapter fails as often as the list says."""
         left = [0]

@@ -89,7 +89,7 @@ class HooksContract:
         """Not even of the way back through what was recorded before."""
         needs_backward(framework)
         model = framework.models["mlp"]()
-        looked = spy(monkeypatch, framework, "look")
+        looked = spy(monkeypatch, framework, "glance")
         rec = recorder(framework, tmp_path / "t", model, level=level)
         rec.start()
 
