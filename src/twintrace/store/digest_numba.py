@@ -23,8 +23,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-# Bytes. 1 to 32 KiB measured alike where memory is near, small ones better where it is far; counts within a block are kept
-# in the width of an element, so 64 KiB is too much.
+from .digest import KEYS
+
+# Bytes. The fingerprint is defined in blocks of this size. Counts within a block are kept in the width of an element.
 _BLOCK = 1024
 _AHEAD = 4096  # this far ahead of the block that is read
 _LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
@@ -33,6 +34,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
+_ADDED, _CROSSED = KEYS[:128], KEYS[128:]
 _S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
 
 
@@ -88,25 +90,41 @@ def _as_int(typing, value):
 
 
 @njit
-def _absorb(word, key):
-    x = word + key
-    x ^= x >> _S29
-    x *= _FIRST
-    x ^= x >> _S32
-    x *= _SECOND
-    return x
+def _stir(z):
+    z ^= z >> _S29
+    z *= _FIRST
+    z ^= z >> _S32
+    z *= _SECOND
+    return z ^ (z >> _S32)
 
 
 @njit
-def _mix(address, first, words, a, b):
-    """Add the words `first`, `first + 1`, … that lie from `address` on to the two sums."""
-    key = np.uint64(first) * _STEP
+def _product(z):
+    return (z & _LOW_HALF) * (z >> _S32)
+
+
+@njit
+def _mix(address, start, length, a, b):
+    """Add the block of `length` bytes at `address`, which begins with byte `start`, to the two sums."""
+    p = np.uint64(0)
+    q = np.uint64(0)
+    s = np.uint64(0)
+    words = length >> 3
     for i in range(words):
-        key += _STEP
-        x = _absorb(_at(np.uint64, address, i), key)
-        top = x >> _S32
-        a += x ^ top
-        b += (x & _LOW_HALF) * top
+        word = _at(np.uint64, address, i)
+        p += _product(word + _ADDED[i])
+        q += _product(word ^ _CROSSED[i])
+        s += word
+    if length & 7:  # the last word, filled up with zeros
+        word = np.uint64(0)
+        for i in range(length & 7):
+            word |= np.uint64(_at(np.uint8, address, words * 8 + i)) << np.uint64(8 * i)
+        p += _product(word + _ADDED[words])
+        q += _product(word ^ _CROSSED[words])
+        s += word
+    key = np.uint64(2 * (start // _BLOCK)) * _STEP
+    a += _stir(p + s * _FIRST + (key + _STEP))
+    b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
     return a, b
 
 
@@ -120,17 +138,9 @@ def _avalanche(z):
 
 
 @njit
-def _seal(address, size, a, b):
-    """Add the last, incomplete word and close both sums."""
-    whole = size >> 3
-    if size & 7:
-        word = np.uint64(0)
-        for i in range(size & 7):
-            word |= np.uint64(_at(np.uint8, address, whole * 8 + i)) << np.uint64(8 * i)
-        x = _absorb(word, np.uint64(whole + 1) * _STEP)
-        a += x ^ (x >> _S32)
-        b += (x & _LOW_HALF) * (x >> _S32)
-    high = _avalanche(a + np.uint64(size) * _STEP)
+def _seal(nbytes, a, b):
+    """Close both sums."""
+    high = _avalanche(a + np.uint64(nbytes) * _STEP)
     return high, _avalanche(b ^ ((high << _S32) | (high >> _S32)))
 
 
@@ -147,8 +157,8 @@ def _fingerprint(address, nbytes):
     b = np.uint64(0)
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
-        a, b = _mix(block, start >> 3, length >> 3, a, b)
-    return _seal(address, nbytes, a, b)
+        a, b = _mix(block, start, length, a, b)
+    return _seal(nbytes, a, b)
 
 
 # A few words, for noticing that memory was written to --------------------------------------------------------------
@@ -157,10 +167,10 @@ def _fingerprint(address, nbytes):
 def _sample(address, nbytes):
     """A word that depends on 16 words of the memory, the first and the last among them."""
     if nbytes < 8:
-        return _seal(address, nbytes, np.uint64(0), np.uint64(0))[0]
+        return _mix(address, 0, nbytes, np.uint64(0), np.uint64(0))[0]
     found = np.uint64(nbytes)
     for i in range(16):
-        found = _absorb(found, _at(np.uint64, address + (nbytes - 8) * i // 15, 0))
+        found = _stir(found + _at(np.uint64, address + (nbytes - 8) * i // 15, 0))
     return found
 
 
@@ -271,7 +281,7 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start >> 3, length >> 3, a, b)
+            a, b = _mix(block, start, length, a, b)
         count = length // size
         block_low, block_high, zeros = _extent(like, top, block, count)
         if block_low < -infinity or block_high >= infinity:
@@ -289,7 +299,7 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
         squares += block_squares
     finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, nbytes, a, b)
+    upper, lower = _seal(nbytes, a, b)
     # -1 is the key of negative zero, whose sign is dropped.
     least = _value(kind, like(0 if low == -1 else low ^ top) if low < 0 else low)
     most = _value(kind, like(0 if high == -1 else high ^ top) if high < 0 else high)
@@ -370,7 +380,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start >> 3, length >> 3, a, b)
+            a, b = _mix(block, start, length, a, b)
         least, most, block_total, block_squares, nans, infs, zeros = _complex_block(
             like, kind, top, infinity, block, length // size
         )
@@ -383,7 +393,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
         zero += zeros
     finite = nbytes // size - nan - posinf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, nbytes, a, b)
+    upper, lower = _seal(nbytes, a, b)
     return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower
 
 
@@ -438,7 +448,7 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start >> 3, length >> 3, a, b)
+            a, b = _mix(block, start, length, a, b)
         count = length // size
         block_low, block_high, zeros = _integer_extent(like, least, most, block, count)
         block_total, block_squares = _integer_sums(like, block, count)
@@ -449,7 +459,7 @@ def _integers(like, size, least, most, address, nbytes, wanted):
         squares += block_squares
     finite = nbytes // size
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, nbytes, a, b)
+    upper, lower = _seal(nbytes, a, b)
     return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower
 
 
@@ -499,7 +509,7 @@ def _bytes(tables, address, nbytes, wanted):
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start >> 3, length >> 3, a, b)
+            a, b = _mix(block, start, length, a, b)
         _count_codes(block, length, counts)
     low = np.inf
     high = -np.inf
@@ -532,7 +542,7 @@ def _bytes(tables, address, nbytes, wanted):
     if finite == 0:
         low = high = 0.0
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(address, nbytes, a, b)
+    upper, lower = _seal(nbytes, a, b)
     return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
 
 
