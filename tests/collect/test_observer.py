@@ -74,7 +74,12 @@ def test_a_tensor_that_is_marked_in_place_has_another_line_and_is_not_read_again
     kept = watching()
     x = Tensor(np.arange(6.0))
     if not ordered:
-        kept.observer._glance = lambda tensor: (*FRAMEWORK.glance(tensor)[:-1], None)
+        kept.observer._glance = lambda tensor: (
+            *FRAMEWORK.glance(tensor)[:4],
+            None,
+            *FRAMEWORK.glance(tensor)[5:7],
+            None,
+        )
     kept.observer.producer = 7
     first = kept.observe(x)
     kept.observer.producer = None
@@ -182,7 +187,7 @@ def test_a_value_that_can_no_longer_be_read_is_missing_and_nothing_raises(watchi
     def freed(tensor, **_):
         raise Unreadable("its storage has been freed")
 
-    net.observer._glance = lambda tensor: (*FRAMEWORK.glance(tensor)[:4], 0, 0, None)
+    net.observer._glance = lambda tensor: (*FRAMEWORK.glance(tensor)[:4], None, 0, 0, None)
     framework.host = freed
     number = net.observe(x)
     tensors = net.read()
@@ -222,7 +227,9 @@ def test_a_tensor_in_parts_is_its_parts(watching, framework):
     whole = Tensor(np.zeros(5, np.float32))
     glance = framework.glance
     look = Look("f32", (5,), "cpu", False, {"layout": "sparse"}, {"indices": indices, "values": values})
-    framework.glance = lambda tensor: (*glance(tensor)[:3], look, 0, 0, None) if tensor is whole else glance(tensor)
+    framework.glance = lambda tensor: (
+        (*glance(tensor)[:3], look, None, 0, 0, None) if tensor is whole else glance(tensor)
+    )
     net = watching()
     number = net.observe(whole)
     tensors = {tensor.id: tensor for tensor in net.read()}

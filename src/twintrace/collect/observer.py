@@ -127,7 +127,7 @@ class Observer:
         if glance is None:
             self._write(tensor, self._framework.look(tensor), "", self.producer)
             return number
-        key, seat, version, look, address, nbytes, order = glance
+        key, seat, version, look, stretch, address, nbytes, order = glance
         check = self._sample(address, nbytes) if address else None
         wants = self._autograd and look.requires_grad
         storage = self._storages.get(key)
@@ -139,21 +139,20 @@ class Observer:
         if seen is not None and seen.version == version and seen.check == check:
             return seen.id
         by, text = self.producer, ""
-        stretch = address, nbytes, look.dtype
-        # The same bytes in the same order, or in another order that the statistics do not mind.
-        readable = order or (order is False and not self._fingerprint)
-        if readable:
+        if order is not None and not self._fingerprint:  # statistics do not mind the order
+            stretch = address, nbytes, look.dtype
+        if stretch is not None:
             known = storage.stretches.get(stretch)
             if known is not None and known.version == version and known.check == check:
                 text = known.text
         twin = storage.views.get((seat, not wants))
         if twin is not None and twin.version == version and twin.check == check:
             text, by = twin.text, twin.by
-        if not text and readable and self._in_place and not look.parts:
+        if not text and self._in_place and (order or (order is False and not self._fingerprint)) and not look.parts:
             text = self._text_at(address, nbytes, look.dtype)[0]
         text = self._write(tensor, look, text, by)
         storage.views[seat, wants] = seen = _Seen(version, number, check, text, by)
-        if order and text:
+        if stretch is not None and text:
             storage.stretches[stretch] = seen
         return number
 

@@ -146,7 +146,7 @@ def glance(tensor: Any) -> Glance | None:
     if isinstance(tensor, _SPARSE):
         return None
     near = tensor.device == _HOST and not tensor.has_init
-    return *identity(tensor), look(tensor), *(stretch(tensor) if near else ELSEWHERE)
+    return *identity(tensor), look(tensor), None, *(stretch(tensor) if near else ELSEWHERE)
 
 
 ELSEWHERE = 0, 0, None

@@ -77,7 +77,7 @@ def host(tensor: Any) -> np.ndarray[Any, Any]:
 
 def glance(tensor: Any) -> Glance | None:
     """See `protocol.Glance`."""
-    return *identity(tensor), look(tensor), *(stretch(tensor) if _on_host(tensor) else ELSEWHERE)
+    return *identity(tensor), look(tensor), None, *(stretch(tensor) if _on_host(tensor) else ELSEWHERE)
 
 
 def _on_host(tensor: Any) -> bool:

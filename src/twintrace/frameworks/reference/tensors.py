@@ -34,10 +34,10 @@ def glance(tensor: Tensor) -> Glance | None:
     address = array.__array_interface__["data"][0]
     found = tensor.storage.number, (address, array.shape, array.strides, tensor.dtype), tensor.storage.version
     if tensor.device != "cpu":  # a real device would have to be waited for
-        return *found, look(tensor), 0, 0, None
+        return *found, look(tensor), None, 0, 0, None
     if array.flags.c_contiguous:
-        return *found, look(tensor), address, array.nbytes, True
-    return *found, look(tensor), address, min(array.nbytes, array.itemsize), None
+        return *found, look(tensor), (address, array.nbytes, tensor.dtype), address, array.nbytes, True
+    return *found, look(tensor), None, address, min(array.nbytes, array.itemsize), None
 
 
 def storage(tensor: Tensor) -> Any:

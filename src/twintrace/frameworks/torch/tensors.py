@@ -48,10 +48,12 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("look", "nbytes", "on_host", "order", "place", "turns")
+    __slots__ = ("form", "look", "nbytes", "on_host", "order", "place", "turns")
 
-    def __init__(self, tensor: Tensor, place: object) -> None:
-        self.place = place
+    def __init__(self, tensor: Tensor) -> None:
+        kind = tensor.dtype, tensor.shape, tensor.stride()
+        self.place = _PLACES.setdefault(kind, object())
+        self.form = _PLACES.setdefault((tensor.dtype, *_runs(tensor)), object())
         self.look = _look(tensor)
         self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
         self.on_host = tensor.is_cpu
@@ -63,7 +65,7 @@ class _Plan:
 
 
 _PLANS: dict[Any, _Plan] = {}
-_PLACES: dict[Any, object] = {}
+_PLACES: dict[Any, object] = {}  # something to compare that is compared quickly
 _MAX_PLANS = 4096
 
 
@@ -86,7 +88,7 @@ def _plan(tensor: Tensor) -> _Plan:
         if len(_PLANS) >= _MAX_PLANS:
             _PLANS.clear()
             _PLACES.clear()
-        found = _PLANS[key] = _Plan(tensor, _PLACES.setdefault(key[:3], object()))
+        found = _PLANS[key] = _Plan(tensor)
     return found
 
 
@@ -109,16 +111,25 @@ def glance(tensor: Tensor) -> Glance | None:
         if type(tensor) not in _PLAIN:
             seat = (address, tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), tensor.is_conj())
             if not address or not tensor.is_cpu:
-                return storage, seat, version, _look(tensor), 0, 0, None
+                return storage, seat, version, _look(tensor), None, 0, 0, None
             count = tensor.numel() if tensor.is_contiguous() else 1
-            return storage, seat, version, _look(tensor), address, count * tensor.element_size(), None
+            return storage, seat, version, _look(tensor), None, address, count * tensor.element_size(), None
         plan = _plan(tensor)
         if tensor.is_neg() or (plan.turns and tensor.is_conj()):
             turned = (address, plan.place, tensor.is_neg(), tensor.is_conj())
-            return storage, turned, version, plan.look, 0, 0, None
+            return storage, turned, version, plan.look, None, 0, 0, None
         if not plan.on_host or (not address and plan.nbytes):  # elsewhere, without values, or freed
-            return storage, (address, plan.place), version, plan.look, 0, 0, None
-        return storage, (address, plan.place), version, plan.look, address, plan.nbytes, plan.order
+            return storage, (address, plan.place), version, plan.look, (address, plan.form), 0, 0, None
+        return (
+            storage,
+            (address, plan.place),
+            version,
+            plan.look,
+            (address, plan.form),
+            address,
+            plan.nbytes,
+            plan.order,
+        )
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
 
@@ -196,6 +207,19 @@ def _copied(found: Tensor) -> Tensor:
     if not found.is_cpu:
         found = found.cpu()
     return found.resolve_neg().resolve_conj().contiguous()
+
+
+def _runs(tensor: Tensor) -> list[tuple[int, int]]:
+    """(size, step) of each axis, with those made one that are walked as one: two shapes with the same runs have the same order."""
+    runs: list[tuple[int, int]] = []
+    for size, step in zip(tensor.shape, tensor.stride(), strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * step:
+            runs[-1] = (runs[-1][0] * size, step)
+        else:
+            runs.append((size, step))
+    return runs
 
 
 def _is_permuted(tensor: Tensor) -> bool:
