@@ -89,14 +89,15 @@ class Observer:
 
     def end(self) -> None:
         """The journal has ended: release every storage, except those whose digests may be said again in the next."""
+        release, released = self._framework.release, self._framework.released
         lasting = {}
         for key, storage in self._storages.items():
             # With tensors kept, what is said of the values names a place in this step's payload.
-            if storage.lasting and self._keep is not Keep.TENSOR and not self._framework.released(storage.hold):
+            if storage.lasting and self._keep is not Keep.TENSOR and not released(storage.hold):
                 storage.views.clear()
                 lasting[key] = storage
             else:
-                self._framework.release(storage.hold)
+                release(storage.hold)
         self._storages = lasting
 
     def forget_all(self) -> None:

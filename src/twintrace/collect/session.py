@@ -421,7 +421,8 @@ class Session:
         if state.text is None or state.epoch != self._epoch:
             return
         if state.mutates:
-            self._observer.forget([tensor for slot, tensor in call.inputs if _under(slot, state.mutates)])
+            is_written = _within(state.mutates)
+            self._observer.forget([tensor for slot, tensor in call.inputs if is_written(slot)])
         if self._selection.inputs_only:
             text = f'{state.text},"out":{text_token("unrecorded", "only inputs were asked for")}'
         else:
@@ -442,10 +443,11 @@ class Session:
     def _mutated_text(self, call: Open, mutates: Sequence[str]) -> str:
         """Arguments that were written to and are not returned (`out=`, collectives): their new values are results too."""
         returned = {id(tensor) for _, tensor in call.outputs}
+        is_written = _within(mutates)
         after = {
             slot: self._observe(tensor)
             for slot, tensor in call.inputs
-            if id(tensor) not in returned and _under(slot, mutates)
+            if id(tensor) not in returned and is_written(slot)
         }
         return f',"after":{encode(after)}' if after else ""
 
@@ -653,6 +655,7 @@ class Session:
             self._note_in_journal("unrecorded", text)
 
 
-def _under(slot: str, places: Sequence[str]) -> bool:
-    """Is this slot one of these places, or inside one?"""
-    return slot in places or ("." in slot and any(slot.startswith(f"{place}.") for place in places))
+def _within(places: Sequence[str]) -> Callable[[str], bool]:
+    """Says of a slot whether it is one of these places, or inside one."""
+    inside = tuple(f"{place}." for place in places)
+    return lambda slot: slot in places or slot.startswith(inside)

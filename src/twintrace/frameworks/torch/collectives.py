@@ -61,6 +61,7 @@ class Collectives:
         self._sink = sink
         self._waiting: dict[int, tuple[Open, Any]] = {}
         self._here = _Here()
+        self._reporting = functools.cache(self._reporter)  # a recorder may be started for each step
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -76,7 +77,7 @@ class Collectives:
         yield self._leave_the_rest
         yield patch(torch.distributed.Work, "wait", self._waiting_layer)
 
-    def _reporting(self, name: str, writes: tuple[str, ...], original: Any) -> Any:
+    def _reporter(self, name: str, writes: tuple[str, ...], original: Any) -> Any:
         @functools.wraps(original)
         def collective(*args: Any, **kwargs: Any) -> Any:
             here = self._here

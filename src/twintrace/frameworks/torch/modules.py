@@ -57,15 +57,17 @@ def is_opaque(module: nn.Module) -> bool:
     """Does what happens inside escape us?"""
     if isinstance(module, torch.jit.ScriptModule) or getattr(module, "_compiled_call_impl", None) is not None:
         return True
-    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+    return type(module).__name__ == "OptimizedModule" and "_orig_mod" in module._modules
 
 
 def view_of(path: str, module: nn.Module) -> ModuleView:
     """What the sink may ask about a module."""
-    inner = getattr(module, "_orig_mod", module)
+    inner = (
+        module._modules.get("_orig_mod") or module
+    )  # asked of the dictionary: of a module it would be an error each time
     return ModuleView(
         path,
-        getattr(inner, "original_name", type(inner).__name__),
+        inner.original_name if isinstance(inner, torch.jit.ScriptModule) else type(inner).__name__,
         own_parameters=lambda: {name: p for name, p in inner._parameters.items() if p is not None},
         own_buffers=lambda: {name: b for name, b in inner._buffers.items() if b is not None},
         configuration=lambda: configuration(inner),
@@ -100,7 +102,7 @@ class Modules:
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
         self._hooks_parameters = False
-        self._hooked: dict[int, tuple[Any, Any]] = {}
+        self._hooked: dict[int, tuple[Any, Any, Any]] = {}
 
     def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -206,12 +208,13 @@ class Modules:
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
                     continue
+                known, kind = self._hooked.get(id(parameter)), (parameter.dtype, parameter.device)
+                if known is not None and known[2] == kind:
+                    continue  # torch gives a leaf another node only with another type or device
                 # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
                 node = get_gradient_edge(parameter).node
-                known = self._hooked.get(id(parameter))
-                if known is None or known[0] is not node:
-                    handle = node.register_prehook(self._parameter_hook(".".join(filter(None, (prefix, name)))))
-                    self._hooked[id(parameter)] = (node, handle)  # the node lives only as long as somebody holds it
+                handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
+                self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 
     def _unhook_parameters(self) -> None:
         while self._hooked:
