@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from ...model.errors import TraceFormatError
-from ...model.records import Call, Damage, Frame, Gradient, Header, Note
+from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
 from ...store.arrays import nbytes
 from ...store.digest import digest
 from ...store.native import Tell, write_journal
-from ...store.trace import Trace
+from ...store.trace import HeldJournal, Trace
 from .folding import fold
 from .names import LineName, parse
 from .numbers import from_values, short_dtype, storable, stored
@@ -131,16 +131,14 @@ class _Line:
     npy: Path | None
 
 
-class DumpJournal:
+class DumpJournal(HeldJournal):
     """One dump file."""
 
     def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
-        self.header = header
+        super().__init__(header)
         self._path, self._tolerant = path, tolerant
-        self._damage: list[Damage] = []
         self._lines: dict[int, _Line] = {}
         self._names: dict[int, LineName] = {}
-        self._tensors: dict[int, Tensor] = {}
         self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
         self._whole = True
         self._ptdbg = False
@@ -154,30 +152,14 @@ class DumpJournal:
     # --- what a journal offers ----------------------------------------------------------------------------------
 
     @property
-    def damage(self) -> tuple[Damage, ...]:
-        return tuple(self._damage)
-
-    @property
     def complete(self) -> bool:
         """A dump has no end mark; one whose last line is torn was surely not finished."""
         return self._whole
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def calls(self) -> Iterator[Call]:
-        return iter(self._calls)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(())
 
     def notes(self) -> Iterator[Note]:
         if self._sampled:
             text = f"{self._sampled} tensors have {_SAMPLED} numbers instead of their values: they were recorded as samples"
             yield Note("sampled", text)
-
-    def tensors(self) -> Iterator[Tensor]:
-        return iter(self._tensors.values())
 
     def tensor(self, identity: int) -> Tensor:
         try:
