@@ -28,7 +28,7 @@ from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
 from ...store.arrays import nbytes
 from ...store.digest import digest
-from ...store.native import Tell, write_journal
+from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
 from .folding import fold
 from .names import LineName, parse
@@ -73,14 +73,9 @@ def read(path: Path, *, tolerant: bool) -> Trace:
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     """Write any trace as a dump, all steps one after the other: one file, or a directory with one for each rank."""
-    for own in trace.ranks:
-        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{own}" / "dump.pkl")
-        try:
-            for step, rank in trace.places:
-                if rank == own:
-                    write_journal(writer, trace.journal(step, rank), tell=tell)
-        finally:
-            writer.close()
+    for rank in trace.ranks:
+        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{rank}" / "dump.pkl")
+        write_rank(writer, trace, rank, tell=tell)
 
 
 def _ranks(path: Path) -> dict[int, Path]:
