@@ -118,6 +118,58 @@ def test_gradients_follow_their_tensors():
     assert slots(found, "torch.sub#0", Part.OUTPUT_GRADIENT) == {"": ""}
 
 
+def normed(framework: str, gradients: dict[str, np.ndarray]) -> Maker:
+    """A layer norm of which the dump has these gradients, by slot."""
+    made = Maker(framework)
+    x, gamma, beta = (made.given(noise(*shape, seed=n)) for n, shape in enumerate(((4, WIDTH), (WIDTH,), (WIDTH,))))
+    name = "torch.nn.functional.layer_norm" if framework == "torch" else "mindspore.ops.LayerNorm"
+    made.call(name, [x, gamma, beta], noise(4, WIDTH, seed=9))
+    for slot, array in gradients.items():
+        made.gradient_of(0, Role.INPUT, slot, array)
+    return made
+
+
+def loose(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, str]:
+    found = beside(normed("torch", left), normed("mindspore", right))
+    return slots(found, "torch.nn.functional.layer_norm#0", Part.INPUT_GRADIENT)
+
+
+OF_X, OF_GAMMA, OF_BETA = noise(4, WIDTH, seed=50), noise(WIDTH, seed=51), noise(WIDTH, seed=52)
+IN_ORDER = {"node.0": OF_X, "node.1": OF_GAMMA, "node.2": OF_BETA}
+
+
+def test_gradients_that_are_nobodys_go_by_their_values():
+    """One tool has them in the order of the arguments, the other in the reverse: of two shapes alike only values can tell."""
+    backwards = {"node.0": OF_BETA, "node.1": OF_GAMMA, "node.2": OF_X}
+    assert loose(IN_ORDER, backwards) == {"node.0": "node.2", "node.1": "node.1", "node.2": "node.0"}
+
+
+def test_gradients_that_are_nobodys_beside_those_of_arguments():
+    assert loose(IN_ORDER, {"0": OF_X, "1": OF_GAMMA, "2": OF_BETA}) == {"node.0": "0", "node.1": "1", "node.2": "2"}
+
+
+def test_gradients_that_are_nobodys_and_all_the_same_are_paired_in_order():
+    zeros = np.zeros(WIDTH, np.float32)
+    same = {"node.0": OF_X, "node.1": zeros, "node.2": zeros.copy()}
+    assert loose(same, same) == {"node.0": "node.0", "node.1": "node.1", "node.2": "node.2"}
+
+
+def test_gradients_that_are_nobodys_and_differ_are_not_paired_by_chance():
+    """What a node inside a function gave has the shape of an argument's gradient, and is none."""
+    others = {"node.0": OF_X * 2, "node.1": OF_GAMMA, "node.2": OF_BETA * 3}
+    found = beside(normed("torch", IN_ORDER), normed("mindspore", others))
+    (match,) = found.matches
+
+    assert slots(found, "torch.nn.functional.layer_norm#0", Part.INPUT_GRADIENT) == {"node.1": "node.1"}
+    assert {stray.because for stray in match.only_left} == {"the other side has no gradient with these values"}
+
+
+def test_gradients_of_arguments_never_go_by_their_values():
+    """Each says whose it is: those of `gamma` and `beta`, exchanged, are a mistake to be shown."""
+    found = loose({"0": OF_X, "1": OF_GAMMA, "2": OF_BETA}, {"0": OF_X, "1": OF_BETA, "2": OF_GAMMA})
+    assert found == {"0": "0", "1": "1", "2": "2"}
+
+
 def test_gradients_of_parameters_follow_their_parameters():
     left, right = Maker("torch"), Maker("mindspore")
     gamma, beta, w = noise(WIDTH, seed=1), noise(WIDTH, seed=2), weight(0, 6, WIDTH)

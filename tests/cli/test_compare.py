@@ -7,11 +7,8 @@ import json
 import zipfile
 
 import pytest
-from click.testing import CliRunner
 
 from tests.test_api import run
-from twintrace.cli import cli
-from twintrace.model.errors import TwintraceError
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +18,8 @@ def traces(tmp_path_factory):
 
 
 @pytest.fixture
-def compare():
-    def call(*arguments, expect):
-        done = CliRunner().invoke(cli, ["compare", *map(str, arguments)], standalone_mode=False)
-        if isinstance(done.exception, TwintraceError):
-            assert expect == 2, done.exception
-            return str(done.exception)
-        assert done.exception is None, done.exception
-        assert done.return_value == expect, done.output
-        return done.output
-
-    return call
+def compare(command):
+    return command("compare")
 
 
 def test_the_verdict_comes_first_and_is_short(compare, traces):

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 import twintrace.compat.troubleshooter as ts
 from twintrace import api
 from twintrace.cli import cli
-from twintrace.model.errors import TwintraceError
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -29,17 +28,8 @@ def folders(tmp_path):
 
 
 @pytest.fixture
-def compare():
-    def call(*arguments, expect):
-        done = CliRunner().invoke(cli, ["npy", "compare", *map(str, arguments)], standalone_mode=False)
-        if isinstance(done.exception, TwintraceError):
-            assert expect == 2, done.exception
-            return str(done.exception)
-        assert done.exception is None, done.exception
-        assert done.return_value == expect, done.output
-        return done.output
-
-    return call
+def compare(command):
+    return command("npy", "compare")
 
 
 def test_the_verdict_and_every_row(compare, folders):

@@ -7,7 +7,8 @@
 
 What goes in (arguments, parameters, buffers), what comes out, and gradients are mapped apart from each other; a gradient
 follows the tensor that it is the gradient of. Evidence, strongest first: equal values, tensors that are known to belong
-together, names that mean the same, shapes, position.
+together, names that mean the same, shapes, position. Some tools' dumps have gradients without saying whose they are (`node.0`):
+those are paired by their values alone.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Mapper:
                 twos = [slot for slot in right if slot.part in group]
                 chosen += self._assign(ones, twos, operation, functions, named, forced or {})
             chosen += _gradients(left, right, chosen)
+            chosen += self._loose_gradients(left, right, chosen, operation)
         pairs: list[TensorPair] = []
         for item in chosen:
             pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
@@ -140,6 +142,32 @@ class Mapper:
                 free_right.remove(j)
                 chosen[i] = j, because
         return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _loose_gradients(
+        self, left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen], operation: str
+    ) -> list[_Chosen]:
+        """Gradients of which a dump does not say whose they are (`node.0`): those of the same values; the same zeros in order."""
+        if len(chosen) in (len(left), len(right)):  # nothing is left, as nearly always
+            return []
+        taken = {id(slot) for item in chosen for slot in item[:2]}
+        ones, twos = (
+            [slot for slot in side if slot.part is Part.INPUT_GRADIENT and id(slot) not in taken]
+            for side in (left, right)
+        )
+        ranked = []
+        for i, one in enumerate(ones):
+            for j, two in enumerate(twos):
+                if one.turn == two.turn and (_is_loose(one.slot) or _is_loose(two.slot)):
+                    tensors = self._left.tensor(one.tensor), self._right.tensor(two.tensor)
+                    known = tensors[0].statistics is not None and tensors[1].statistics is not None
+                    likeness = alike(*tensors)
+                    if likeness >= (not known) and layout_between(*tensors, operation) is not None:
+                        ranked.append((-likeness, i, j))
+        found: dict[int, int] = {}
+        for _, i, j in sorted(ranked):
+            if i not in found and j not in found.values():
+                found[i] = j
+        return [_Chosen(ones[i], twos[j], "the same values") for i, j in sorted(found.items())]
 
     def _only_choice(
         self, left: list[Slot], right: list[Slot], i: int, j: int, free_left: set[int], free_right: set[int]
@@ -210,13 +238,20 @@ class Mapper:
         return False
 
 
+def _is_loose(slot: str) -> bool:
+    """Is it the place of a gradient in a list, and not the argument that it is the gradient of?"""
+    return slot.rpartition(":")[2].startswith("node.")
+
+
 def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
 def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
     if slot.part.backward:
-        why = "the other side has no gradient here"
+        rivals = [other for other in others if other.part is slot.part]
+        loose = rivals and (_is_loose(slot.slot) or any(_is_loose(other.slot) for other in rivals))
+        why = f"the other side has no gradient {'with these values' if loose else 'here'}"
     elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
         why = "the other side has no tensor there"
     else:

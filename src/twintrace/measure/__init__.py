@@ -7,7 +7,8 @@
     fills.py        -1e9 before a softmax: what is measured without it
     statistics.py   difference(left, right)      of two tensors only the statistics are known: a StatisticsDifference
     formats.py      what the elements are: how they are decoded, how wide their last place is
-    kernel_numba.py, kernel_numpy.py             the pass over both arrays, twice: compiled, and to be had everywhere
+    kernel_numpy.py                              the pass over both arrays, for a Measurement and for Ratios, in numpy
+    kernel_numba.py, ratios_numba.py             the same compiled; blocks_numba.py: what both are made of
 
 In: numpy arrays in their storage type, as the archive maps them, and the names of their element types. Out: `model.measurements`.
 Formulas and edge cases are in docs/metrics.md. Not here: what is too large (`judge`), which two belong together (`align`).

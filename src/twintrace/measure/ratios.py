@@ -58,9 +58,9 @@ def _numba_kernel() -> Kernel | None:
     if sys.byteorder != "little":
         return None
     try:
-        from . import kernel_numba
+        from . import ratios_numba
 
-        kernel = _calling(kernel_numba.load_ratios())
+        kernel = _calling(ratios_numba.load())
         _ratios(kernel, np.ones(1), np.ones(1), form("f64"), form("f64"))
     except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
         return None

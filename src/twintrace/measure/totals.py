@@ -6,8 +6,6 @@
 Arrays and not a class, because a compiled kernel fills them. The error of an element is |right - left|, its ratio is that divided
 by |left|, its step is that divided by the power of two at or below the larger magnitude (the unit in the last place, but for a
 factor that is the same for all elements). Elements that are not finite on both sides are counted, and otherwise taken for zeros.
-
-numba's cache knows of changes in `kernel_numba.py` itself, not of those here and in `formats.py`: save that file too.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ other tools' layouts.
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
+    appending.py  files that grow, and stay whole on a full disk
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     npy.py        one .npy file                     saved.py     a folder of them as a trace
 

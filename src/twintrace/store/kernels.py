@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 from ..model.errors import TraceFormatError, TraceNotFoundError
-from ..model.records import Call, Config, Damage, Gradient, Header, Note
+from ..model.records import Call, Config, Damage, Header, Note
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Location, Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
 from .digest import digest
 from .lines import decode
 from .npy import Npy
-from .trace import Trace
+from .trace import HeldJournal, Trace
 
 __all__ = ["read", "recognises"]
 
@@ -221,49 +221,30 @@ class _KernelTensor(Tensor):
         return getattr(self, name)
 
 
-class KernelJournal:
+class KernelJournal(HeldJournal):
     """The kernels of one step of one rank."""
 
     def __init__(self, root: Path, header: Header, folders: Sequence[_Folder]) -> None:
-        self.header = header
-        self.complete = True
-        self._root, self._damage, self._notes = root, list[Damage](), list[Note]()
-        self._tensors: list[_KernelTensor] = []
+        super().__init__(header)
+        self._root, self._notes = root, list[Note]()
         self._files: list[_File] = []
         scopes = _Scopes()
         launches = [launch for folder in folders for launch in self._launches(folder)]
         launches.sort(key=lambda launch: launch.files[0].time)
         counts: dict[tuple[str, Phase], int] = {}
-        self._calls = []
+        calls = self._calls = list[Call]()
         for number, launch in enumerate(launches):
             phase, path = scopes.place(launch)
             count = counts[launch.name, phase] = counts.get((launch.name, phase), -1) + 1
             site = Site(Kind.OP, launch.name, count, phase, path, launch.type)
-            self._calls.append(self._call(number, site, launch))
-
-    @property
-    def damage(self) -> tuple[Damage, ...]:
-        return tuple(self._damage)
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def calls(self) -> Iterator[Call]:
-        return iter(self._calls)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(())
+            calls.append(self._call(number, site, launch))
 
     def notes(self) -> Iterator[Note]:
         return iter(self._notes)
 
-    def tensors(self) -> Iterator[Tensor]:
-        return iter(self._tensors)
-
     def tensor(self, identity: int) -> Tensor:
-        if 0 <= identity < len(self._tensors):
-            return self._tensors[identity]
-        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor")
+        found = self._tensors.get(identity)
+        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor") if found is None else found
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, mapped from its file."""
@@ -372,7 +353,7 @@ class KernelJournal:
             for name in ("id", "spec", "device", "requires_grad", "producer", "payload", "missing", "facts", "parts"):
                 object.__setattr__(tensor, name, getattr(plain, name))
             object.__setattr__(tensor, "_file", file)
-            self._tensors.append(tensor)
+            self._tensors[identity] = tensor
             self._files.append(file)
             file.facts["file"] = self._short(file.path)
             refs[file.io][file.slot] = TensorRef(identity)

@@ -22,7 +22,7 @@ from .reader import is_native, open_native
 from .trace import Journal, Trace
 from .writer import TraceWriter, Writer
 
-__all__ = ["read", "recognises", "write", "write_journal"]
+__all__ = ["read", "recognises", "write", "write_journal", "write_rank"]
 
 recognises = is_native
 
@@ -43,12 +43,17 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     manifest.setdefault("world", len(ranks))
     for rank in ranks:
         writer = TraceWriter.create(path, manifest, rank=rank, world=len(ranks), keep_payload=True)
-        try:
-            for step in trace.steps:
-                if (step, rank) in trace.places:
-                    write_journal(writer, trace.journal(step, rank), tell=tell)
-        finally:
-            writer.close()
+        write_rank(writer, trace, rank, tell=tell)
+
+
+def write_rank(writer: Writer, trace: Trace, rank: int, *, tell: Tell | None = None) -> None:
+    """Say all steps of one rank to a writer, and close it."""
+    try:
+        for step, own in trace.places:
+            if own == rank:
+                write_journal(writer, trace.journal(step, rank), tell=tell)
+    finally:
+        writer.close()
 
 
 def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) -> None:

@@ -12,7 +12,7 @@ Opening reads names and positions only; records are parsed as they are asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +38,44 @@ class Journal(Protocol):
     def tensors(self) -> Iterator[Tensor]: ...
     def tensor(self, identity: int) -> Tensor: ...
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]: ...
+
+
+class HeldJournal:
+    """Most of a journal whose records are all in memory: of a layout that is read whole when it is opened.
+
+    Whoever reads it fills these; `tensor` and `array` are up to the layout.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self._damage: list[Damage] = []
+        self._calls: Sequence[Call] = ()
+        self._gradients: Sequence[Gradient] = ()
+        self._tensors: dict[int, Tensor] = {}
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        return tuple(self._damage)
+
+    @property
+    def complete(self) -> bool:
+        """Most layouts have no end mark."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def calls(self) -> Iterator[Call]:
+        return iter(self._calls)
+
+    def parameter_gradients(self) -> Iterator[Gradient]:
+        return iter(self._gradients)
+
+    def notes(self) -> Iterator[Note]:
+        return iter(())
+
+    def tensors(self) -> Iterator[Tensor]:
+        return iter(self._tensors.values())
 
 
 class Trace:

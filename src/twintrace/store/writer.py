@@ -26,6 +26,7 @@ import numpy as np
 from ..model.errors import SessionError, TraceExistsError, TraceWriteError
 from ..model.tensors import Location
 from . import layout
+from .appending import append
 from .lines import MAX_MANIFEST, Wire, decode, seal
 from .stage import DEFAULT_BYTES, Stage
 
@@ -81,17 +82,7 @@ class Journal:
             return
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
-        try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._size)
-            raise TraceWriteError(
-                f"{self.path}: could not be written ({error.strerror}). What was recorded before is whole. Free some space."
-            ) from error
-        self._size += len(data)
+        self._size = append(self._file, data, self._size, where=self.path)
 
     def close(self) -> None:
         """Close the file; pending lines are written first."""

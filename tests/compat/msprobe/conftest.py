@@ -1,5 +1,7 @@
 """The embassy is global: each test gets it as a new process would."""
 
+import json
+
 import pytest
 
 from twintrace.compat.msprobe import debugger, seeds
@@ -11,3 +13,15 @@ def _fresh_embassy():
     yield
     debugger.close()
     seeds.restore()
+
+
+@pytest.fixture
+def config(tmp_path):
+    """`config(level, task, section, …)`: the path of a config.json with these fields; the dump goes to `tmp_path / "dump"`."""
+
+    def write(level="mix", task="statistics", section=None, **fields):
+        content = {"task": task, "level": level, "dump_path": str(tmp_path / "dump"), task: section or {}, **fields}
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        return str(tmp_path / "config.json")
+
+    return write

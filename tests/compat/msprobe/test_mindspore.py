@@ -1,6 +1,5 @@
 """PrecisionDebugger on MindSpore: what is its own there."""
 
-import json
 import zlib
 
 import numpy as np
@@ -26,13 +25,8 @@ class Net(nn.Cell):
 
 
 @pytest.fixture
-def make(tmp_path):
-    def make(level="mix", task="statistics", section=None, **fields):
-        config = {"task": task, "level": level, "dump_path": str(tmp_path / "dump"), task: section or {}, **fields}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        return PrecisionDebugger(config_path=str(tmp_path / "config.json"))
-
-    return make
+def make(config):
+    return lambda *settings, **fields: PrecisionDebugger(config_path=config(*settings, **fields))
 
 
 @pytest.fixture

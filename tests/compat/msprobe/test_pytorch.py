@@ -2,7 +2,6 @@
 
 import collections
 import gc
-import json
 import re
 import resource
 import signal
@@ -53,15 +52,9 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(config):
     """Make a debugger from fields of a config.json."""
-
-    def make(level="mix", task="statistics", section=None, **fields):
-        config = {"task": task, "level": level, "dump_path": str(tmp_path / "dump"), task: section or {}, **fields}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        return PrecisionDebugger(config_path=str(tmp_path / "config.json"))
-
-    return make
+    return lambda *settings, **fields: PrecisionDebugger(config_path=config(*settings, **fields))
 
 
 @pytest.fixture

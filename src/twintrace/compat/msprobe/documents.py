@@ -22,8 +22,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...model.errors import TraceWriteError
+from ...store.appending import replace_end
 
 _INDENT = "\n  "
+_ADVICE = "Free some space, or choose another dump_path."
 quote = json.encoder.encode_basestring_ascii
 """A text as JSON, in ASCII: what is no Unicode (a lone surrogate) is whole, too."""
 
@@ -68,7 +70,7 @@ class Document:
         end = self._end + len(data)
         if end < self._size:
             data += b" " * (self._size - end - 1) + b"\n"
-        self._write(data, self._end)
+        replace_end(self._file, data, self._end, self._tail, where=self.path, advice=_ADVICE)
         self._pending.clear()
         self._open_part = open_part
         self._end += len(body)
@@ -135,20 +137,8 @@ class Document:
         self._names = True
         return f"{comma}{_INDENT}{quote(name)}: {text}".encode("ascii")
 
-    def _write(self, data: bytes, place: int) -> None:
-        done = 0
-        try:
-            while done < len(data):
-                done += os.pwrite(self._file, data[done:], place + done)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # the old end back: its place is there, so it fits even on a full disk
-                os.pwrite(self._file, self._tail, self._end)
-                os.ftruncate(self._file, self._end + len(self._tail))
-            raise _trouble(self.path, error) from error
-
 
 def _trouble(path: Path, error: OSError) -> TraceWriteError:
     return TraceWriteError(
-        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. "
-        f"Free some space, or choose another dump_path."
+        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. {_ADVICE}"
     )

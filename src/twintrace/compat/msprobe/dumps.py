@@ -94,6 +94,8 @@ class Records:
     problems: tuple[str, ...]
     by_node: bool = False
     """Are the gradients of a function's arguments what autograd's last node gave?"""
+    last_first: bool = False
+    """Do the gradients of a primitive's arguments begin with that of the last?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,9 @@ def read_records(path: str | os.PathLike[str]) -> Records:
     framework = _framework(document, data, file, problems)
     stacks = read_stacks(file.with_name("stack.json"), problems)
     construct = _construct(file.with_name("construct.json"), problems)
-    by_node = framework == "pytorch" and document.get("recorder") != "twintrace"
-    return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node)
+    theirs = document.get("recorder") != "twintrace"
+    by_node, last_first = theirs and framework == "pytorch", theirs and framework == "mindspore"
+    return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node, last_first)
 
 
 # Files --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...store.native import Tell, write_journal
+from ...store.native import Tell, write_rank
 from ...store.trace import Trace
 from .config import Settings
 from .writer import DumpWriter
@@ -24,11 +24,5 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     settings = told if isinstance(told, dict) else {}
     task = "tensor" if settings.get("keep") == "tensor" else "statistics"
     level = _LEVELS.get(str(settings.get("level")), "mix")
-    for own in trace.ranks:
-        writer = DumpWriter(Settings(path, task, level), portable=True)
-        try:
-            for step, rank in trace.places:
-                if rank == own:
-                    write_journal(writer, trace.journal(step, rank), tell=tell)
-        finally:
-            writer.close()
+    for rank in trace.ranks:
+        write_rank(DumpWriter(Settings(path, task, level), portable=True), trace, rank, tell=tell)

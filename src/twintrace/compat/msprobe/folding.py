@@ -8,6 +8,7 @@
 A gradient is given to a result or an argument only if it has its shape; what fits nowhere has its place in the list: `node.0`.
 So do the gradients that the real tool has of the arguments of PyTorch's functions: they are what autograd's last node gave, and
 that may be a node inside the function (of a cross entropy the one behind its softmax), or have another order than the arguments.
+Those of MindSpore's primitives it has as its hooks gave them, that of the last argument first.
 """
 
 from __future__ import annotations
@@ -161,8 +162,10 @@ class _Folding:
         if role is Role.INPUT and by_node:
             yield from ((f"node.{place}", tensor) for place, tensor in found)
             return
+        if last_first := role is Role.INPUT and self._records.last_first and forward.name.prefix == "Primitive":
+            found.reverse()
         shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}
-        for by_place in self._by_place(value, forward, role, ends):
+        for by_place in self._by_place(value, forward, role, ends, last_first):
             if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
                 yield from ((by_place[place][0], tensor) for place, tensor in found)
                 return
@@ -173,19 +176,21 @@ class _Folding:
             yield (fitting[0] if len(fitting) == rivals == 1 else f"node.{place}"), tensor
 
     def _by_place(
-        self, value: Value, forward: _Draft, role: Role, ends: Sequence[tuple[str, int]]
+        self, value: Value, forward: _Draft, role: Role, ends: Sequence[tuple[str, int]], last_first: bool
     ) -> Iterator[dict[int, tuple[str, int]]]:
-        """Slots by their number: among tensors, or among all that was given by position."""
+        """Slots by the place of their gradient: among tensors, or among all that was given by position."""
         whole: list[tuple[str, Value]] = (
             list(leaves(forward.output))
             if role is Role.OUTPUT
             else [pair for place, item in enumerate(forward.args) for pair in leaves(item, str(place))]
         )
         count = sum(1 for _ in leaves(value))
+        places = range(count)[::-1] if last_first else range(count)
         if count == len(ends):
-            yield dict(enumerate(ends))
+            yield dict(zip(places, ends, strict=True))
         if count == len(whole):
-            yield {n: (slot, leaf.id) for n, (slot, leaf) in enumerate(whole) if isinstance(leaf, TensorRef)}
+            every = zip(places, whole, strict=True)
+            yield {place: (slot, leaf.id) for place, (slot, leaf) in every if isinstance(leaf, TensorRef)}
 
     def _save(self, order: int, name: RecordName, record: str, entry: Any) -> None:
         """What the script saved itself; `loss_grad` is the gradient of `loss`."""

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from ...model.errors import TraceFormatError
-from ...model.records import Call, Damage, Gradient, Header, Note
+from ...model.records import Damage, Header
 from ...model.tensors import Spec, Tensor
-from ...store.trace import Trace
+from ...store.trace import HeldJournal, Trace
 from .dumps import FILES, TENSORS, Records, read_records
 from .folding import fold
 from .names import FRAMEWORKS
@@ -58,11 +58,11 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     return Trace(str(path), manifest, sorted(places), load, layout="msprobe")
 
 
-class DumpJournal:
+class DumpJournal(HeldJournal):
     """One rank of one step."""
 
     def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
-        self.header = header
+        super().__init__(header)
         self._path, self._folder = path, path.parent / TENSORS
         records = _with_saved(read_records(path))
         files = frozenset(file.name for file in self._folder.iterdir()) if self._folder.is_dir() else frozenset()
@@ -78,27 +78,6 @@ class DumpJournal:
                 f"{self._damage[0]}{f' (and {len(self._damage) - 1} more)' if len(self._damage) > 1 else ''}. "
                 f"Open it with tolerant=True to read the rest."
             )
-
-    @property
-    def damage(self) -> tuple[Damage, ...]:
-        return tuple(self._damage)
-
-    @property
-    def complete(self) -> bool:
-        """A dump has no end mark; one that is damaged was perhaps not finished, and its damage says so."""
-        return True
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def calls(self) -> Iterator[Call]:
-        return iter(self._calls)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(self._gradients)
-
-    def notes(self) -> Iterator[Note]:
-        return iter(())
 
     def tensors(self) -> Iterator[Tensor]:
         return iter(self._readings.tensors)

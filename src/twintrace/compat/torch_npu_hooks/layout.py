@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from ...model.errors import TraceFormatError
-from ...model.records import Call, Damage, Frame, Gradient, Header, Note
+from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
 from ...store.arrays import nbytes
 from ...store.digest import digest
-from ...store.native import Tell, write_journal
-from ...store.trace import Trace
+from ...store.native import Tell, write_rank
+from ...store.trace import HeldJournal, Trace
 from .folding import fold
 from .names import LineName, parse
 from .numbers import from_values, short_dtype, storable, stored
@@ -73,14 +73,9 @@ def read(path: Path, *, tolerant: bool) -> Trace:
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
     """Write any trace as a dump, all steps one after the other: one file, or a directory with one for each rank."""
-    for own in trace.ranks:
-        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{own}" / "dump.pkl")
-        try:
-            for step, rank in trace.places:
-                if rank == own:
-                    write_journal(writer, trace.journal(step, rank), tell=tell)
-        finally:
-            writer.close()
+    for rank in trace.ranks:
+        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{rank}" / "dump.pkl")
+        write_rank(writer, trace, rank, tell=tell)
 
 
 def _ranks(path: Path) -> dict[int, Path]:
@@ -131,16 +126,14 @@ class _Line:
     npy: Path | None
 
 
-class DumpJournal:
+class DumpJournal(HeldJournal):
     """One dump file."""
 
     def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
-        self.header = header
+        super().__init__(header)
         self._path, self._tolerant = path, tolerant
-        self._damage: list[Damage] = []
         self._lines: dict[int, _Line] = {}
         self._names: dict[int, LineName] = {}
-        self._tensors: dict[int, Tensor] = {}
         self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
         self._whole = True
         self._ptdbg = False
@@ -154,30 +147,14 @@ class DumpJournal:
     # --- what a journal offers ----------------------------------------------------------------------------------
 
     @property
-    def damage(self) -> tuple[Damage, ...]:
-        return tuple(self._damage)
-
-    @property
     def complete(self) -> bool:
         """A dump has no end mark; one whose last line is torn was surely not finished."""
         return self._whole
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def calls(self) -> Iterator[Call]:
-        return iter(self._calls)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(())
 
     def notes(self) -> Iterator[Note]:
         if self._sampled:
             text = f"{self._sampled} tensors have {_SAMPLED} numbers instead of their values: they were recorded as samples"
             yield Note("sampled", text)
-
-    def tensors(self) -> Iterator[Tensor]:
-        return iter(self._tensors.values())
 
     def tensor(self, identity: int) -> Tensor:
         try:

@@ -29,6 +29,7 @@ from ...model.records import Role
 from ...model.sites import Phase
 from ...model.tensors import Location, Spec
 from ...model.values import TensorRef, leaves, tensor_slots
+from ...store.appending import append
 from ...store.lines import unseal, value_of
 from .names import line_name, operation_name
 from .numbers import DTYPES, from_values, storable, to_text
@@ -66,6 +67,7 @@ class LineWriter:
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
         self._old: list[int] = []
+        self._path = path
         self._file = self._size = -1
         self._open(path, append)
         self._places: dict[str, int] = {}
@@ -200,7 +202,7 @@ class LineWriter:
         tail = f", {json.dumps(DTYPES[value.dtype])}, {json.dumps(value.shape)}]\n".encode()
         text = self._text(value)
         offset = self._size + len(head)
-        self._append(b"".join((head, text, tail)))
+        self._size = append(self._file, b"".join((head, text, tail)), self._size, where=self._path)
         if value.place is not None:
             self._texts[value.place, value.dtype] = _Text(self._file, offset, len(text))
             if storable(value.dtype) == value.dtype:  # otherwise the text does not give the bytes back
@@ -234,19 +236,7 @@ class LineWriter:
             self._size = os.fstat(self._file).st_size
         except OSError as error:
             raise TraceWriteError(f"{path} cannot be written ({error.strerror}). Choose another path.") from error
-
-    def _append(self, data: bytes) -> None:
-        try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._size)
-            raise TraceWriteError(
-                f"the dump could not be written ({error.strerror}). What was recorded before is whole. Free some space."
-            ) from error
-        self._size += len(data)
+        self._path = path
 
 
 def _read(text: _Text) -> bytes:

@@ -32,7 +32,7 @@ from ...store.digest import digest
 from ...store.native import write_journal
 from ...store.npy import Npy
 from ...store.registry import Tell
-from ...store.trace import Journal, Trace
+from ...store.trace import HeldJournal, Journal, Trace
 from ..torch_npu_hooks.folding import link
 from ..torch_npu_hooks.numbers import storable, stored
 from .layers import CONTAINERS
@@ -272,11 +272,11 @@ def _frames(lines: Any) -> tuple[Frame, ...]:
     return tuple(Frame(m["file"], int(m["line"]), m["function"], m["code"].strip()) for m in found if m)
 
 
-class DumpJournal:
+class DumpJournal(HeldJournal):
     """One step of one rank."""
 
     def __init__(self, dump: _RankDump, step: int, header: Header) -> None:
-        self.header = header
+        super().__init__(header)
         self._dump, self._step = dump, dump.steps[step]
         self._is_last = step == len(dump.steps) - 1
         self._damage = list(self._step.damage)
@@ -289,31 +289,15 @@ class DumpJournal:
     # --- what a journal offers ----------------------------------------------------------------------------------
 
     @property
-    def damage(self) -> tuple[Damage, ...]:
-        return tuple(self._damage)
-
-    @property
     def complete(self) -> bool:
         """A dump has no end mark; one whose last row is torn was surely not finished."""
         return self._dump.whole or not self._is_last
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def calls(self) -> Iterator[Call]:
-        return iter(self._calls)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(())
 
     def notes(self) -> Iterator[Note]:
         if self._orphans:
             yield Note(
                 "gradients", f"{self._orphans} gradients belong to calls of which there is no forward in this step"
             )
-
-    def tensors(self) -> Iterator[Tensor]:
-        return iter(self._tensors.values())
 
     def tensor(self, identity: int) -> Tensor:
         try:

@@ -33,6 +33,7 @@ from ...model.records import Role
 from ...model.sites import Phase
 from ...model.tensors import Location
 from ...model.values import TensorRef
+from ...store.appending import append, replace_end
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import number_of, unseal, value_of
 from ..torch_npu_hooks.numbers import storable, stored
@@ -101,7 +102,7 @@ class DumpWriter:
         self._csv = -1
         self._size = 0
         self._stacks: _StackFile | None = None
-        self._folder = root
+        self._folder = self._info = root
         self._places: dict[str, int] = {}
         self._next_place = 0
         self._bytes: dict[int, np.ndarray[Any, Any]] = {}
@@ -162,7 +163,8 @@ class DumpWriter:
         pending, self._pending = self._pending, []
         stacks, self._pending_stacks = self._pending_stacks, []
         if pending:
-            self._append("".join(json.dumps(self._row(name, value)) + "\n" for name, value in pending).encode())
+            data = "".join(json.dumps(self._row(name, value)) + "\n" for name, value in pending).encode()
+            self._size = append(self._csv, data, self._size, where=self._info)
             self.rows += len(pending)
         if stacks and self._stacks is not None:
             self._stacks.extend(stacks)
@@ -328,14 +330,14 @@ class DumpWriter:
 
     def _open(self, rank: int) -> None:
         place = self._root / f"rank{rank}"
-        csv, stacks = place / f"{self._stem}_api_dump_info.csv", place / f"{self._stem}_api_dump_stack.json"
         self._folder = place / f"{self._stem}_api_dump"
+        self._info, stacks = (place / f"{self._folder.name}_{part}" for part in ("info.csv", "stack.json"))
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if self._region == 1:
-                _clear(self._folder, csv, stacks)
-            self._csv = os.open(csv, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                _clear(self._folder, self._info, stacks)
+            self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._size = os.fstat(self._csv).st_size
             self._stacks = _StackFile(stacks)
         except FileExistsError as error:
@@ -345,24 +347,12 @@ class DumpWriter:
         except OSError as error:
             raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
 
-    def _append(self, data: bytes) -> None:
-        try:
-            written = os.write(self._csv, data)
-            while written < len(data):
-                written += os.write(self._csv, data[written:])
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._csv, self._size)
-            raise TraceWriteError(
-                f"the dump could not be written ({error.strerror}). What was recorded before is whole. Free some space."
-            ) from error
-        self._size += len(data)
-
 
 class _StackFile:
     """A JSON object that grows at its end: the closing brace is written over, in the same write that adds another."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._size = os.fstat(self._file).st_size
         if self._size < len(_EMPTY):
@@ -374,15 +364,12 @@ class _StackFile:
         fresh = {key: lines for key, lines in entries if key not in self._known}
         if not fresh:
             return
-        self._known.update(fresh)
         first = self._size == len(_EMPTY)
         text = json.dumps(fresh, indent=4)[2:]  # without its opening brace and newline
         start, data = (2, text.encode()) if first else (self._size - 2, f",\n{text}".encode())
-        try:
-            os.pwrite(self._file, data, start)
-        except OSError as error:
-            raise TraceWriteError(f"the stacks could not be written ({error.strerror}). Free some space.") from error
+        replace_end(self._file, data, start, _EMPTY[start - self._size :], where=self._path)
         self._size = start + len(data)
+        self._known.update(fresh)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -68,6 +68,35 @@ def test_many_cards_as_in_the_document_with_its_remarks(tree):
     assert found.remarks == ("bench/step0 alone has rank2; it is not compared.",)
 
 
+@pytest.mark.parametrize("below", ["", "rank0", "rank0/dump.json"])
+def test_a_step_that_the_path_names_already_may_be_asked_for(tree, below):
+    tree("npu/step3/rank0", "bench/step3/rank0")
+    fields = {"npu_path": f"npu/step3/{below}", "bench_path": f"bench/step3/{below}"}
+
+    (place,) = request_of(fields | {"step_id": [3], "rank_id": [0]}, "").places
+    assert place == request_of(fields, "").places[0]
+    for other in ({"step_id": [0]}, {"rank_id": [1]}):
+        with pytest.raises(
+            UsageError, match=r"npu/step3.* among those that were asked for\. Ask for others, or for none"
+        ):
+            request_of(fields | other, "")
+
+
+def test_a_path_that_names_no_step_is_of_the_step_that_is_asked_for(tree):
+    tree("npu/rank2", "bench/rank2", "npu/first/proc12", "bench/first/proc34")
+    assert request_of({"npu_path": "npu", "bench_path": "bench", "step_id": [5], "rank_id": [2]}, "").places
+    alone = {"npu_path": "npu/first/proc12", "bench_path": "bench/first/proc34"}
+    assert request_of(alone | {"step_id": [5], "rank_id": [0]}, "").places
+
+
+def test_two_steps_that_are_given_by_name_may_differ(tree):
+    tree("npu/step0/rank0", "bench/step7/rank0")
+    fields = {"npu_path": "npu/step0", "bench_path": "bench/step7"}
+    assert request_of(fields | {"step_id": [0]}, "").places == request_of(fields | {"step_id": [7]}, "").places
+    with pytest.raises(UsageError, match="asked for"):
+        request_of(fields | {"step_id": [1]}, "")
+
+
 def test_all_steps_of_a_dump(tree):
     root = tree("npu/step0/rank0", "npu/step10/rank0", "npu/step2/rank0", "bench/step2/rank0", "bench/step10/rank0")
 

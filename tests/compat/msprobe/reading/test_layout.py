@@ -114,6 +114,33 @@ def test_gradients_that_are_the_arguments(dump, head):
     ]  # fmt: skip
 
 
+def test_gradients_of_a_primitive_begin_with_the_last_argument(dump):
+    """The real tool has them as its hooks came, we in the order of the arguments. Of square matrices shapes do not tell."""
+    name, other = "Primitive.matmul.MatMul.0", "Functional.matmul.0"
+    square = [tensor(mean=0.1 * n, dtype="Float32", type="mindspore.Tensor") for n in range(6)]
+    forward, backward = {"input_args": square[:2], "output": [square[2]]}, {"input": [square[3]], "output": square[4:]}
+    records = {
+        f"{call}.{what}": entry
+        for call in (name, other)
+        for what, entry in (("forward", forward), ("backward", backward))
+    }
+
+    def slots(journal):
+        return {call.site.name: [g.slot for g in call.gradients if g.role is Role.INPUT] for call in journal.calls()}
+
+    def means(journal, slot):
+        call = by_name(journal)["mindspore.ops.MatMul"]
+        return [
+            journal.tensor(g.tensor).statistics.mean for g in call.gradients if (g.role, g.slot) == (Role.INPUT, slot)
+        ]
+
+    theirs = tt.open(dump(records, framework="mindspore")).journal(0)
+    assert slots(theirs) == {"mindspore.ops.MatMul": ["0", "1"], "mindspore.ops.matmul": ["0", "1"]}
+    assert (means(theirs, "0"), means(theirs, "1")) == ([0.5], [0.4])
+    ours = tt.open(dump(records, framework="mindspore", recorder="twintrace")).journal(0)
+    assert (means(ours, "0"), means(ours, "1")) == ([0.4], [0.5])
+
+
 def test_a_gradient_that_fits_nowhere_keeps_its_place(dump):
     odd = tensor(mean=7.0, shape=(9, 9))
     place = dump(RECORDS | {f"{RELU}.backward": {"input": [odd, odd], "output": []}}, framework="mindtorch")

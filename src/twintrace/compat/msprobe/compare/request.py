@@ -220,21 +220,39 @@ def _paired(
         ours, theirs = ([where for where in side if where[0] == step] for side in (npu, bench))
         if len(ours) == len(theirs) == 1 and ours != theirs:
             bench = {ours[0] if where == theirs[0] else where: path for where, path in bench.items()}
-    chosen = [
-        where
-        for where in npu
-        if where in bench and (not steps or where[0] in steps) and (not ranks or (where[1] or 0) in ranks)
-    ]  # a run of one process has a rank without a number: it is rank 0
+    chosen = [where for where in npu if where in bench and _asked_for(where, (npu[where], bench[where]), steps, ranks)]
     alone = [f"{roots[0]} alone has {_told(where)}" for where in npu if where not in bench]
     alone += [f"{roots[1]} alone has {_told(where)}" for where in bench if where not in npu]
     if not chosen:
         which = " among those that were asked for" if ranks or steps else ""
+        advice = (
+            "Ask for others, or for none, and all are compared"
+            if which
+            else "Give two dumps of the same ranks and steps"
+        )
         raise UsageError(
             f"{source}: {roots[0]} ({_listed(npu)}) and {roots[1]} ({_listed(bench)}) have no rank and step in common{which}. "
-            f"Give two dumps of the same ranks and steps."
+            f"{advice}."
         )
     remarks.extend(f"{text}; it is not compared." for text in alone)
     return [Place(npu[where], bench[where], _label(where), *where) for where in chosen]
+
+
+def _asked_for(where: _Where, paths: tuple[Path, Path], steps: Sequence[int], ranks: Sequence[int]) -> bool:
+    """A path that was given down to its step or rank has the numbers that it names, and on either side: `--step 3 -tp npu/step3`.
+
+    One that names no step is of every step. A run of one process has a rank without a number: it is rank 0.
+    """
+    step, rank = where
+    its_steps = _named(paths, _STEP) if step is None else {step}
+    its_ranks = (_named(paths, _RANK) or {0}) if rank is None else {rank}
+    return not (steps and its_steps and its_steps.isdisjoint(steps)) and not (ranks and its_ranks.isdisjoint(ranks))
+
+
+def _named(paths: tuple[Path, Path], pattern: re.Pattern[str]) -> set[int]:
+    """The numbers that a dump.json, the directory of a rank or that of a step lie under."""
+    names = (part for path in paths for part in path.absolute().parts[-3 if path.is_file() else -2 :])
+    return {int(match[1]) for name in names if (match := pattern.fullmatch(name)) and match[1]}
 
 
 def _label(where: _Where) -> str:
