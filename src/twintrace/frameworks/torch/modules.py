@@ -57,14 +57,17 @@ def is_opaque(module: nn.Module) -> bool:
     """Does what happens inside escape us?"""
     if isinstance(module, torch.jit.ScriptModule) or getattr(module, "_compiled_call_impl", None) is not None:
         return True
-    return type(module).__name__ == "OptimizedModule" and "_orig_mod" in module._modules
+    return _is_compiled(module)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Is it what torch.compile makes of a module?"""
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 
 def view_of(path: str, module: nn.Module) -> ModuleView:
     """What the sink may ask about a module."""
-    inner = (
-        module._modules.get("_orig_mod") or module
-    )  # asked of the dictionary: of a module it would be an error each time
+    inner: Any = module._orig_mod if _is_compiled(module) else module
     return ModuleView(
         path,
         inner.original_name if isinstance(inner, torch.jit.ScriptModule) else type(inner).__name__,
