@@ -214,6 +214,25 @@ def test_views_of_a_known_tensor_say_of_their_values_what_reading_them_would(rec
             assert journal.array(found).tobytes() == plain.tobytes(), name
 
 
+@pytest.mark.parametrize("keep", ["statistics", "fingerprint", "tensor"])
+@pytest.mark.parametrize("left", [0, 120])
+def test_what_lies_in_a_freed_or_cut_storage_is_missing_and_is_not_touched(recorded, keep, left):
+    """Such a tensor has an address, and reading there ends the process."""
+    x = torch.arange(100.0)
+    views = {"whole": x, "part": x[50:60].view(2, 5), "stepped": x[40:80:2], "turned": x[20:40].view(4, 5).T}
+
+    def step(rec):
+        rec.save("before", views["part"])
+        x.untyped_storage().resize_(left)
+        for name, view in views.items():
+            rec.save(name, view)
+
+    calls, journal = recorded(step, keep=keep)
+    assert journal.tensor(outputs(one(calls, "before"))[""]).statistics.max == 59
+    for name in views:
+        assert "freed" in journal.tensor(outputs(one(calls, name))[""]).missing, name
+
+
 def test_producers_rebuild_the_data_flow(recorded):
     x = torch.ones(2)
 

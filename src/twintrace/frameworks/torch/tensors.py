@@ -48,7 +48,7 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("form", "look", "nbytes", "on_host", "order", "place", "turns")
+    __slots__ = ("form", "look", "nbytes", "on_host", "order", "place", "span", "turns")
 
     def __init__(self, tensor: Tensor) -> None:
         kind = tensor.dtype, tensor.shape, tensor.stride()
@@ -60,6 +60,7 @@ class _Plan:
         self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
         if tensor.is_quantized:
             self.order = None
+        self.span = _span(tensor)
         whole = tensor.numel() * tensor.element_size()
         self.nbytes = min(whole, tensor.element_size()) if self.order is None else whole
 
@@ -107,10 +108,11 @@ def _look(tensor: Tensor) -> Look:
 def glance(tensor: Tensor) -> Glance | None:
     """See `protocol.Glance`. None where torch gives no version. Asked of every tensor, so what it asks itself is counted."""
     try:
-        storage, version, address = tensor.untyped_storage()._cdata, tensor._version, tensor.data_ptr()
+        memory, address, version = tensor.untyped_storage(), tensor.data_ptr(), tensor._version
+        storage = memory._cdata
         if type(tensor) not in _PLAIN:
             seat = (address, tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), tensor.is_conj())
-            if not address or not tensor.is_cpu:
+            if not address or not tensor.is_cpu or _is_gone(tensor):
                 return storage, seat, version, _look(tensor), None, 0, 0, None
             count = tensor.numel() if tensor.is_contiguous() else 1
             return storage, seat, version, _look(tensor), None, address, count * tensor.element_size(), None
@@ -118,18 +120,10 @@ def glance(tensor: Tensor) -> Glance | None:
         if tensor.is_neg() or (plan.turns and tensor.is_conj()):
             turned = (address, plan.place, tensor.is_neg(), tensor.is_conj())
             return storage, turned, version, plan.look, None, 0, 0, None
-        if not plan.on_host or (not address and plan.nbytes):  # elsewhere, without values, or freed
-            return storage, (address, plan.place), version, plan.look, (address, plan.form), 0, 0, None
-        return (
-            storage,
-            (address, plan.place),
-            version,
-            plan.look,
-            (address, plan.form),
-            address,
-            plan.nbytes,
-            plan.order,
-        )
+        stretch = (address, plan.form)
+        if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
+            return storage, (address, plan.place), version, plan.look, stretch, 0, 0, None
+        return storage, (address, plan.place), version, plan.look, stretch, address, plan.nbytes, plan.order
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
 
@@ -162,6 +156,8 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     try:
         if type(tensor) not in _PLAIN:
             return _host_of_unusual(tensor)
+        if tensor.is_cpu and _is_gone(tensor):
+            raise Unreadable("its storage has been freed")
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             return _in_place(tensor)
         return _in_place(_copied(tensor.detach()))
@@ -169,12 +165,26 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
         raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
 
+def _is_gone(tensor: Tensor) -> bool:
+    """Does it lie outside its storage? One that was freed or cut (FSDP does that) leaves tensors that point anywhere."""
+    memory = tensor.untyped_storage()
+    return bool(tensor.numel()) and tensor.data_ptr() + _span(tensor) > memory.data_ptr() + memory.nbytes()
+
+
+def _span(tensor: Tensor) -> int:
+    """Bytes from the first element to the end of the last."""
+    if not tensor.numel():
+        return 0
+    steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (steps + 1) * tensor.element_size()
+
+
 def _in_place(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The tensor's own memory as an array. Not `tensor.numpy()`: that fixes the size of the storage for good."""
     start = tensor.data_ptr()
     if not start:
         if tensor.numel():
-            raise Unreadable("a meta tensor has no values" if tensor.is_meta else "its storage has been freed")
+            raise Unreadable("a meta tensor has no values" if tensor.is_meta else "torch gives no address")
         return np.empty(tuple(tensor.shape), _CODES.get(tensor.dtype, "|u1"))
     return np.asarray(_Memory(tensor, start))
 
