@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..model.results import Comparison, Listing
-
 if TYPE_CHECKING:
+    from ..model.results import Comparison, Listing
     from ..report.progress import Tell
     from ..report.server import Server
 

@@ -12,11 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from ..model.results import Comparison
-from ..model.verdicts import Outcome
 from .files import written
-from .tables import SHEET, Cell, rows
+
+if TYPE_CHECKING:
+    from ..model.results import Comparison
+    from .tables import Cell
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ODD = re.compile(r"^[=+\-@\t\r\n]|[\",\r\n]").search
@@ -27,11 +29,16 @@ def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one
     that is alone.
     """
+    from .tables import SHEET, rows  # any other table is written without the words of ours
+
     alone = _alone(comparison) if comparison.saved else ()
     write_rows(path, [column.name for column in SHEET], chain(rows(comparison), alone))
 
 
 def _alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    from ..model.verdicts import Outcome
+    from .tables import SHEET
+
     for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
         for step, rank, item in found:
             known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}

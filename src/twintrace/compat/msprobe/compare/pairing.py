@@ -15,8 +15,8 @@ number it has, which is the call that it is the gradient of.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import api
 from ....model.errors import UsageError
@@ -36,8 +36,7 @@ _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemPair:
+class ItemPair(NamedTuple):
     """A row: two items that belong together, or one that has no partner, and why.
 
     `layout` is how the bench's tensor is to be laid to lie on the npu's: as it is, unless the pair was found by values.
@@ -46,7 +45,7 @@ class ItemPair:
     npu: Item | None
     bench: Item | None
     because: str = ""
-    layout: Layout = field(default_factory=Layout)
+    layout: Layout = _AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)

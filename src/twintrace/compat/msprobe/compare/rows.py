@@ -15,13 +15,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....model.pairs import Layout
 from ..dumps import Item, some
 from .columns import ERRORS, Generation, Mode
 from .pairing import ItemPair
-from .tensors import Weighed
+
+if TYPE_CHECKING:  # and numpy with it
+    from .tensors import Weighed
 
 __all__ = ["NOTHING", "NUMBERS", "Cell", "Row", "cells_of", "make_row"]
 

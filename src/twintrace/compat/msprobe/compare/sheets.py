@@ -26,7 +26,6 @@ from .colours import FILLS, colour
 from .columns import Generation, Mode, columns, mode_of
 from .pairing import ItemPair
 from .rows import NOTHING, Cell, Row, cells_of, make_row
-from .tensors import weigh
 from .verdicts import judge
 
 __all__ = ["Summary", "common_mode", "write_result"]
@@ -190,6 +189,8 @@ def _weighed(
     generation: Generation,
     say: Callable[[str], object] | None,
 ) -> Iterator[Row]:
+    from .tensors import weigh  # and numpy with it
+
     for done in api.Local().run(partial(weigh, npu, bench), pairs):
         row = make_row(done.item, mode, generation, done.result())
         if say is not None:

@@ -118,11 +118,11 @@ def _apart(npu: Cell, bench: Cell) -> float:
     """How far apart, as a share of the larger; 0 where one of them is no number."""
     if not isinstance(npu, NUMBERS) or not isinstance(bench, NUMBERS) or npu == bench:
         return 0.0
-    if math.isinf(npu) or math.isinf(bench):
-        return math.inf
     try:
+        if math.isinf(npu) or math.isinf(bench):
+            return math.inf
         return abs(npu - bench) / (max(abs(npu), abs(bench)) + 1e-10)
-    except OverflowError:
+    except OverflowError:  # a whole number that no float holds
         return math.inf
 
 
