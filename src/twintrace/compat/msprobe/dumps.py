@@ -336,7 +336,10 @@ def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: st
         and type(shape) is list
         and {*map(type, shape)} <= _SIZES
         and (not shape or min(shape) >= 0)
-        and {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
+        and (
+            type(high) is type(low) is type(mean) is type(norm) is float
+            or {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
+        )
         and (grad is None or type(grad) is bool)
         and (md5 is None or type(md5) is str)
     ):

@@ -194,7 +194,8 @@ def test_accuracy_reached_or_not(cosine, error, wanted):
 
 @pytest.mark.parametrize(
     ("npu", "bench", "wanted"),
-    [({}, {}, ""), ({"norm": 1.9}, {"norm": 4.0}, "Warning"), ({"norm": 2.1}, {"norm": 4.0}, ""), ({"min": -9.0}, {}, "Warning"), ({"norm": 10**400}, {}, "Warning")],
+    [({}, {}, ""), ({"norm": 1.9}, {"norm": 4.0}, "Warning"), ({"norm": 2.1}, {"norm": 4.0}, ""), ({"min": -9.0}, {}, "Warning"),
+     ({"norm": 10**400}, {}, "Warning")],
 )  # fmt: skip
 def test_statistics_that_are_half_apart_are_warned_about(npu, bench, wanted):
     row = statistics(item(**npu), item(**bench), OLDER)
