@@ -272,17 +272,17 @@ def _is_device(value: Cell) -> bool:
 def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) -> list[Cell]:
     """The cells in the order of `columns`; `stack` is None where there is no such column."""
     npu, bench = row.npu, row.bench
-    names = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
+    cells: list[Cell] = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
     message = _message(row, generation)
     if mode.of_kernels:
-        return [*names, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
-    cells: list[Cell] = [*names, npu.grad, bench.grad]
+        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
+    cells += (npu.grad, bench.grad)
     if mode is Mode.MD5:
         cells += [npu.md5, bench.md5, row.consistent, row.verdict]
         if generation is Generation.NEWER:
             cells.append(message)
     else:
-        cells += [*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message]
+        cells += (*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message)
     if stack is not None:
         cells.append(stack)
     if mode is Mode.TENSOR:
