@@ -280,7 +280,7 @@ class _Board:
             if not others:
                 break
             for i, item in enumerate(self._dumps[0].items):
-                if self._ours_free(i) and item.record not in barred:
+                if item.record not in barred and self._ours_free(i):
                     free = others.get(spelling(item))
                     if free:
                         self._pair(i, free.pop(0), told)

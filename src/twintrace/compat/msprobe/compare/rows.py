@@ -237,7 +237,7 @@ def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
         difference = npu - bench if type(npu) is type(bench) is float else _minus(npu, bench)
         if difference - difference != 0:  # one of them is infinite
             return difference, difference
-        return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else math.inf
     if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
         return NOTHING, NOTHING
     numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
@@ -250,7 +250,7 @@ def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
         difference = _minus(npu, bench)
         if difference != difference:
             return _NAN, _NAN
-        return difference, f"{abs(difference / bench * 100)}%" if bench else NOTHING
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else NOTHING
     numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
     return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
 
