@@ -30,15 +30,20 @@ def test_every_item_is_done_once_however_many_there_are(count):
     assert [*forked(lambda number: b"%d" % number, range(count))] == [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.parametrize(("count", "processes"), [(3, 1), (4, 2), (5, 2), (6, 3), (60, 3)])
+def test_few_items_are_worth_few_copies(count, processes):
+    assert len({*forked(lambda number: b"%d" % os.getpid(), range(count), least=2)}) == processes
+
+
 def test_results_may_be_empty():
     assert [*forked(lambda number: b"x" * number, [0, 0, 0, 2, 0, 0])] == [b"", b"", b"", b"xx", b"", b""]
 
 
 def test_results_lie_where_it_is_said_and_are_gone_afterwards(tmp_path):
-    assert [*forked(lambda number: b"x", range(6), tmp_path)] == [b"x"] * 6
+    assert [*forked(lambda number: b"x", range(6), folder=tmp_path)] == [b"x"] * 6
     assert [*tmp_path.iterdir()] == []
     with pytest.raises(FileNotFoundError):
-        [*forked(lambda number: b"x", range(6), tmp_path / "missing")]
+        [*forked(lambda number: b"x", range(6), folder=tmp_path / "missing")]
 
 
 def test_much_comes_back_whole():

@@ -28,14 +28,19 @@ _LENGTH = 8  # bytes that say how long a result is
 
 
 def forked(
-    function: Callable[[Item], bytes], items: Sequence[Item], folder: str | os.PathLike[str] | None = None
+    function: Callable[[Item], bytes],
+    items: Sequence[Item],
+    *,
+    least: int = 1,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Iterator[bytes]:
     """`function(item)` for each item; the results in the order of the items.
 
+    least    so many items are worth a copy
     folder   where there is room for the results of the copies; the temporary one if it is not given
     """
-    count = min(cores(), len(items)) if hasattr(os, "fork") else 1
-    cuts = [len(items) * number // count for number in range(count + 1)] if items else [0, 0]
+    count = max(1, min(cores(), len(items) // least)) if hasattr(os, "fork") else 1
+    cuts = [len(items) * number // count for number in range(count + 1)]
     stretches = [items[begin:end] for begin, end in pairwise(cuts)]
     copies: list[_Copy[Item]] = []
     try:
@@ -70,7 +75,8 @@ class _Copy(Generic[Item]):
         """What the copy does, to its end."""
         try:
             for made in map(self._function, self._items):
-                self._file.write(len(made).to_bytes(_LENGTH, "little") + made)
+                self._file.write(len(made).to_bytes(_LENGTH, "little"))
+                self._file.write(made)
             self._file.flush()
             os._exit(0)
         finally:  # whatever it was: nothing of the original's may run in its copy, not even its end

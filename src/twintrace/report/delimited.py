@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .tables import Cell
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_BEGINNINGS = frozenset(FORMULA)
 _QUOTED = re.compile(r"[\",\r\n]").search
 _REMEMBERED = 1 << 12
 _KNOWN: dict[
@@ -83,7 +84,7 @@ def _other(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    made = "'" + text if text[:1] in FORMULA else text
+    made = "'" + text if text[:1] in _BEGINNINGS else text
     if _QUOTED(text):
         made = '"' + made.replace('"', '""') + '"'
     if len(_KNOWN) < _REMEMBERED:

@@ -264,6 +264,7 @@ def test_a_line_is_said_for_each_row_that_is_read(compared):
 def test_many_rows_are_made_in_several_processes_and_are_the_same(compared, monkeypatch, tmp_path, task, xlsx):
     whole = compared(task, generation=NEWER, stack=True, stamp="whole", xlsx=xlsx)
     monkeypatch.setattr(sheets, "_PART", 4)
+    monkeypatch.setattr(sheets, "_PARTS", 1)
     monkeypatch.setattr("twintrace.engine.forked.cores", lambda: 3)
     shutil.rmtree(tmp_path / "twins")
     parts = compared(task, generation=NEWER, stack=True, stamp="parts", advise=True, xlsx=xlsx)

@@ -273,14 +273,15 @@ class _Board:
             (_exact, "same name"),
             (_loose, "same name, spelt as another generation of the tool does"),
         ):
+            paired, taken = self._partner.keys() | self._closed[0], self._taken | self._closed[1]
             others: dict[object, list[int]] = {}
             for j, item in enumerate(self._dumps[1].items):
-                if self._theirs_free(j):
+                if j not in taken:
                     others.setdefault(spelling(item), []).append(j)
             if not others:
                 break
             for i, item in enumerate(self._dumps[0].items):
-                if item.record not in barred and self._ours_free(i):
+                if i not in paired and item.record not in barred:
                     free = others.get(spelling(item))
                     if free:
                         self._pair(i, free.pop(0), told)

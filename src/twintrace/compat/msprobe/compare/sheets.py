@@ -33,7 +33,8 @@ __all__ = ["Summary", "common_mode", "write_result"]
 
 Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
 """Colour and cells of each."""
-_PART = 2_500  # rows, at least: for fewer, a process of their own costs what it saves
+_PART = 500  # rows, at least, that are made into text at once: much larger texts are slow to find memory for
+_PARTS = 5  # for fewer, a process of their own costs what it saves
 _SHEET = 1_000_000  # rows: a spreadsheet that is longer goes on in another sheet, and is not made in parts
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
 
@@ -140,7 +141,7 @@ def _made_in_parts(
         return seen.written().encode() + b"\n" + text
 
     parts = [*_parts(pairs)]
-    for (_, some), block in zip(parts, api.forked(made, parts, path.parent), strict=True):
+    for (_, some), block in zip(parts, api.forked(made, parts, least=_PARTS, folder=path.parent), strict=True):
         head, _, text = block.partition(b"\n")
         advisor.take(Advisor.read(head.decode()))
         yield len(some), text
