@@ -8,7 +8,6 @@ text gets an apostrophe in front. Numbers are numbers: -1.5 stays -1.5.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BEGINNINGS = frozenset(FORMULA)
-_QUOTED = re.compile(r"[\",\r\n]").search
 _REMEMBERED = 1 << 12
-_KNOWN: dict[
-    str, str
-] = {}  # the first texts, as cells: types, shapes and verdicts are soon among them, and stand in all rows
+# The first texts, as cells: types, shapes and verdicts are soon among them, and stand in all rows.
+_KNOWN: dict[str, str] = {}
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -69,7 +66,7 @@ def write_parts(path: str | os.PathLike[str], columns: Sequence[str], parts: Ite
 
 
 def _line(row: Sequence[Cell]) -> str:
-    # Several times as fast as the csv module, which looks at each character twice; a test holds the two together. Exact types are
+    # Nearly twice as fast as the csv module, which looks at each character twice; a test holds the two together. Exact types are
     # asked for because most cells are plain floats and texts, and that is the quickest question.
     known = _KNOWN
     cells = [
@@ -85,7 +82,7 @@ def _other(cell: Cell) -> str:
 
 def _text(text: str) -> str:
     made = "'" + text if text[:1] in _BEGINNINGS else text
-    if _QUOTED(text):
+    if "," in text or '"' in text or "\n" in text or "\r" in text:  # twice as fast as a pattern
         made = '"' + made.replace('"', '""') + '"'
     if len(_KNOWN) < _REMEMBERED:
         _KNOWN[text] = made

@@ -35,9 +35,8 @@ _EXACT = 1 << 53  # beyond that a spreadsheet rounds whole numbers
 _PLAIN, _HEADER, _FIRST_FILL = 0, 1, 2  # styles
 _CHUNK = 1 << 18  # characters handed to the compressor at a time
 _REMEMBERED = 1 << 12
-_KNOWN: dict[
-    str, str
-] = {}  # the first texts, as XML: types, shapes and verdicts are soon among them, and stand in all rows
+# The first texts, as XML: types, shapes and verdicts are soon among them, and stand in all rows.
+_KNOWN: dict[str, str] = {}
 
 # What XML 1.0 cannot say, and the way in which Excel says it; a text that looks like that is told apart by `_x005F`.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0d\x0e-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
