@@ -127,12 +127,15 @@ def once(command: Sequence[str], folder: Path, work: Work) -> tuple[int, float, 
     shutil.rmtree(out, ignore_errors=True)
     paths = ("-tp", str(here / "left" / "dump.json"), "-gp", str(here / "right" / "dump.json"), "-o", str(out))
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # What is installed is compiled; a checkout is not where an environment forbids it, and would compile itself in every run.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
     log = folder / "said.txt"
     with log.open("w") as said:
         began = time.perf_counter()
         process = subprocess.Popen(
             [*command, "compare", *paths, *work.options],
-            stdout=said, stderr=said, env=os.environ | {"PYTHONPATH": path},
+            stdout=said, stderr=said, env=environment,
         )  # fmt: skip
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began

@@ -60,6 +60,13 @@ def left(tmp_path):
     return run(tmp_path / "left")
 
 
+def test_every_verb_is_where_the_table_says():
+    assert sorted(name for names in api._HOMES.values() for name in names) == sorted(api.__all__)
+    assert [name for name in api.__all__ if not hasattr(api, name)] == []
+    with pytest.raises(AttributeError, match="unheard_of"):
+        _ = api.unheard_of
+
+
 @pytest.mark.parametrize("keep", ["statistics", "fingerprint", "tensor"])
 def test_two_equal_runs_agree(tmp_path, keep):
     found = api.compare(run(tmp_path / "a", keep=keep), run(tmp_path / "b", keep=keep))

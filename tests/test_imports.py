@@ -184,6 +184,39 @@ def test_the_command_starts_without_any_framework(python):
     assert run.stdout.strip()
 
 
+def test_statistics_of_msprobe_are_compared_without_numpy(python, tmp_path):
+    """Half of the command's time would be spent on its import."""
+    tensor = {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": [2],
+        "Max": 1.0,
+        "Min": 0.0,
+        "Mean": 0.5,
+        "Norm": 1.0,
+    }
+    record = {"input_args": [tensor], "input_kwargs": {}, "output": [tensor]}
+    dump = {"task": "statistics", "level": "L1", "framework": "pytorch", "data": {"Torch.relu.0.forward": record}}
+    (tmp_path / "dump.json").write_text(json.dumps(dump), encoding="utf-8")
+    for more in ([], ["--xlsx", "-da"]):
+        command = [
+            "twintrace",
+            "msprobe",
+            "compare",
+            "-tp",
+            str(tmp_path),
+            "-gp",
+            str(tmp_path),
+            "-o",
+            str(tmp_path / "out"),
+            *more,
+        ]
+        start = f"sys.argv[:] = {command!r}\nfrom twintrace.cli import main\nsys.exit(main())"
+        run = python(without(["numpy", "rich", "torch", "mindspore", "numba"], start))
+        assert run.returncode == 0, run.stderr
+    assert len([*(tmp_path / "out").iterdir()]) == 3
+
+
 @pytest.mark.parametrize("code", ["import click", "import click.core", "from numba import njit"])
 def test_a_blocked_package_is_not_importable(python, code):
     run = python(without(["click", "numba"], code))

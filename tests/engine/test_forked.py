@@ -9,6 +9,11 @@ import pytest
 from twintrace.engine.forked import forked
 
 
+@pytest.fixture(autouse=True)
+def three_cores(monkeypatch):
+    monkeypatch.setattr("twintrace.engine.forked.cores", lambda: 3)
+
+
 def test_results_come_in_the_order_of_the_items():
     mine = os.getpid()
 
@@ -18,6 +23,27 @@ def test_results_come_in_the_order_of_the_items():
 
     assert [*forked(work, [0, 1, 2])] == [b"0 True", b"1 False", b"2 False"]
     assert [*forked(work, [])] == []
+
+
+@pytest.mark.parametrize("count", range(9))
+def test_every_item_is_done_once_however_many_there_are(count):
+    assert [*forked(lambda number: b"%d" % number, range(count))] == [b"%d" % number for number in range(count)]
+
+
+@pytest.mark.parametrize(("count", "processes"), [(3, 1), (4, 2), (5, 2), (6, 3), (60, 3)])
+def test_few_items_are_worth_few_copies(count, processes):
+    assert len({*forked(lambda number: b"%d" % os.getpid(), range(count), least=2)}) == processes
+
+
+def test_results_may_be_empty():
+    assert [*forked(lambda number: b"x" * number, [0, 0, 0, 2, 0, 0])] == [b"", b"", b"", b"xx", b"", b""]
+
+
+def test_results_lie_where_it_is_said_and_are_gone_afterwards(tmp_path):
+    assert [*forked(lambda number: b"x", range(6), folder=tmp_path)] == [b"x"] * 6
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(FileNotFoundError):
+        [*forked(lambda number: b"x", range(6), folder=tmp_path / "missing")]
 
 
 def test_much_comes_back_whole():
@@ -68,3 +94,13 @@ def test_nothing_is_left_behind():
         assert [*forked(lambda number: b"x", [0, 1])] == [b"x", b"x"]
     assert left_behind() == children
     assert (len(os.listdir("/proc/self/fd")) if before else 0) == before  # noqa: PTH208
+
+
+def test_nothing_is_left_behind_when_nobody_waits():
+    children = left_behind()
+    results = forked(lambda number: b"x" if number == 0 else time.sleep(60) or b"", range(3))
+    assert next(results) == b"x"
+    began = time.monotonic()
+    results.close()
+    assert left_behind() == children
+    assert time.monotonic() - began < 30

@@ -163,6 +163,13 @@ def pair_up(
     }
 
 
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..align.equivalents import is_known
+
+    return is_known(name)
+
+
 def same_operation(one: str, two: str) -> bool:
     """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
     from ..align.equivalents import operation_of

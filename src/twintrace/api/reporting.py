@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..model.results import Comparison, Listing
-
 if TYPE_CHECKING:
+    from ..model.results import Comparison, Listing
     from ..report.progress import Tell
     from ..report.server import Server
 
@@ -80,18 +79,42 @@ def write_table(
         book.add("Sheet1", columns, rows, widths)
 
 
-def csv_text(rows: Iterable[Sequence[str | float | int | bool | None]]) -> str:
-    """Rows as the lines of a CSV."""
-    from ..report import delimited
+def table_part(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
+    number: int,
+    *,
+    fills: Mapping[str, str] | None = None,
+) -> bytes:
+    """Some rows of a table that `write_table_parts` puts together at `path`; the first is its row `number`, counted from 0."""
+    if Path(path).suffix != ".xlsx":
+        from ..report import delimited
 
-    return delimited.as_text(rows)
+        return delimited.as_part(cells for _, cells in rows)
+    from ..report import spreadsheet
+
+    return spreadsheet.as_part(columns, rows, number, fills or ())
 
 
-def write_csv_texts(path: str | os.PathLike[str], columns: Sequence[str], texts: Iterable[str]) -> None:
-    """A CSV of what `csv_text` has made, whole or not at all."""
-    from ..report import delimited
+def write_table_parts(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    parts: Iterable[tuple[int, bytes]],
+    *,
+    fills: Mapping[str, str] | None = None,
+    widths: Sequence[float] = (),
+) -> None:
+    """The same as `write_table`, of what `table_part` has made of so many rows each: a spreadsheet's must fit on one sheet."""
+    from ..report import delimited, files
 
-    delimited.write_texts(path, columns, texts)
+    if Path(path).suffix != ".xlsx":
+        delimited.write_parts(path, columns, (text for _, text in parts))
+        return
+    from ..report import spreadsheet
+
+    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
+        book.add_parts("Sheet1", columns, parts, widths)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -6,12 +6,12 @@ Local(workers=1).run(…)               in the caller's own thread, one after th
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..model.errors import UsageError
+from .cores import cores
 from .protocol import Done, Item, Value
 
 AHEAD = 4  # tasks for each worker beyond what has been handed out: enough that a long one holds up nobody
@@ -23,7 +23,7 @@ class Local:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise UsageError(f"workers: expected a number of threads from 1 on, got {workers}.")
-        self.workers = workers or _cores()
+        self.workers = workers or cores()
 
     def run(
         self,
@@ -62,8 +62,3 @@ def _attempt(function: Callable[[Item], Value], item: Item) -> Done[Item, Value]
         return Done(item, function(item))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this task's; the caller decides what it costs
         return Done(item, error=error)
-
-
-def _cores() -> int:
-    """Those that this process may use, which in a container are often fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

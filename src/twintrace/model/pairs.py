@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .records import Call, Gradient
-from .tensors import Tensor
 from .words import Word
+
+if TYPE_CHECKING:
+    from .records import Call, Gradient
+    from .tensors import Tensor
 
 
 class Part(Word):

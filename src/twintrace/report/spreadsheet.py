@@ -17,22 +17,26 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
-from typing import IO, TypeAlias
+from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 Cell: TypeAlias = "str | float | int | bool | None"
 Row: TypeAlias = "tuple[str | None, Sequence[Cell]]"
 """The name of the row's fill, or None, and its cells."""
+Part: TypeAlias = "tuple[int, bytes]"
+"""So many rows, and their XML."""
 
 MAX_ROWS = 1_048_575  # of a sheet, below its header
 MAX_TEXT = 32_767  # of a cell
 _EXACT = 1 << 53  # beyond that a spreadsheet rounds whole numbers
 _PLAIN, _HEADER, _FIRST_FILL = 0, 1, 2  # styles
 _CHUNK = 1 << 18  # characters handed to the compressor at a time
+_REMEMBERED = 1 << 12
+# The first texts, as XML: types, shapes and verdicts are soon among them, and stand in all rows.
+_KNOWN: dict[str, str] = {}
 
 # What XML 1.0 cannot say, and the way in which Excel says it; a text that looks like that is told apart by `_x005F`.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0d\x0e-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
@@ -49,7 +53,7 @@ class Spreadsheet:
 
     def __init__(self, path: str | os.PathLike[str], fills: Mapping[str, str] | None = None) -> None:
         self._fills = dict(fills or {})
-        self._styles = {name: _FIRST_FILL + at for at, name in enumerate(self._fills)}
+        self._styles = _style_numbers(self._fills)
         self._sheets: list[str] = []
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
 
@@ -65,14 +69,31 @@ class Spreadsheet:
 
     def add(self, name: str, columns: Sequence[str], rows: Iterable[Row], widths: Sequence[float] = ()) -> None:
         """A table on a sheet of its own, on several if it is too long for one."""
-        for number, part in enumerate(_pieces(iter(rows), MAX_ROWS), 1):
-            self._add(name if number == 1 else f"{name} {number}", columns, part, widths)
+        for number, some in enumerate(_pieces(iter(rows), MAX_ROWS), 1):
+            parts = _parts(columns, some, self._styles)
+            self._add(name if number == 1 else f"{name} {number}", columns, parts, widths)
 
-    def _add(self, name: str, columns: Sequence[str], rows: Iterable[Row], widths: Sequence[float]) -> None:
+    def add_parts(self, name: str, columns: Sequence[str], parts: Iterable[Part], widths: Sequence[float] = ()) -> None:
+        """A table that was made in parts: at most MAX_ROWS rows, for a table that is longer goes on in another sheet."""
+        self._add(name, columns, parts, widths)
+
+    def _add(self, name: str, columns: Sequence[str], parts: Iterable[Part], widths: Sequence[float]) -> None:
+        """One part is compressed while the next is made."""
         self._sheets.append(name)
-        with self._zip.open(f"xl/worksheets/sheet{len(self._sheets)}.xml", "w", force_zip64=True) as file:
-            file.write(_opening(widths).encode())
-            last = _write_rows(file, columns, rows, self._styles)
+        last = 1
+        with (
+            self._zip.open(f"xl/worksheets/sheet{len(self._sheets)}.xml", "w", force_zip64=True) as file,
+            ThreadPoolExecutor(1) as compressor,
+        ):
+            file.write((_opening(widths) + _row(last, _places(columns), columns, _HEADER)).encode())
+            ahead: Future[int] | None = None
+            for count, text in parts:
+                if ahead is not None:
+                    ahead.result()
+                ahead = compressor.submit(file.write, text)
+                last += count
+            if ahead is not None:
+                ahead.result()
             end = f"</sheetData><autoFilter ref='A1:{_letters(max(len(columns), 1) - 1)}{last}'/></worksheet>"
             file.write(end.encode())
 
@@ -104,48 +125,55 @@ class Spreadsheet:
             self._zip.writestr(name, _HEAD + text)
 
 
-def _write_rows(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> int:
-    """The header and all rows; the number of the last. One chunk is compressed while the next is made."""
-    places = [_letters(at) for at in range(len(columns))]
-    last = 1
-    buffer = [_row(1, places, columns, _HEADER)]
+def as_part(columns: Sequence[str], rows: Iterable[Row], number: int, fills: Iterable[str]) -> bytes:
+    """The XML of some rows, for `Spreadsheet.add_parts`; the first has this number among those of its table, counted from 0."""
+    return "".join(_texts(columns, rows, number, _style_numbers(fills))).encode()
+
+
+def _parts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> Iterator[Part]:
+    """Rows in parts that are worth compressing."""
+    some: list[str] = []
     size = 0
-    with ThreadPoolExecutor(1) as compressor:
-        ahead = compressor.submit(file.write, b"")
-        for last, (fill, cells) in enumerate(rows, 2):
-            text = _row(last, places, cells, styles[fill] if fill is not None else _PLAIN)
-            buffer.append(text)
-            size += len(text)
-            if size > _CHUNK:
-                ahead.result()
-                ahead = compressor.submit(file.write, "".join(buffer).encode())
-                buffer.clear()
-                size = 0
-        ahead.result()
-    file.write("".join(buffer).encode())
-    return last
+    for text in _texts(columns, rows, 0, styles):
+        some.append(text)
+        size += len(text)
+        if size > _CHUNK:
+            yield len(some), "".join(some).encode()
+            some.clear()
+            size = 0
+    yield len(some), "".join(some).encode()
+
+
+def _texts(columns: Sequence[str], rows: Iterable[Row], number: int, styles: Mapping[str, int]) -> Iterator[str]:
+    places = _places(columns)
+    for place, (fill, cells) in enumerate(rows, number + 2):  # counted from 1, and below the header
+        yield _row(place, places, cells, styles[fill] if fill is not None else _PLAIN)
+
+
+def _style_numbers(fills: Iterable[str]) -> dict[str, int]:
+    return {name: _FIRST_FILL + at for at, name in enumerate(fills)}
 
 
 def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) -> str:
+    # Exact types first: most cells are plain floats and texts, and that is the quickest question.
     end = f"{number}' s='{style}'" if style else f"{number}'"
     made = [f"<row r='{number}'>"]
+    known = _KNOWN
     for place, value in zip(places, cells, strict=True):
-        if isinstance(value, str):
-            if value:
-                made.append(f"<c r='{place}{end} t='inlineStr'><is>{_text(value)}</is></c>")
-            elif style:
-                made.append(f"<c r='{place}{end}/>")
-        elif isinstance(value, float):
-            if value - value == 0:  # finite
-                made.append(f"<c r='{place}{end}><v>{float.__repr__(value)}</v></c>")
-            else:
-                made.append(f"<c r='{place}{end} t='inlineStr'><is><t>{value}</t></is></c>")
-        elif value is None:
+        if type(value) is float and value - value == 0:  # finite
+            made.append(f"<c r='{place}{end}><v>{value!r}</v></c>")
+        elif type(value) is str and value:
+            made.append(f"<c r='{place}{end} t='inlineStr'><is>{known.get(value) or _text(value)}</is></c>")
+        elif value is None or value == "":
             if style:
                 made.append(f"<c r='{place}{end}/>")
         elif isinstance(value, bool):
             made.append(f"<c r='{place}{end} t='b'><v>{value:d}</v></c>")
-        elif abs(value) <= _EXACT:
+        elif isinstance(value, str):
+            made.append(f"<c r='{place}{end} t='inlineStr'><is>{_text(value)}</is></c>")
+        elif isinstance(value, float) and value - value == 0:
+            made.append(f"<c r='{place}{end}><v>{float.__repr__(value)}</v></c>")
+        elif isinstance(value, int) and abs(value) <= _EXACT:
             made.append(f"<c r='{place}{end}><v>{value}</v></c>")
         else:
             made.append(f"<c r='{place}{end} t='inlineStr'><is><t>{value}</t></is></c>")
@@ -153,18 +181,26 @@ def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) 
     return "".join(made)
 
 
-@lru_cache(maxsize=1 << 14)  # names stand twice in a row, types and verdicts in all of them
 def _text(value: str) -> str:
-    if len(value) > MAX_TEXT:
-        value = value[: MAX_TEXT - 1] + "…"
-    if not value.isascii() or not value.isprintable() or "_x" in value:
-        value = _UNSPEAKABLE.sub(_spelled, value)
-    return f"<t xml:space='preserve'>{escape(value)}</t>"
+    text = value
+    if len(text) > MAX_TEXT:
+        text = text[: MAX_TEXT - 1] + "…"
+    if not text.isascii() or not text.isprintable() or "_x" in text:
+        text = _UNSPEAKABLE.sub(_spelled, text)
+    made = f"<t xml:space='preserve'>{escape(text)}</t>"
+    if len(_KNOWN) < _REMEMBERED:
+        _KNOWN[value] = made
+    return made
 
 
 def _spelled(found: re.Match[str]) -> str:
     code = ord(found[0])
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"_x{code:04X}_"
+
+
+def _places(columns: Sequence[str]) -> list[str]:
+    """What a spreadsheet calls them."""
+    return [_letters(at) for at in range(len(columns))]
 
 
 def _letters(at: int) -> str:

@@ -21,16 +21,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...model.errors import TraceFormatError, TraceNotFoundError
-from ...store.arrays import as_float
-from .payloads import read_values
-from .salvage import salvage
+
+if TYPE_CHECKING:  # only who opens values waits for numpy
+    import numpy as np
 
 Number: TypeAlias = "float | int | bool | None"
 FILES = ("dump.json", "debug.json")
@@ -50,8 +48,9 @@ _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(
+    NamedTuple
+):  # and no dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make
     """A tensor, or another value, of a record: one side of a row.
 
     `max` to `norm` are as the dump has them, None where it has none; `value` is that of a scalar, a slice, a dtype … `problem`
@@ -113,6 +112,8 @@ class Dump:
 
     def array(self, item: Item) -> np.ndarray[Any, Any]:
         """The values of an item, for arithmetic: bf16 and fp8 widened exactly to float32. TraceError names the file."""
+        from ...store.arrays import as_float
+
         return as_float(*self.stored(item))
 
     def stored(self, item: Item) -> tuple[np.ndarray[Any, Any], str]:
@@ -121,6 +122,8 @@ class Dump:
             raise TraceFormatError(
                 f"{self.path}: no values were kept of {item.name}. Record with task=tensor to have them."
             )
+        from .payloads import read_values
+
         return read_values(self.path.parent / TENSORS, item.data_name)
 
     def file(self, item: Item) -> Path:
@@ -202,6 +205,8 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
     except RecursionError:
         raise TraceFormatError(f"{file}: nested too deeply to be a dump. It was not written by msprobe.") from None
     except ValueError:
+        from .salvage import salvage
+
         document, found = salvage(raw)
         if document:
             problems.extend(f"{file}: {text}" for text in found)
@@ -334,7 +339,10 @@ def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: st
         and type(shape) is list
         and {*map(type, shape)} <= _SIZES
         and (not shape or min(shape) >= 0)
-        and {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
+        and (
+            type(high) is type(low) is type(mean) is type(norm) is float
+            or {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
+        )
         and (grad is None or type(grad) is bool)
         and (md5 is None or type(md5) is str)
     ):
@@ -378,7 +386,7 @@ def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> It
     value = {key: entry.get(key) for key in ("op", "peer", "tag", "group_id")}
     if not isinstance(tensor, dict) or not isinstance(tensor.get("type"), str):
         return Item(name, record, state, str(entry["class_type"]), value=value)
-    return replace(_item(tensor, tensor["type"], name, record, state), value=value)
+    return _item(tensor, tensor["type"], name, record, state)._replace(value=value)
 
 
 def _digits(value: Any) -> str | None:

@@ -30,14 +30,10 @@ class Mode(Enum):
     KERNEL = "kernels"
     KERNEL_STATISTICS = "statistics of kernels"
 
-    @property
-    def reads(self) -> bool:
+    def __init__(self, value: str) -> None:
+        self.reads = value in ("tensor", "kernels")
         """Are the values themselves opened?"""
-        return self in (Mode.TENSOR, Mode.KERNEL)
-
-    @property
-    def of_kernels(self) -> bool:
-        return self in (Mode.KERNEL, Mode.KERNEL_STATISTICS)
+        self.of_kernels = "kernels" in value
 
 
 NAMES = ("NPU Name", "Bench Name")

@@ -15,7 +15,6 @@ from pathlib import Path
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
 from .columns import Generation
-from .kernels import Kernels
 from .pairing import Pairing, Wishes, pair_items
 from .request import Place, Request
 from .sheets import Summary, common_mode, write_result
@@ -70,6 +69,8 @@ def _run(request: Request, settings: Settings, wishes: Wishes, stamp: str, say: 
         say(remark)
     written: list[Path] = []
     failures: list[str] = []
+    if request.kernels:
+        from .kernels import Kernels
     kernels = Kernels(request.places[0].npu, request.places[0].bench) if request.kernels else None
     for place in request.places:
         try:

@@ -15,8 +15,9 @@ number it has, which is the call that it is the gradient of.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import api
 from ....model.errors import UsageError
@@ -36,8 +37,7 @@ _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemPair:
+class ItemPair(NamedTuple):
     """A row: two items that belong together, or one that has no partner, and why.
 
     `layout` is how the bench's tensor is to be laid to lie on the npu's: as it is, unless the pair was found by values.
@@ -46,7 +46,7 @@ class ItemPair:
     npu: Item | None
     bench: Item | None
     because: str = ""
-    layout: Layout = field(default_factory=Layout)
+    layout: Layout = _AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,18 @@ class _Board:
         self._alone: dict[tuple[int, str], str] = {}
         self._closed: tuple[set[int], set[int]] = (set(), set())
         """Items that a file leaves out: they have no partner on purpose."""
-        self._records = (_by(npu.items, lambda item: item.record), _by(bench.items, lambda item: item.record))
-        self._names = (_by(npu.items, lambda item: item.name), _by(bench.items, lambda item: item.name))
+
+    # Where each record's items, and those of one name, are on either side. Equal names alone are paired without.
+
+    @cached_property
+    def _records(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        npu, bench = (_by(dump.items, lambda item: item.record) for dump in self._dumps)
+        return npu, bench
+
+    @cached_property
+    def _names(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        npu, bench = (_by(dump.items, lambda item: item.name) for dump in self._dumps)
+        return npu, bench
 
     # --- the ways to pair -----------------------------------------------------------------------------------------------
 
@@ -263,13 +273,16 @@ class _Board:
             (_exact, "same name"),
             (_loose, "same name, spelt as another generation of the tool does"),
         ):
+            paired, taken = self._partner.keys() | self._closed[0], self._taken | self._closed[1]
             others: dict[object, list[int]] = {}
             for j, item in enumerate(self._dumps[1].items):
-                if self._theirs_free(j):
+                if j not in taken:
                     others.setdefault(spelling(item), []).append(j)
+            if not others:
+                break
             for i, item in enumerate(self._dumps[0].items):
-                if self._ours_free(i) and item.record not in barred:
-                    free = others.get(spelling(item), [])
+                if i not in paired and item.record not in barred:
+                    free = others.get(spelling(item))
                     if free:
                         self._pair(i, free.pop(0), told)
 
@@ -353,21 +366,28 @@ class _Board:
     def pairs(self) -> Iterator[ItemPair]:
         """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
         npu, bench = self._dumps
-        ends = {i: indexes[-1] for indexes in self._records[0].values() for i in indexes}
-        of_bench = {j: i for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
-        after: dict[int, list[int]] = {}
-        anchors = _anchors(self._records[1], of_bench, ends)
-        for j, item in enumerate(bench.items):
-            if j not in self._taken:
-                after.setdefault(anchors[item.record], []).append(j)
+        after = self._leftovers() if len(self._taken) < len(bench.items) else {}
         yield from (self._lonely(1, j) for j in after.get(-1, ()))
         for i, item in enumerate(npu.items):
             partner = self._partner.get(i)
             if partner is None:
                 yield self._lonely(0, i)
             else:
-                yield ItemPair(item, bench.items[partner[0]], *partner[1:])
-            yield from (self._lonely(1, j) for j in after.get(i, ()))
+                j, because, layout = partner
+                yield ItemPair(item, bench.items[j], because, layout)
+            if i in after:
+                yield from (self._lonely(1, j) for j in after[i])
+
+    def _leftovers(self) -> dict[int, list[int]]:
+        """What only the bench has: after which item of the npu's it stands, or before them all (-1)."""
+        ends = {i: indexes[-1] for indexes in self._records[0].values() for i in indexes}
+        of_bench = {j: i for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
+        anchors = _anchors(self._records[1], of_bench, ends)
+        found: dict[int, list[int]] = {}
+        for j, item in enumerate(self._dumps[1].items):
+            if j not in self._taken:
+                found.setdefault(anchors[item.record], []).append(j)
+        return found
 
     def _lonely(self, which: int, index: int) -> ItemPair:
         item, other = self._dumps[which].items[index], ("the bench", "the npu")[which]

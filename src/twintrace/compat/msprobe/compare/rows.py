@@ -12,16 +12,17 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....model.pairs import Layout
 from ..dumps import Item, some
 from .columns import ERRORS, Generation, Mode
 from .pairing import ItemPair
-from .tensors import Weighed
+
+if TYPE_CHECKING:  # and numpy with it
+    from .tensors import Weighed
 
 __all__ = ["NOTHING", "NUMBERS", "Cell", "Row", "cells_of", "make_row"]
 
@@ -32,6 +33,7 @@ _NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
 _PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
 _DEVICES = ("npu", "cpu", "cuda")
 _AS_IT_IS = Layout()
+_OF_STATISTICS = (Mode.STATISTICS, Mode.KERNEL_STATISTICS)
 
 
 class Side(NamedTuple):
@@ -81,7 +83,7 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighe
     left, right = _side(npu), _side(bench)
     unread, remark = "", ""
     numbers: tuple[Cell, ...] = ()
-    if mode in (Mode.STATISTICS, Mode.KERNEL_STATISTICS):
+    if mode in _OF_STATISTICS:
         numbers = _differences(left, right, generation)
     elif weighed is not None:
         numbers, unread, remark = weighed.cells, weighed.unread, weighed.remark
@@ -173,7 +175,7 @@ def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -
 
 def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:
     if npu.shape is not None and bench.shape is not None:
-        return "" if mode.reads or mode is Mode.MD5 else _differ_as_tensors(left, right, pair)
+        return _differ_as_tensors(left, right, pair) if mode in _OF_STATISTICS else ""
     if npu.shape is None and bench.shape is None and _same(npu, bench):
         return ""
     what = "result" if npu.state == "output" else "argument"
@@ -222,7 +224,7 @@ def _shown(item: Item) -> str:
 
 
 def _differences(left: Side, right: Side, generation: Generation) -> tuple[Cell, ...]:
-    apart = _APART[generation]
+    apart = _older if generation is Generation.OLDER else _newer
     (top, top_share), (low, low_share), (mean, mean_share), (norm, norm_share) = map(apart, left.numbers, right.numbers)
     return top, low, mean, norm, top_share, low_share, mean_share, norm_share
 
@@ -231,11 +233,11 @@ def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
     """Difference and relative error: equal is 0, whatever it is; a text beside something else is `Diff`."""
     if npu == bench:
         return 0, "0"
-    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+    if type(npu) is type(bench) is float or (isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS)):
         difference = npu - bench if type(npu) is type(bench) is float else _minus(npu, bench)
         if difference - difference != 0:  # one of them is infinite
             return difference, difference
-        return difference, f"{abs(difference / bench * 100)}%" if bench else math.inf
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else math.inf
     if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
         return NOTHING, NOTHING
     numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
@@ -248,7 +250,7 @@ def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
         difference = _minus(npu, bench)
         if difference != difference:
             return _NAN, _NAN
-        return difference, f"{abs(difference / bench * 100)}%" if bench else NOTHING
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else NOTHING
     numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
     return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
 
@@ -258,12 +260,6 @@ def _minus(npu: float, bench: float) -> float:
         return float(npu) - float(bench)
     except OverflowError:  # a whole number that no float holds: JSON knows no limit
         return math.nan
-
-
-_APART: Mapping[Generation, Callable[[Cell, Cell], tuple[Cell, Cell]]] = {
-    Generation.OLDER: _older,
-    Generation.NEWER: _newer,
-}
 
 
 def _is_device(value: Cell) -> bool:
@@ -276,17 +272,17 @@ def _is_device(value: Cell) -> bool:
 def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) -> list[Cell]:
     """The cells in the order of `columns`; `stack` is None where there is no such column."""
     npu, bench = row.npu, row.bench
-    names = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
+    cells: list[Cell] = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
     message = _message(row, generation)
     if mode.of_kernels:
-        return [*names, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
-    cells: list[Cell] = [*names, npu.grad, bench.grad]
+        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
+    cells += (npu.grad, bench.grad)
     if mode is Mode.MD5:
         cells += [npu.md5, bench.md5, row.consistent, row.verdict]
         if generation is Generation.NEWER:
             cells.append(message)
     else:
-        cells += [*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message]
+        cells += (*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message)
     if stack is not None:
         cells.append(stack)
     if mode is Mode.TENSOR:

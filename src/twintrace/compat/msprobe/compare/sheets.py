@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeAlias
 
 from .... import api
 from ....model.errors import ReportError, UsageError
@@ -26,12 +27,15 @@ from .colours import FILLS, colour
 from .columns import Generation, Mode, columns, mode_of
 from .pairing import ItemPair
 from .rows import NOTHING, Cell, Row, cells_of, make_row
-from .tensors import weigh
 from .verdicts import judge
 
 __all__ = ["Summary", "common_mode", "write_result"]
 
-_MANY = 5_000  # rows: below that a second process costs what it saves
+Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
+"""Colour and cells of each."""
+_PART = 500  # rows, at least, that are made into text at once: much larger texts are slow to find memory for
+_PARTS = 5  # for fewer, a process of their own costs what it saves
+_SHEET = 1_000_000  # rows: a spreadsheet that is longer goes on in another sheet, and is not made in parts
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
 
 
@@ -84,12 +88,14 @@ def write_result(
     advisor = Advisor()
     path = folder / f"{name}_{stamp}.{'xlsx' if xlsx else 'csv'}"
     heads = columns(generation, mode, stack=stack)
-    if not xlsx and not mode.reads and isinstance(pairs, Sequence) and len(pairs) > _MANY:
-        api.write_csv_texts(path, heads, _in_two(npu, bench, pairs, mode, generation, stack, advisor))
-    else:
-        rows = _rows(npu, bench, pairs, mode, generation, stack, advisor, say)
-        widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
-        api.write_table(path, heads, rows, fills=FILLS, widths=widths)
+    widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
+    rows = partial(_rows, npu, bench, mode, generation, stack, say)
+    if mode.reads or not isinstance(pairs, Sequence) or (xlsx and len(pairs) > _SHEET):
+        api.write_table(path, heads, rows(pairs, advisor), fills=FILLS, widths=widths)
+    else:  # all that is to be done is text
+        api.write_table_parts(
+            path, heads, _made_in_parts(path, heads, rows, pairs, advisor), fills=FILLS, widths=widths
+        )
     advice = None
     if advise:
         advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
@@ -119,16 +125,38 @@ def _folder(path: Path) -> Path:
     return path
 
 
+def _made_in_parts(
+    path: Path,
+    heads: Sequence[str],
+    rows: Callable[[Sequence[ItemPair], Advisor], Rows],
+    pairs: Sequence[ItemPair],
+    advisor: Advisor,
+) -> Iterator[tuple[int, bytes]]:
+    """The table, part by part, on all cores; and for `advisor` what was seen of it."""
+
+    def made(part: tuple[int, Sequence[ItemPair]]) -> bytes:
+        begun, some = part
+        seen = Advisor(line=1 + begun)
+        text = api.table_part(path, heads, rows(some, seen), begun, fills=FILLS)
+        return seen.written().encode() + b"\n" + text
+
+    parts = [*_parts(pairs)]
+    for (_, some), block in zip(parts, api.forked(made, parts, least=_PARTS, folder=path.parent), strict=True):
+        head, _, text = block.partition(b"\n")
+        advisor.take(Advisor.read(head.decode()))
+        yield len(some), text
+
+
 def _rows(
     npu: Dump,
     bench: Dump,
-    pairs: Iterable[ItemPair],
     mode: Mode,
     generation: Generation,
     stack: bool,
-    advisor: Advisor,
     say: Callable[[str], object] | None,
-) -> Iterator[tuple[str | None, list[Cell]]]:
+    pairs: Iterable[ItemPair],
+    advisor: Advisor,
+) -> Rows:
     """Coloured cells, a record at a time."""
     made = _weighed(npu, bench, pairs, mode, generation, say) if mode.reads else (
         make_row(pair, mode, generation) for pair in pairs
@@ -148,38 +176,16 @@ def _stack(frames: tuple[str, ...] | None) -> str:
     return NOTHING if frames is None else str([*frames])
 
 
-def _in_two(
-    npu: Dump,
-    bench: Dump,
-    pairs: Sequence[ItemPair],
-    mode: Mode,
-    generation: Generation,
-    stack: bool,
-    advisor: Advisor,
-) -> Iterator[str]:
-    """The lines of both halves, which are made at the same time: many rows and no values to read is work for one core only."""
-
-    def made(part: tuple[int, Sequence[ItemPair]]) -> bytes:
-        begun, some = part
-        seen = Advisor(line=1 + begun)
-        text = api.csv_text(cells for _, cells in _rows(npu, bench, some, mode, generation, stack, seen, None))
-        return seen.written().encode() + b"\n" + text.encode("utf-8", "replace")
-
-    middle = _boundary(pairs, len(pairs) // 2)
-    for block in api.forked(made, [(0, pairs[:middle]), (middle, pairs[middle:])]):
-        head, _, text = block.partition(b"\n")
-        advisor.take(Advisor.read(head.decode()))
-        yield text.decode()
-
-
-def _boundary(pairs: Sequence[ItemPair], near: int) -> int:
-    """The first place from here on at which another record of the npu's begins."""
-    last = next((pair.npu.record for pair in reversed(pairs[:near]) if pair.npu is not None), "")
-    for place in range(near, len(pairs)):
-        here = pairs[place].npu
-        if here is not None and here.record != last:
-            return place
-    return len(pairs)
+def _parts(pairs: Sequence[ItemPair]) -> Iterator[tuple[int, Sequence[ItemPair]]]:
+    """Stretches of the pairs, and where each begins: always where a record of the npu's does, for its rows are judged together."""
+    begun, last = 0, ""
+    for place, pair in enumerate(pairs):
+        if pair.npu is not None and pair.npu.record != last:
+            if place - begun >= _PART:
+                yield begun, pairs[begun:place]
+                begun = place
+            last = pair.npu.record
+    yield begun, pairs[begun:]
 
 
 def _weighed(
@@ -190,6 +196,8 @@ def _weighed(
     generation: Generation,
     say: Callable[[str], object] | None,
 ) -> Iterator[Row]:
+    from .tensors import weigh  # and numpy with it
+
     for done in api.Local().run(partial(weigh, npu, bench), pairs):
         row = make_row(done.item, mode, generation, done.result())
         if say is not None:

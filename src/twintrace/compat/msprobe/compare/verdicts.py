@@ -118,11 +118,11 @@ def _apart(npu: Cell, bench: Cell) -> float:
     """How far apart, as a share of the larger; 0 where one of them is no number."""
     if not isinstance(npu, NUMBERS) or not isinstance(bench, NUMBERS) or npu == bench:
         return 0.0
-    if math.isinf(npu) or math.isinf(bench):
-        return math.inf
     try:
+        if math.isinf(npu) or math.isinf(bench):
+            return math.inf
         return abs(npu - bench) / (max(abs(npu), abs(bench)) + 1e-10)
-    except OverflowError:
+    except OverflowError:  # a whole number that no float holds
         return math.inf
 
 
@@ -151,13 +151,15 @@ def _judge_newer(rows: Sequence[Row], mode: Mode) -> None:
     for row in looked_at:
         if row.npu.numbers != row.bench.numbers and _overflowed(row.npu.numbers) and not _overflowed(row.bench.numbers):
             _add(row, ERROR, "The largest or smallest value of the NPU is NaN or infinite.")
+    of_values = mode is Mode.TENSOR
+    came_in = 0.0 if of_values else max((_share(row.numbers[7]) for row in before), default=0.0)
     if whole and after:
-        (_shares if mode is Mode.TENSOR else _norms)(before, after)
+        _shares(before, after) if of_values else _norms(came_in, after)
     for row in looked_at:
         if row.matched:
             _facts(row)
     if whole and after:
-        (_cosines if mode is Mode.TENSOR else _growth)(before, after)
+        _cosines(before, after) if of_values else _growth(came_in, after)
 
 
 def _called(row: Row) -> str:
@@ -181,7 +183,10 @@ def _hashes(row: Row) -> None:
 
 
 def _overflowed(numbers: Sequence[Cell]) -> bool:
-    return any(each == "Nan" or (isinstance(each, float) and math.isinf(each)) for each in numbers[:2])
+    high, low = numbers[0], numbers[1]
+    if type(high) is type(low) is float:
+        return math.isinf(high) or math.isinf(low)
+    return any(each == "Nan" or (isinstance(each, float) and math.isinf(each)) for each in (high, low))
 
 
 def _facts(row: Row) -> None:
@@ -203,8 +208,8 @@ def _plain(dtype: str) -> str:
     return dtype.removeprefix("torch.").lower()
 
 
-def _norms(before: Sequence[Row], after: Sequence[Row]) -> None:
-    if max((_share(row.numbers[7]) for row in before), default=0.0) < 0.1:
+def _norms(came_in: float, after: Sequence[Row]) -> None:
+    if came_in < 0.1:
         for row in after:
             if _share(row.numbers[7], infinite=True) > 0.5:
                 _add(
@@ -214,8 +219,7 @@ def _norms(before: Sequence[Row], after: Sequence[Row]) -> None:
                 )
 
 
-def _growth(before: Sequence[Row], after: Sequence[Row]) -> None:
-    came_in = max((_share(row.numbers[7]) for row in before), default=0.0)
+def _growth(came_in: float, after: Sequence[Row]) -> None:
     went_out = max(_share(row.numbers[7]) for row in after)
     if went_out > 0.1 if came_in == 0 else went_out / came_in > 10:
         _add(after[0], WARNING, "The relative error of the norm grows more than tenfold in this call.")
