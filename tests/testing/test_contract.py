@@ -14,7 +14,7 @@ from twintrace.api import recording
 from twintrace.collect.selection import Selection, Sieve
 from twintrace.collect.session import Session
 from twintrace.collect.stacks import Stacks
-from twintrace.frameworks.reference import adapter, calls, gradients, miniature, modules, ops
+from twintrace.frameworks.reference import adapter, calls, gradients, miniature, modules, ops, tensors
 from twintrace.frameworks.reference.names import Api
 from twintrace.model.records import Role
 from twintrace.model.sites import Phase
@@ -29,14 +29,6 @@ def replace(owner, name, value):
 def answer(name, value):
     """The adapter gives this answer."""
     return replace(adapter.FRAMEWORK, name, value)
-
-
-def both(*saboteurs):
-    def sabotage(patch):
-        for saboteur in saboteurs:
-            saboteur(patch)
-
-    return sabotage
 
 
 def nothing(*_, **__):
@@ -63,12 +55,15 @@ NO_PARAMETER_GRADIENTS = replace(modules.Modules, "_hook_parameter", lambda self
 NO_SUMS = replace(gradients._Sum, "give", nothing)
 NO_STOP = replace(adapter.ReferenceWatch, "stop", nothing)
 NO_TOKENS = answer("token", nothing)
-NO_IDENTITY = answer("identity", nothing)
+NO_IDENTITY = answer("glance", nothing)
 NO_SAVED_GRADIENTS = answer("on_gradient", lambda tensor, callback: nothing)
 ZEROS = answer("host", lambda tensor, **_: np.zeros(tensor.shape, tensor.array.dtype))
 MEMORY_ORDER = answer("host", lambda tensor, **_: tensor.array.ravel("K").reshape(tensor.shape))
-NO_VERSIONS = both(answer("identity", lambda tensor: (tensor.storage.number, tensor.shape, 0)), answer("peek", nothing))
-ONE_STORAGE = both(answer("identity", lambda tensor: (0, tensor.shape, 0)), answer("peek", nothing))
+ELSEWHERE = None, 0, 0, None
+NO_VERSIONS = answer(
+    "glance", lambda tensor: (tensor.storage.number, tensor.shape, 0, tensors.look(tensor), *ELSEWHERE)
+)
+ONE_STORAGE = answer("glance", lambda tensor: (0, tensor.shape, 0, tensors.look(tensor), *ELSEWHERE))
 
 
 def careless_reading(patch):

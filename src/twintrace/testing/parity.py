@@ -51,6 +51,8 @@ OPTIONAL: Mapping[str, str] = {
     "tensors.py:launch_synchronously": "torch runs a CPU operator when it is called",
     "tensors.py:in_place": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
     "tensors.py:stored": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
+    "tensors.py:identity": "MSAdapter borrows MindSpore's way of recognising a tensor; torch's is its own affair",
+    "tensors.py:stretch": "MSAdapter borrows MindSpore's way of reading memory; torch's is its own affair",
     "gradients.py:TensorHooks": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
     "gradients.py:on_gradient": "MSAdapter also runs on MindSpore 2.7, whose graph cannot be read",
     "gradients.py:without_gradient": "torch keeps a gradient of every write in place that it allows",
