@@ -8,7 +8,7 @@ BREAK = {
         r"crashed: ZeroDivisionError",
     ),
     "an error that is not ours, in the commands' side": (
-        "from twintrace import api; api._rows = lambda *a: [][1]",
+        "from twintrace.api import opening; opening._rows = lambda *a: [][1]",
         r"crashed: IndexError",
     ),
     "an endless loop": (
