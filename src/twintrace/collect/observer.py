@@ -113,6 +113,13 @@ class Observer:
             if storage is not None:
                 storage.lasting = True
 
+    def look_away(self) -> None:
+        """From now on calls go unseen: of what was to last, only the present step's is still known."""
+        for storage in self._storages.values():
+            if storage.lasting:
+                storage.lasting = False
+                storage.stretches.clear()
+
     def forget(self, tensors: Sequence[Any]) -> None:
         """These were written to: whatever was known of their storages is no longer so."""
         for tensor in tensors:

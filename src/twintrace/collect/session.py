@@ -616,6 +616,7 @@ class Session:
             with unseen():
                 self._watch.stop()
             self._thread.modules.clear()
+            self._observer.look_away()
 
     def _wants_parameter(self, name: str) -> bool:
         if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:

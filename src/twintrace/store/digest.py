@@ -26,8 +26,9 @@ blocks of 1024, a block j in little-endian words w_0 … w_127 of 8, the last fi
     H = fin(A + n·0x9E3779B97F4A7C15)
     L = fin(B ^ (H rotated by 32));           written as 32 hexadecimal digits, H then L
 
-It tells honest data apart; it is no protection against somebody who looks for collisions. Tried and dropped: stirring every
-word by itself, which is as good and takes twice as long.
+It tells honest data apart; it is no protection against somebody who looks for collisions. Data that differ within one block in
+nothing but signs, or in zeros and ones, leave each half some 33 bits of difference, and both together twice that: neither half is
+worth anything by itself. Tried and dropped: stirring every word by itself, which has no such weakness and takes twice as long.
 
 It runs on the training thread for every tensor, so where numba is installed the work is done by `digest_numba.py`.
 Both give the same fingerprint, counts, minimum and maximum; mean and norm agree but for the order of the additions.

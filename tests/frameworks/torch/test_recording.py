@@ -13,6 +13,7 @@ from torch import relu as imported_before
 from torch.nn.functional import dropout as imported_dropout
 
 import twintrace as tt
+from twintrace.frameworks.torch import tensors
 from twintrace.model.records import Role
 from twintrace.model.values import TensorRef, leaves, tensor_slots
 from twintrace.store.digest import digest
@@ -231,6 +232,126 @@ def test_what_lies_in_a_freed_or_cut_storage_is_missing_and_is_not_touched(recor
     assert journal.tensor(outputs(one(calls, "before"))[""]).statistics.max == 59
     for name in views:
         assert "freed" in journal.tensor(outputs(one(calls, name))[""]).missing, name
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_each_quantised_tensor_has_its_own_scale(recorded):
+    x = torch.ones(4, 4)
+    many = {
+        "a": torch.quantize_per_tensor(x, 0.1, 3, torch.quint8),
+        "b": torch.quantize_per_tensor(x, 0.5, 7, torch.quint8),
+        "c": torch.quantize_per_channel(x, torch.ones(4), torch.zeros(4), 0, torch.quint8),
+    }
+    calls, journal = recorded(lambda rec: [rec.save(name, each) for name, each in many.items()])
+    facts = {name: journal.tensor(outputs(one(calls, name))[""]).facts["quantised"] for name in many}
+    assert (facts["a"]["scale"], facts["b"]["scale"], facts["b"]["zero_point"]) == (0.1, 0.5, 7)
+    assert facts["c"]["scheme"].startswith("torch.per_channel_affine")
+
+
+def test_elements_of_a_type_that_no_trace_has_are_missing(recorded):
+    odd = torch.zeros(8, dtype=torch.uint8).view(torch.bits8)
+    calls, journal = recorded(lambda rec: rec.save("odd", odd))
+    found = journal.tensor(outputs(one(calls, "odd"))[""])
+    assert "bits8" in found.missing
+    assert found.facts["dtype"] == "torch.bits8"
+
+
+def test_a_ragged_tensor_is_its_parts(recorded):
+    ragged = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)], layout=torch.jagged)
+    calls, journal = recorded(lambda rec: rec.save("ragged", ragged))
+    found = journal.tensor(outputs(one(calls, "ragged"))[""])
+    assert found.facts["shape"] == "unknown"
+    assert journal.array(journal.tensor(found.parts["values"])).shape == (5, 4)
+    assert not journal.damage
+
+
+def test_a_tensor_stays_the_same_after_any_number_of_shapes(recorded, monkeypatch):
+    monkeypatch.setattr(tensors, "_MAX_PLANS", len(tensors._PLANS) + 5)
+
+    def step():
+        y = torch.ones(3) + 1
+        for size in range(20, 40):
+            torch.zeros(size)
+        torch.exp(y)
+        z = torch.ones(50) + 1
+        torch.exp(z)
+
+    calls, journal = recorded(step)
+    for number in range(2):
+        taken = journal.tensor(inputs(one(calls, "torch.exp", number))["0"])
+        assert taken.producer == one(calls, "torch.Tensor.add", number).id
+
+
+def test_a_write_that_an_operator_declares_is_believed(recorded):
+    """Its own kernel, which counts no version, writes one row of many."""
+    library = torch.library.Library("twintrace_test", "DEF")
+    library.define("put(Tensor(a!) cache, Tensor row, int at) -> ()")
+    library.impl("put", lambda cache, row, at: cache.numpy().__setitem__(at, row.numpy()), "CPU")
+    cache = torch.zeros(1000, 16)
+
+    def step():
+        for at in range(3):
+            torch.ops.twintrace_test.put(cache, torch.ones(16), 101 + at)
+            torch.sum(cache)
+
+    calls, journal = recorded(step)
+    zeros = [journal.tensor(inputs(one(calls, "torch.sum", at))["0"]).statistics.zero for at in range(3)]
+    assert zeros == [15984, 15968, 15952]
+
+
+def test_a_distributed_tensor_that_is_written_through_its_shard_is_read_again(recorded, tmp_path):
+    from torch import distributed
+    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        tensor = distribute_tensor(torch.zeros(40, 40), init_device_mesh("cpu", (1,)), [Shard(0)])
+
+        def step(rec):
+            rec.save("before", tensor)
+            rec.save("unchanged", tensor)
+            tensor.to_local()[20] = 3.0
+            rec.save("after", tensor)
+
+        calls, journal = recorded(step)
+        numbers = {name: outputs(one(calls, name))[""] for name in ("before", "unchanged", "after")}
+        assert numbers["before"] == numbers["unchanged"]
+        assert [journal.tensor(number).statistics.max for number in numbers.values()] == [0, 0, 3]
+    finally:
+        distributed.destroy_process_group()
+
+
+def _embedding() -> tuple[torch.nn.Embedding, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    net = torch.nn.Embedding(1000, 16)
+    return net, torch.optim.Adam(net.parameters(), fused=True)
+
+
+def test_a_fused_optimizers_state_is_read_again_after_steps_that_nobody_saw(tmp_path):
+    """It counts no versions, and writes a few rows."""
+    net, optimizer = _embedding()
+    with tt.record(tmp_path / "t", net, level="api", keep="statistics", steps=[0, 3]) as rec:
+        for step in range(4):
+            before = {key: value.clone() for key, value in optimizer.state.get(net.weight, {}).items()}
+            net(torch.tensor([123 + step])).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            rec.step()
+    journal = tt.open(tmp_path / "t").journal(3)
+    update = next(call for call in journal.calls() if call.site.name == "torch.optim.Adam.step")
+    number = dict(tensor_slots((), {"state": update.kwargs["state"]}))["kw.state.0.exp_avg"]
+    assert journal.tensor(number).statistics.norm == pytest.approx(float(before["exp_avg"].norm()))
+
+
+def test_at_level_module_a_fused_update_is_a_new_weight(tmp_path):
+    net, optimizer = _embedding()
+    with tt.record(tmp_path / "t", net, level="module", keep="fingerprint"):
+        for place in range(3):
+            net(torch.tensor([123 + place])).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    journal = tt.open(tmp_path / "t").journal(0)
+    assert len({journal.tensor(call.parameters["weight"]).fingerprint for call in journal.calls()}) == 3
 
 
 def test_producers_rebuild_the_data_flow(recorded):

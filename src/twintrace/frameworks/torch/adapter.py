@@ -28,13 +28,14 @@ from .gradients import Gradients
 from .modules import Modules, named_modules
 from .ops import Ops
 from .patches import patch
+from .updates import forget_updated
 
 
 class TorchWatch:
     """All hooks of one recording."""
 
     def __init__(self, models: Mapping[str, nn.Module], level: Level, sink: Sink) -> None:
-        self._level = level
+        self._level, self._sink = level, sink
         self._gradients = Gradients(sink)
         self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
         self._ops = Ops(sink) if level is Level.OP else None
@@ -73,6 +74,8 @@ class TorchWatch:
         yield from self._collectives.install()
         if self._calls:
             yield from self._calls.install()
+        else:
+            yield forget_updated(self._sink)
 
     def _step_aside(self) -> Callable[[], None]:
         """Take out what a compiler would find in its way; the result puts it back."""

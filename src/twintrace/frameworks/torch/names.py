@@ -77,8 +77,28 @@ def describe(function: Any) -> Api | None:
     ):
         return None
     if isinstance(function, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
-        return Api(str(function), is_kernel=True)
+        return Api(str(function), _declared(function), is_kernel=True)
     return Api(name, _writes(name, last), _inplace_position(function), _CONDITIONAL.get(name))
+
+
+def _declared(function: Any) -> tuple[str, ...]:
+    """What an operator's schema, or one of the schemas under its name, marks as written to: its own kernels count no versions."""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        overloads = [getattr(function, name) for name in function.overloads()]
+    else:
+        overloads = [function] if hasattr(function, "_schema") else []
+    return tuple(dict.fromkeys(slot for each in overloads for slot in schema_writes(each)))
+
+
+def schema_writes(op: Any) -> tuple[str, ...]:
+    """The slots of the arguments that an operator's schema marks as written to."""
+    if "batch_norm" in str(op) and "backward" not in str(op):
+        return ("3", "4")  # the running statistics, which the schemas do not tell
+    written = []
+    for position, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(f"kw.{argument.name}" if argument.kwarg_only else str(position))
+    return tuple(written)
 
 
 def _full_name(function: Any) -> str:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .modules import in_backward
+from .names import schema_writes
 from .updates import Updates
 
 
@@ -31,7 +32,7 @@ class OpMode(TorchDispatchMode):
             return func(*args, **kwargs)
         known = self._known.get(func)
         if known is None:
-            known = self._known[func] = (str(func), _written(func))
+            known = self._known[func] = (str(func), schema_writes(func))
         name, mutates = known
         if name.startswith("profiler."):  # torch's own book-keeping around an optimizer's step
             return func(*args, **kwargs)
@@ -88,14 +89,3 @@ class Ops:
         if in_backward() != -1:
             return Phase.BACKWARD
         return Phase.UPDATE if self._updates.running else Phase.FORWARD
-
-
-def _written(op: Any) -> tuple[str, ...]:
-    """The slots of the arguments that an operator's schema marks as written to."""
-    if "batch_norm" in str(op) and "backward" not in str(op):
-        return ("3", "4")  # the running statistics, which the schemas do not tell
-    written = []
-    for position, argument in enumerate(op._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append(f"kw.{argument.name}" if argument.kwarg_only else str(position))
-    return tuple(written)

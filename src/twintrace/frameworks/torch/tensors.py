@@ -48,26 +48,31 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("form", "look", "nbytes", "on_host", "order", "place", "span", "turns")
+    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "span", "turns")
 
     def __init__(self, tensor: Tensor) -> None:
-        kind = tensor.dtype, tensor.shape, tensor.stride()
-        self.place = _PLACES.setdefault(kind, object())
-        self.form = _PLACES.setdefault((tensor.dtype, *_runs(tensor)), object())
+        self.is_usual = tensor.dtype in NAMES and not tensor.is_quantized  # of others each has facts of its own
+        self.place = _stand_in_for((tensor.dtype, tensor.shape, tensor.stride()))
+        self.form = _stand_in_for((tensor.dtype, *_runs(tensor)))
         self.look = _look(tensor)
         self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
         self.on_host = tensor.is_cpu
         self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
-        if tensor.is_quantized:
-            self.order = None
         self.span = _span(tensor)
         whole = tensor.numel() * tensor.element_size()
         self.nbytes = min(whole, tensor.element_size()) if self.order is None else whole
 
 
 _PLANS: dict[Any, _Plan] = {}
-_PLACES: dict[Any, object] = {}  # something to compare that is compared quickly
-_MAX_PLANS = 4096
+_PLACES: dict[Any, object] = {}
+_MAX_PLANS = 1 << 14  # then new ones are made each time: a tensor that is known must not become another one
+
+
+def _stand_in_for(description: Any) -> Any:
+    """Something that is compared quickly, the same for the same description; without room for more, the description itself."""
+    if len(_PLANS) < _MAX_PLANS:
+        return _PLACES.setdefault(description, object())
+    return _PLACES.get(description, description)
 
 
 def is_tensor(value: object) -> bool:
@@ -78,7 +83,9 @@ def is_tensor(value: object) -> bool:
 def look(tensor: Tensor) -> Look:
     """What can be said without the values."""
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
-        return _plan(tensor).look
+        plan = _plan(tensor)
+        if plan.is_usual:
+            return plan.look
     return _look(tensor)
 
 
@@ -86,18 +93,22 @@ def _plan(tensor: Tensor) -> _Plan:
     key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad)
     found = _PLANS.get(key)
     if found is None:
-        if len(_PLANS) >= _MAX_PLANS:
-            _PLANS.clear()
-            _PLACES.clear()
-        found = _PLANS[key] = _Plan(tensor)
+        found = _Plan(tensor)
+        if len(_PLANS) < _MAX_PLANS:
+            _PLANS[key] = found
     return found
 
 
 def _look(tensor: Tensor) -> Look:
     found = Look(NAMES.get(tensor.dtype, "u8"), (), str(tensor.device), tensor.requires_grad)
+    shape: tuple[Any, ...]
     try:
-        found.shape = tuple(tensor.shape)
+        shape = tuple(tensor.shape)
     except RuntimeError:  # nested tensors and parameters that are not initialised yet have none
+        shape = (None,)
+    if all(type(size) is int for size in shape):
+        found.shape = shape
+    else:  # a ragged one has sizes that are no numbers
         found.facts = {"shape": "unknown"}
     plain = tensor.layout is torch.strided and type(tensor) in _PLAIN and tensor.dtype in NAMES
     if not plain or tensor.is_quantized or tensor.is_nested:
@@ -108,37 +119,53 @@ def _look(tensor: Tensor) -> Look:
 def glance(tensor: Tensor) -> Glance | None:
     """See `protocol.Glance`. None where torch gives no version. Asked of every tensor, so what it asks itself is counted."""
     try:
-        memory, address, version = tensor.untyped_storage(), tensor.data_ptr(), tensor._version
-        storage = memory._cdata
         if type(tensor) not in _PLAIN:
-            seat = (address, tensor.shape, tensor.stride(), tensor.dtype, tensor.is_neg(), tensor.is_conj())
-            if not address or not tensor.is_cpu or _is_gone(tensor):
-                return storage, seat, version, _look(tensor), None, 0, 0, None
-            count = tensor.numel() if tensor.is_contiguous() else 1
-            return storage, seat, version, _look(tensor), None, address, count * tensor.element_size(), None
+            return _glance_closer(tensor)
+        memory, address, version = tensor.untyped_storage(), tensor.data_ptr(), tensor._version
         plan = _plan(tensor)
+        if not plan.is_usual:
+            return _glance_closer(tensor)
+        seat: Any = (address, plan.place)
+        stretch: Any = (address, plan.form)
+        storage, order = memory._cdata, plan.order
         if tensor.is_neg() or (plan.turns and tensor.is_conj()):
-            turned = (address, plan.place, tensor.is_neg(), tensor.is_conj())
-            return storage, turned, version, plan.look, None, 0, 0, None
-        stretch = (address, plan.form)
+            seat, stretch, order = (*seat, tensor.is_neg(), tensor.is_conj()), None, None
         if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
-            return storage, (address, plan.place), version, plan.look, stretch, 0, 0, None
-        return storage, (address, plan.place), version, plan.look, stretch, address, plan.nbytes, plan.order
+            return storage, seat, version, plan.look, stretch, 0, 0, None
+        return storage, seat, version, plan.look, stretch, address, plan.nbytes, order
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
+
+
+def _glance_closer(tensor: Tensor) -> Glance:
+    """The same of the unusual ones."""
+    body = _body(tensor)
+    address, version, storage = body.data_ptr(), body._version, body.untyped_storage()._cdata
+    flags = tensor.dtype, tensor.is_neg(), tensor.is_conj()
+    seat = (address, type(tensor), tensor.shape, body.stride(), *flags)
+    if not address or not body.is_cpu or _is_gone(body):
+        return storage, seat, version, _look(tensor), None, 0, 0, None
+    count = body.numel() if body.is_contiguous() else 1
+    return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None
+
+
+def _body(tensor: Tensor) -> Tensor:
+    """What holds the memory: of a DTensor the local shard, through which it may be written to."""
+    local = getattr(tensor, "_local_tensor", None) if type(tensor) not in _PLAIN else None
+    return local if isinstance(local, Tensor) else tensor
 
 
 def storage(tensor: Tensor) -> Any:
     """The first part of a glance."""
     try:
-        return tensor.untyped_storage()._cdata
+        return _body(tensor).untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
 def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    return tensor.untyped_storage()._weak_ref()
+    return _body(tensor).untyped_storage()._weak_ref()
 
 
 def released(hold: Any) -> bool:
@@ -156,6 +183,8 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     try:
         if type(tensor) not in _PLAIN:
             return _host_of_unusual(tensor)
+        if tensor.dtype not in _CODES:
+            raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
         if tensor.is_cpu and _is_gone(tensor):
             raise Unreadable("its storage has been freed")
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):

@@ -114,6 +114,17 @@ class Updates:
         return ((args[0], watched, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": watched})
 
 
+def forget_updated(sink: Sink) -> Callable[[], None]:
+    """Where steps are not recorded themselves: tell what they have written to, because fused ones count no versions."""
+
+    def tell(optimizer: Optimizer, *_: Any) -> None:
+        with unseen():
+            sink.forget(_parameters(optimizer))
+
+    remove: Callable[[], None] = register_optimizer_step_post_hook(tell).remove
+    return remove
+
+
 def _parameters(optimizer: Optimizer) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
