@@ -285,11 +285,11 @@ def test_what_lasts_is_not_read_again_in_the_next_step(tmp_path, framework, monk
     monkeypatch.setattr(module, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
     writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
     observer = Observer(framework, Keep.FINGERPRINT, writer)
-    x, other = Tensor([1.0, 2.0]), Tensor([3.0])
+    x, other, count = Tensor([1.0, 2.0]), Tensor([3.0]), Tensor([1.0])
     for step in range(2):
         observer.begin(writer.begin_step(step, {}))
         assert [observer.observe(x), observer.observe(other)] == [0, 1]
-        observer.remember([x])
+        observer.remember([x], count)
         writer.end_step()
         observer.end()
     assert len(readings) == 3
@@ -300,3 +300,31 @@ def test_what_lasts_is_not_read_again_in_the_next_step(tmp_path, framework, monk
     assert len(readings) == 4
     prints = [next(journal.tensors()).fingerprint for journal in open_trace(tmp_path / "t").journals()]
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("happens", ["nothing", "another value", "it is gone", "between stop and start"])
+def test_what_lasts_is_read_again_when_its_witness_has_changed(tmp_path, framework, monkeypatch, happens):
+    """Whoever writes without counting versions still counts its steps."""
+    readings = []
+    monkeypatch.setattr(module, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
+    writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
+    observer = Observer(framework, Keep.FINGERPRINT, writer)
+    x, count = Tensor(np.zeros(1000, np.float32)), Tensor([1.0])
+    observer.begin(writer.begin_step(0, {}))
+    first = observer.observe(x)
+    observer.remember([x], count)
+    if happens == "between stop and start":
+        x.array[500], count.array[0] = 5.0, 2.0
+        observer.look_again()
+        assert observer.observe(x) != first
+        assert len(readings) == 2
+        return
+    writer.end_step()
+    observer.end()
+    if happens == "another value":
+        x.array[500], count.array[0] = 5.0, 2.0
+    elif happens == "it is gone":
+        del count
+    observer.begin(writer.begin_step(1, {}))
+    observer.observe(x)
+    assert len(readings) == (1 if happens == "nothing" else 2)

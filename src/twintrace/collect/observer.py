@@ -16,6 +16,7 @@ tensor that seems unchanged are compared as well: if they differ, it is a new va
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -43,14 +44,23 @@ class _Seen:
         self.version, self.id, self.check, self.text, self.by = version, identity, check, text, by
 
 
+class _Witness:
+    """A tensor that changes whenever certain others do, as it was when it was last looked at."""
+
+    __slots__ = ("check", "tensor", "version")
+
+    def __init__(self, tensor: Any, version: Any, check: object) -> None:
+        self.tensor, self.version, self.check = weakref.ref(tensor), version, check
+
+
 class _Storage:
     """What is known of one storage: the views of it that were seen, and which of them lies on which stretch of memory."""
 
-    __slots__ = ("hold", "lasting", "stretches", "views")
+    __slots__ = ("hold", "stretches", "views", "witness")
 
     def __init__(self, hold: Any) -> None:
         self.hold = hold
-        self.lasting = False
+        self.witness: _Witness | None = None
         self.views: dict[Any, _Seen] = {}
         self.stretches: dict[Any, _Seen] = {}
 
@@ -84,6 +94,7 @@ class Observer:
     def begin(self, journal: Lines) -> None:
         """A new journal: numbers begin at 0, and nothing is known but what lasts."""
         self.end()
+        self.look_again()
         self._journal = journal
         self._next = 0
 
@@ -93,7 +104,7 @@ class Observer:
         lasting = {}
         for key, storage in self._storages.items():
             # With tensors kept, what is said of the values names a place in this step's payload.
-            if storage.lasting and self._keep is not Keep.TENSOR and not released(storage.hold):
+            if storage.witness is not None and self._keep is not Keep.TENSOR and not released(storage.hold):
                 storage.views.clear()
                 lasting[key] = storage
             else:
@@ -106,19 +117,41 @@ class Observer:
             self._framework.release(storage.hold)
         self._storages.clear()
 
-    def remember(self, tensors: Sequence[Any]) -> None:
-        """Only calls that are seen, or that their versions show, write to these: what is known of them lasts beyond the step."""
+    def remember(self, tensors: Sequence[Any], witness: Any) -> None:
+        """These change only when the witness does: while that is as it is now, what is known of them lasts beyond the step."""
+        glance = self._glance(witness)
+        if glance is None:
+            return
+        _, _, version, _, _, address, nbytes, _ = glance
+        seen = _Witness(witness, version, self._sample(address, nbytes) if address else None)
         for tensor in tensors:
             storage = self._storages.get(self._framework.storage(tensor))
             if storage is not None:
-                storage.lasting = True
+                storage.witness = seen
 
-    def look_away(self) -> None:
-        """From now on calls go unseen: of what was to last, only the present step's is still known."""
+    def look_again(self) -> None:
+        """Ask the witnesses: calls may have gone unseen. Who writes without counting versions still counts its steps."""
+        unchanged: dict[_Witness, bool] = {}
         for storage in self._storages.values():
-            if storage.lasting:
-                storage.lasting = False
+            witness = storage.witness
+            if witness is None:
+                continue
+            if witness not in unchanged:
+                unchanged[witness] = self._is_unchanged(witness)
+            if not unchanged[witness]:
+                storage.witness = None
+                storage.views.clear()
                 storage.stretches.clear()
+
+    def _is_unchanged(self, witness: _Witness) -> bool:
+        tensor = witness.tensor()
+        glance = None if tensor is None else self._glance(tensor)
+        if glance is None:
+            return False
+        _, _, version, _, _, address, nbytes, _ = glance
+        return bool(
+            version == witness.version and (self._sample(address, nbytes) if address else None) == witness.check
+        )
 
     def forget(self, tensors: Sequence[Any]) -> None:
         """These were written to: whatever was known of their storages is no longer so."""

@@ -326,10 +326,10 @@ class Session:
             with self._lock:
                 self._observer.forget(tensors)
 
-    def remember(self, tensors: Sequence[Any]) -> None:
+    def remember(self, tensors: Sequence[Any], witness: Any) -> None:
         if self._writer:
             with self._lock:
-                self._observer.remember(tensors)
+                self._observer.remember(tensors, witness)
 
     def take_kernels(self, folder: Path) -> None:
         here = _HERE
@@ -607,6 +607,7 @@ class Session:
             self._lose(error)
             return
         with unseen():
+            self._observer.look_again()
             self._watch.start()
         self._armed = True
 
@@ -616,7 +617,6 @@ class Session:
             with unseen():
                 self._watch.stop()
             self._thread.modules.clear()
-            self._observer.look_away()
 
     def _wants_parameter(self, name: str) -> bool:
         if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:

@@ -119,8 +119,10 @@ class Sink(Protocol):
     def forget(self, tensors: Sequence[Any]) -> None:
         """These tensors were written to in a way that their version does not show."""
 
-    def remember(self, tensors: Sequence[Any]) -> None:
-        """These are the framework's own book-keeping (an optimizer's state): their versions can be trusted beyond the step."""
+    def remember(self, tensors: Sequence[Any], witness: Any) -> None:
+        """These are the framework's own book-keeping (an optimizer's state), and change only when the witness does (its count of
+        steps): what is known of them lasts beyond the step.
+        """
 
     def take_kernels(self, folder: Path) -> None:
         """A compiled graph has run, and the framework has left files of its kernels here: they are part of the record."""

@@ -87,9 +87,10 @@ class Updates:
                 parameters = _parameters(optimizer)
                 state = _state(optimizer, parameters)
                 self._sink.leave(call, {"parameters": parameters, "state": state})
-                self._sink.remember(
-                    [item for each in state.values() for item in each.values() if isinstance(item, Tensor)]
-                )
+                for each in state.values():
+                    if isinstance(witness := each.get("step"), Tensor):
+                        others = [item for item in each.values() if isinstance(item, Tensor) and item is not witness]
+                        self._sink.remember(others, witness)
 
     def _forget(self) -> None:
         call, self._call = self._call, None
