@@ -28,6 +28,8 @@ from .digest import KEYS
 # Bytes. The fingerprint is defined in blocks of this size. Counts within a block are kept in the width of an element.
 _BLOCK = 1024
 _AHEAD = 4096  # this far ahead of the block that is read
+_PAGE = 4096  # and of what comes later one line of each page: finding out where a page lies takes as long as reading it
+_FAR_AHEAD = 8 * _PAGE
 _LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -147,6 +149,8 @@ def _seal(nbytes, a, b):
 @njit
 def _reach(address, start, nbytes):
     """Where the block at `start` lies, and its length; one that comes later is asked for."""
+    if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
+        _fetch(address + start + _FAR_AHEAD)
     for line in range(start + _AHEAD, min(start + _AHEAD + _BLOCK, nbytes), _LINE):
         _fetch(address + line)
     return address + start, min(_BLOCK, nbytes - start)
