@@ -70,12 +70,13 @@ def as_float(typing, bits):
 
 @intrinsic
 def bits(typing, value):
-    """The bits of a float64 as int64."""
+    """The bits of a float as an integer of its width."""
+    result = {32: types.int32, 64: types.int64}[value.bitwidth]
 
     def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
+        return builder.bitcast(arguments[0], context.get_value_type(result))
 
-    return types.int64(types.float64), emit
+    return result(value), emit
 
 
 @njit

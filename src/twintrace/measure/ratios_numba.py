@@ -13,7 +13,6 @@ import functools
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
 
 from .blocks_numba import (
     BLOCK,
@@ -31,16 +30,6 @@ from .blocks_numba import (
 
 _EPS32, _EPS64 = np.float32(2.0**-23), 2.0**-52
 _ONE_1000_32, _FIVE_1000_32 = np.float32(0.001), np.float32(0.005)
-
-
-@intrinsic
-def _bits32(typing, value):
-    """The bits of a float32 as int32."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.int32))
-
-    return types.int32(types.float32), emit
 
 
 @njit
@@ -73,7 +62,7 @@ def _single_ratios(left, right, count):
         shift = _EPS32 if beneath == 0 else np.float32(0)
         beneath, above = np.float32(beneath + shift), np.float32(above + shift)
         ratio = abs(np.float32(np.float32(above - beneath) / beneath))
-        most = max(most, _bits32(ratio))
+        most = max(most, bits(ratio))
         one += ratio < _ONE_1000_32
         five += ratio < _FIVE_1000_32
     return np.float64(as_float(most)), one, five
