@@ -79,6 +79,7 @@ def test_a_tensor_that_is_marked_in_place_has_another_line_and_is_not_read_again
             None,
             *FRAMEWORK.glance(tensor)[5:7],
             None,
+            None,
         )
     kept.observer.producer = 7
     first = kept.observe(x)
@@ -145,15 +146,19 @@ def test_a_write_to_the_end_or_to_all_of_it_is_seen_on_the_host(watching, size):
 
 
 @pytest.mark.parametrize("keep", [Keep.STATISTICS, Keep.FINGERPRINT])
-def test_where_no_bytes_are_kept_they_are_read_where_they_lie(watching, framework, keep):
+def test_where_no_bytes_are_kept_they_are_read_where_they_lie(watching, framework, keep, monkeypatch):
     kept = watching(keep)
     x = Tensor(np.arange(6.0).reshape(2, 3))
     kept.observe(x)
     assert framework.asked["host"] == 0
-    kept.observe(Tensor(x.array.T))  # in another order: copied
+    kept.observe(Tensor(x.array.T))  # in another order: brought together here
+    assert framework.asked["host"] == 0
+    monkeypatch.setattr(module, "_MAX_GATHERED", 8)
+    kept.observe(Tensor(np.array(x.array).T))  # too much of it: copied by the framework
     assert framework.asked["host"] == 1
-    straight, turned = kept.read()
-    assert straight.statistics == turned.statistics
+    straight, turned, copied = kept.read()
+    assert straight.statistics == turned.statistics == copied.statistics
+    assert turned.fingerprint == copied.fingerprint
     assert straight.fingerprint != turned.fingerprint or keep is Keep.STATISTICS
 
 
@@ -187,7 +192,7 @@ def test_a_value_that_can_no_longer_be_read_is_missing_and_nothing_raises(watchi
     def freed(tensor, **_):
         raise Unreadable("its storage has been freed")
 
-    net.observer._glance = lambda tensor: (*FRAMEWORK.glance(tensor)[:4], None, 0, 0, None)
+    net.observer._glance = lambda tensor: (*FRAMEWORK.glance(tensor)[:4], None, 0, 0, None, None)
     framework.host = freed
     number = net.observe(x)
     tensors = net.read()
@@ -228,7 +233,7 @@ def test_a_tensor_in_parts_is_its_parts(watching, framework):
     glance = framework.glance
     look = Look("f32", (5,), "cpu", False, {"layout": "sparse"}, {"indices": indices, "values": values})
     framework.glance = lambda tensor: (
-        (*glance(tensor)[:3], look, None, 0, 0, None) if tensor is whole else glance(tensor)
+        (*glance(tensor)[:3], look, None, 0, 0, None, None) if tensor is whole else glance(tensor)
     )
     net = watching()
     number = net.observe(whole)

@@ -19,7 +19,12 @@ def written():
 
 @pytest.fixture
 def stacks(written):
-    return Stacks(("/nowhere/at/all",), written.__setitem__)
+    return Stacks(("/nowhere/at/all",), told(written))
+
+
+def told(written):
+    """What a recording does with a stack, but for the writing."""
+    return lambda number, frames: written.update({number: json.loads(frames)})
 
 
 def call(stacks):
@@ -60,11 +65,11 @@ def test_after_a_reset_stacks_are_written_again(stacks, written):
 
 
 def test_the_library_and_the_framework_are_left_out(written, monkeypatch):
-    stacks = Stacks((), written.__setitem__)
+    stacks = Stacks((), told(written))
     json.loads("{}", object_hook=lambda _: call(stacks))
     assert not [frame for frame in written[0] if "json" in frame[0]]
 
-    hidden = Stacks((str(Path(__file__).parent),), written.__setitem__)
+    hidden = Stacks((str(Path(__file__).parent),), told(written))
     call(hidden)
     assert not [frame for frame in written[0] if frame[0] == HERE]
 

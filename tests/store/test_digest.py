@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from elements import READ, SPECIAL, held, ordinary, rng, root
 
+from twintrace.frameworks.runs import Runs
 from twintrace.model.errors import UsageError
 from twintrace.model.tensors import DTYPES, Statistics
 from twintrace.store import digest as subject
@@ -34,9 +35,16 @@ def backend(request) -> Callable[..., Digest]:
     def run(array: np.ndarray, dtype: str, wanted: bool = True) -> Digest:
         kernel = BACKENDS[request.param](dtype)
         assert kernel is not None, f"numba is installed and does not compile {dtype}"
-        return subject._digest(kernel, array, dtype, wanted)
+        return digest_with(kernel, array, dtype, wanted)
 
     return run
+
+
+def digest_with(kernel: Callable[..., object], array: np.ndarray, dtype: str, wanted: bool) -> Digest:
+    """By one implementation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(subject._kernels, dtype, kernel)
+        return digest(array, dtype, fingerprint=wanted)
 
 
 # Oracles -----------------------------------------------------------------------------------------------------------
@@ -138,7 +146,7 @@ def test_the_two_implementations_agree(dtype):
     size = DTYPES[dtype]
     for raw in (ordinary(dtype, 200_003), rng.bytes(300_000 * size), ordinary(dtype, 70_000) + b"\xff" * 64 * size):
         array = held(raw, dtype)
-        one, other = (subject._digest(make(dtype), array, dtype, True) for make in BACKENDS.values())
+        one, other = (digest_with(make(dtype), array, dtype, True) for make in BACKENDS.values())
         assert one.fingerprint == other.fingerprint
         assert not fault(one.statistics, other.statistics)
 
@@ -190,11 +198,11 @@ def test_subnormal_f16_survive_flushing():
 
     array = np.arange(1, 41, dtype=np.uint16).view(np.float16)
     kernel = subject._numba_kernel("f16")
-    plain = subject._digest(kernel, array, "f16", True)
+    plain = digest_with(kernel, array, "f16", True)
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush")
     try:
-        flushed = subject._digest(kernel, array, "f16", True)
+        flushed = digest_with(kernel, array, "f16", True)
     finally:
         torch.set_flush_denormal(False)
     assert plain.statistics.min == 2.0**-24
@@ -533,3 +541,32 @@ def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
     upper, lower = kernel(subject.address_of(data), data.size)
     assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
     assert attempts
+
+
+# Elements that do not lie side by side ------------------------------------------------------------------------------
+
+VIEWS = {
+    "rows with gaps": lambda a: a[:, 2:5],
+    "transposed": lambda a: a.transpose(2, 0, 1),
+    "every third": lambda a: a[::2, :, ::3],
+    "backwards": lambda a: a[::-1, :, ::-1],
+    "one for all": lambda a: np.broadcast_to(a[:, :1], a.shape),
+    "one axis": lambda a: a[3, :, 1],
+    "one element": lambda a: a[2:3, 1:2, 4:5],
+    "none": lambda a: a[:, 3:3, 1:],
+    "five axes": lambda a: a.reshape(2, 3, 7, 1, 5)[::-1, :, 1::2].transpose(4, 0, 3, 2, 1),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("view", VIEWS)
+def test_elements_are_brought_together_in_order(view, size):
+    whole = np.frombuffer(rng.bytes(6 * 7 * 5 * size), np.dtype(f"V{size}")).reshape(6, 7, 5)
+    found = VIEWS[view](whole)
+    runs = Runs.of(found.shape, found.strides, size)
+    target = np.full(runs.nbytes + 2, 0xAA, np.uint8)
+    gather = subject.gatherer()
+    assert gather is not None, "numba is installed and does not compile this"
+    gather(subject.address_of(found), runs.table, runs.size, subject.address_of(target) + 1)
+    assert target[1:-1].tobytes() == found.tobytes()
+    assert target[0] == target[-1] == 0xAA, "nothing was written beside it"

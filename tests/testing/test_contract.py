@@ -59,9 +59,10 @@ NO_IDENTITY = answer("glance", nothing)
 NO_SAVED_GRADIENTS = answer("on_gradient", lambda tensor, callback: nothing)
 ZEROS = answer("host", lambda tensor, **_: np.zeros(tensor.shape, tensor.array.dtype))
 MEMORY_ORDER = answer("host", lambda tensor, **_: tensor.array.ravel("K").reshape(tensor.shape))
-ELSEWHERE = None, 0, 0, None
+ELSEWHERE = None, 0, 0, None, None
 NO_VERSIONS = answer(
-    "glance", lambda tensor: (tensor.storage.number, tensor.shape, 0, tensors.look(tensor), *ELSEWHERE)
+    "glance",
+    lambda tensor: (tensor.storage.number, (tensor.storage.number, tensor.shape), 0, tensors.look(tensor), *ELSEWHERE),
 )
 ONE_STORAGE = answer("glance", lambda tensor: (0, tensor.shape, 0, tensors.look(tensor), *ELSEWHERE))
 

@@ -24,24 +24,22 @@ from typing import Any
 import numpy as np
 
 from ..frameworks.protocol import Framework, Look, Unreadable
+from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
 from ..model.tensors import Tensor
-from ..store.digest import address_of, numbers_at, sampler
+from ..store.digest import address_of, gatherer, numbers_at, sampler
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
 
 _PURGE_EVERY = 4096
+_MAX_GATHERED = 8 << 20  # bytes of a view that is brought into order here; larger ones are copied by the framework
 
-
-class _Seen:
-    """A view of a storage, as it was when it was read, and what was written of its values."""
-
-    __slots__ = ("by", "check", "id", "text", "version")
-
-    def __init__(self, version: Any, identity: int, check: object, text: str, by: int | None) -> None:
-        self.version, self.id, self.check, self.text, self.by = version, identity, check, text, by
+_State = tuple[Any, int, object]
+"""What must be the same for a value to be the same: the version, the number of its storage's life, a few of its words."""
+_Seen = tuple[_State, "int | None", "int | None", str, "int | None"]
+"""A view when it was read: its number where no gradient is wanted, and where one is; the text of its values; its maker."""
 
 
 class _Witness:
@@ -53,18 +51,6 @@ class _Witness:
         self.tensor, self.version, self.check = weakref.ref(tensor), version, check
 
 
-class _Storage:
-    """What is known of one storage: the views of it that were seen, and which of them lies on which stretch of memory."""
-
-    __slots__ = ("hold", "stretches", "views", "witness")
-
-    def __init__(self, hold: Any) -> None:
-        self.hold = hold
-        self.witness: _Witness | None = None
-        self.views: dict[Any, _Seen] = {}
-        self.stretches: dict[Any, _Seen] = {}
-
-
 class Observer:
     """Numbers the tensors of one journal after another."""
 
@@ -74,14 +60,21 @@ class Observer:
         self._keep = keep
         self._writer = writer
         self._journal: Lines | None = None
-        self._storages: dict[Any, _Storage] = {}
+        # Of plain tuples and numbers, on purpose: there are thousands in a step, and Python's garbage collector, which takes
+        # its time over objects that may lead to others, lets go of these at once.
+        self._storages: dict[Any, tuple[int, Any]] = {}  # a number for what is known of it, and our hold
+        self._seen: dict[Any, _Seen] = {}  # by seat
+        self._texts: dict[Any, tuple[_State, str]] = {}  # by stretch: what was written of the values
+        self._witnesses: dict[Any, _Witness] = {}  # by storage
+        self._lives = 0
         self._next = 0
         self._purge_at = _PURGE_EVERY
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
         self._autograd = autograd
-        self._glance, self._sample = framework.glance, sampler()
+        self._glance, self._sample, self._gather = framework.glance, sampler(), gatherer()
+        self._scratch = np.empty(0, np.uint8)
         # With tensors kept an array of them is needed anyway.
         self._in_place = keep is not Keep.TENSOR
         self._fingerprint = keep is not Keep.STATISTICS
@@ -102,53 +95,52 @@ class Observer:
         """The journal has ended: release every storage, except those whose digests may be said again in the next."""
         release, released = self._framework.release, self._framework.released
         lasting = {}
-        for key, storage in self._storages.items():
+        for key, (life, hold) in self._storages.items():
             # With tensors kept, what is said of the values names a place in this step's payload.
-            if storage.witness is not None and self._keep is not Keep.TENSOR and not released(storage.hold):
-                storage.views.clear()
-                lasting[key] = storage
+            if key in self._witnesses and self._keep is not Keep.TENSOR and not released(hold):
+                lasting[key] = life, hold
             else:
-                release(storage.hold)
+                release(hold)
         self._storages = lasting
+        self._witnesses = {key: witness for key, witness in self._witnesses.items() if key in lasting}
+        self._seen.clear()
+        self._drop_the_dead(self._texts)
 
     def forget_all(self) -> None:
         """Release every storage."""
-        for storage in self._storages.values():
-            self._framework.release(storage.hold)
-        self._storages.clear()
+        for _, hold in self._storages.values():
+            self._framework.release(hold)
+        for known in (self._storages, self._seen, self._texts, self._witnesses):
+            known.clear()
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
         """These change only when the witness does: while that is as it is now, what is known of them lasts beyond the step."""
         glance = self._glance(witness)
         if glance is None:
             return
-        _, _, version, _, _, address, nbytes, _ = glance
+        _, _, version, _, _, address, nbytes, _, _ = glance
         seen = _Witness(witness, version, self._sample(address, nbytes) if address else None)
         for tensor in tensors:
-            storage = self._storages.get(self._framework.storage(tensor))
-            if storage is not None:
-                storage.witness = seen
+            key = self._framework.storage(tensor)
+            if key in self._storages:
+                self._witnesses[key] = seen
 
     def look_again(self) -> None:
         """Ask the witnesses: calls may have gone unseen. Who writes without counting versions still counts its steps."""
         unchanged: dict[_Witness, bool] = {}
-        for storage in self._storages.values():
-            witness = storage.witness
-            if witness is None:
-                continue
+        for key, witness in list(self._witnesses.items()):
             if witness not in unchanged:
                 unchanged[witness] = self._is_unchanged(witness)
             if not unchanged[witness]:
-                storage.witness = None
-                storage.views.clear()
-                storage.stretches.clear()
+                del self._witnesses[key]
+                self._begin_anew(key)
 
     def _is_unchanged(self, witness: _Witness) -> bool:
         tensor = witness.tensor()
         glance = None if tensor is None else self._glance(tensor)
         if glance is None:
             return False
-        _, _, version, _, _, address, nbytes, _ = glance
+        _, _, version, _, _, address, nbytes, _, _ = glance
         return bool(
             version == witness.version and (self._sample(address, nbytes) if address else None) == witness.check
         )
@@ -156,46 +148,55 @@ class Observer:
     def forget(self, tensors: Sequence[Any]) -> None:
         """These were written to: whatever was known of their storages is no longer so."""
         for tensor in tensors:
-            storage = self._storages.get(self._framework.storage(tensor))
-            if storage is not None:
-                storage.views.clear()
-                storage.stretches.clear()
+            self._begin_anew(self._framework.storage(tensor))
+
+    def _begin_anew(self, key: Any) -> None:
+        known = self._storages.get(key)
+        if known is not None:
+            self._lives += 1
+            self._storages[key] = self._lives, known[1]
 
     def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
-        number = self._next
         glance = self._glance(tensor)
         if glance is None:
-            self._write(tensor, self._framework.look(tensor), "", self.producer)
-            return number
-        key, seat, version, look, stretch, address, nbytes, order = glance
-        check = self._sample(address, nbytes) if address else None
+            return self._write(tensor, self._framework.look(tensor), "", self.producer)[0]
+        key, seat, version, look, stretch, address, nbytes, order, runs = glance
+        known = self._storages.get(key)
+        if known is None:
+            known = self._meet(key, tensor)
+        state = version, known[0], self._sample(address, nbytes) if address else None
         wants = self._autograd and look.requires_grad
-        storage = self._storages.get(key)
-        if storage is None:
-            if len(self._storages) >= self._purge_at:
-                self._purge()
-            storage = self._storages[key] = _Storage(self._framework.hold(tensor))
-        seen = storage.views.get((seat, wants))
-        if seen is not None and seen.version == version and seen.check == check:
-            return seen.id
-        by, text = self.producer, ""
+        seen = self._seen.get(seat)
+        by, text, twin = self.producer, "", None
+        if seen is not None and seen[0] == state:
+            _, twin, number, text, by = seen if wants else (state, seen[2], seen[1], seen[3], seen[4])
+            if number is not None:
+                return number
         if order is not None and not self._fingerprint:  # statistics do not mind the order
             stretch = address, nbytes, look.dtype
-        if stretch is not None:
-            known = storage.stretches.get(stretch)
-            if known is not None and known.version == version and known.check == check:
-                text = known.text
-        twin = storage.views.get((seat, not wants))
-        if twin is not None and twin.version == version and twin.check == check:
-            text, by = twin.text, twin.by
-        if not text and self._in_place and (order or (order is False and not self._fingerprint)) and not look.parts:
-            text = self._text_at(address, nbytes, look.dtype)[0]
-        text = self._write(tensor, look, text, by)
-        storage.views[seat, wants] = seen = _Seen(version, number, check, text, by)
+        if stretch is not None and not text:
+            found = self._texts.get(stretch)
+            if found is not None and found[0] == state:
+                text = found[1]
+        if not text and self._in_place and not look.parts:
+            if order or (order is False and not self._fingerprint):
+                text = self._text_at(address, nbytes, look.dtype)[0]
+            elif runs is not None:
+                text = self._text_along(address, runs, look.dtype)
+        number, text = self._write(tensor, look, text, by)
+        self._seen[seat] = (state, twin, number, text, by) if wants else (state, number, twin, text, by)
         if stretch is not None and text:
-            storage.stretches[stretch] = seen
+            self._texts[stretch] = state, text
         return number
+
+    def _meet(self, key: Any, tensor: Any) -> tuple[int, Any]:
+        """A storage that was not seen before."""
+        if len(self._storages) >= self._purge_at:
+            self._purge()
+        self._lives += 1
+        known = self._storages[key] = self._lives, self._framework.hold(tensor)
+        return known
 
     def take(self, tensor: Tensor, array: np.ndarray[Any, Any] | None) -> int:
         """The number of a value that is not in the framework's hands: it was read from a file."""
@@ -211,8 +212,8 @@ class Observer:
         self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{rest}'))
         return number
 
-    def _write(self, tensor: Any, look: Look, values: str, producer: int | None) -> str:
-        """Give the tensor the next number and write its line; what the line says of the values, if it can be said again."""
+    def _write(self, tensor: Any, look: Look, values: str, producer: int | None) -> tuple[int, str]:
+        """The next number, for this tensor, and what its line says of the values, if it can be said again."""
         number = self._next
         self._next = number + 1
         by = "null" if producer is None else producer
@@ -228,7 +229,7 @@ class Observer:
             rest += f',"facts":{encode_json(dict(look.facts))}'
         assert self._journal is not None
         self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{values}{rest}'))
-        return values
+        return number, values
 
     def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
         text, fingerprint = self._text_at(address_of(array), array.nbytes, dtype)
@@ -243,6 +244,17 @@ class Observer:
             numbers = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
             text = f',"stats":[{numbers},{nan},{posinf},{neginf},{zero}]'
         return (text if found is None else f'{text},"fp":"{found}"'), found
+
+    def _text_along(self, address: int, runs: Runs, dtype: str) -> str:
+        """The same of values that do not lie one beside the other; nothing where there are too many, or where it would be slow."""
+        nbytes = runs.nbytes
+        if self._gather is None or nbytes > _MAX_GATHERED:
+            return ""
+        if nbytes > self._scratch.nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        place = address_of(self._scratch)
+        self._gather(address, runs.table, runs.size, place)
+        return self._text_at(place, nbytes, dtype)[0]
 
     def _payload(self, array: np.ndarray[Any, Any], fingerprint: str) -> str:
         if self.payload_trouble is None:
@@ -265,7 +277,17 @@ class Observer:
 
     def _purge(self) -> None:
         """Forget storages that are gone; the next purge comes when as many again have been seen."""
-        gone = [key for key, storage in self._storages.items() if self._framework.released(storage.hold)]
+        gone = [key for key, (_, hold) in self._storages.items() if self._framework.released(hold)]
         for key in gone:
-            self._framework.release(self._storages.pop(key).hold)
+            self._framework.release(self._storages.pop(key)[1])
+            self._witnesses.pop(key, None)
+        self._drop_the_dead(self._seen)
+        self._drop_the_dead(self._texts)
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
+
+    def _drop_the_dead(self, known: dict[Any, Any]) -> None:
+        """Of storages that are no more, or were written to."""
+        lives = {life for life, _ in self._storages.values()}
+        dead = [each for each, (state, *_) in known.items() if state[1] not in lives]
+        for each in dead:
+            del known[each]

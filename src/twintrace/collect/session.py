@@ -500,7 +500,7 @@ class Session:
     # --- lines --------------------------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
-        journal = self._open_journal()
+        journal = self._journal or self._open_journal()
         journal.add(seal_text(text))
         self._commit(journal)
 
@@ -511,8 +511,9 @@ class Session:
         here.busy = True
         try:
             with self._lock:
-                self._open_journal()
-                self._write(f'{text},"t":{self._observe(tensor)},"n":{count}')
+                journal = self._journal or self._open_journal()
+                journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
+                self._commit(journal)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble("gradient", error)
         finally:
@@ -530,8 +531,8 @@ class Session:
             if self._strict:
                 raise trouble
 
-    def _write_stack(self, number: int, frames: list[list[object]]) -> None:
-        self._open_journal().add(seal({"k": "stack", "id": number, "frames": frames}))
+    def _write_stack(self, number: int, frames: str) -> None:
+        self._open_journal().add(seal_text(f'{{"k":"stack","id":{number},"frames":{frames}'))
 
     def _module_text(self, module: ModuleView) -> str:
         text = f',"type":{encode(module.type)},"config":{self._configurations.number_of(module, self._open_journal())}'

@@ -17,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 
+from ..store.lines import encode
+
 MAX_FRAMES = 24
+MAX_TEXTS = 10_000
 _NO, _YES, _LAST = 0, 1, 2
 
 
@@ -29,7 +32,8 @@ def _is_script(frame: FrameType) -> bool:
 class Stacks:
     """Numbers the stacks of one journal."""
 
-    def __init__(self, internal: tuple[str, ...], write: Callable[[int, list[list[object]]], None]) -> None:
+    def __init__(self, internal: tuple[str, ...], write: Callable[[int, str], None]) -> None:
+        """`write` gets the number and the frames of each stack, as JSON, when it is met first."""
         library = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
         site = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
         self._own = (str(Path(__file__).resolve().parent.parent), *internal)
@@ -40,6 +44,7 @@ class Stacks:
             CodeType
         ] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
         self._numbers: dict[tuple[int, ...], int] = {}
+        self._texts: dict[tuple[int, ...], str] = {}  # lasts from journal to journal
 
     def reset(self) -> None:
         """A new journal: stacks are numbered and written anew."""
@@ -65,7 +70,12 @@ class Stacks:
         number = self._numbers.get(place)
         if number is None:
             number = self._numbers[place] = len(self._numbers)
-            self._write(number, self._describe(sys._getframe(depth)))
+            text = self._texts.get(place)
+            if text is None:
+                text = encode(self._describe(sys._getframe(depth)))
+                if len(self._texts) < MAX_TEXTS:
+                    self._texts[place] = text
+            self._write(number, text)
         return number
 
     def _judge(self, frame: FrameType) -> int:

@@ -27,6 +27,7 @@ import numpy as np
 from ..model.records import Level, Role
 from ..model.sites import Kind, Phase
 from ..model.words import Word
+from .runs import Runs
 
 
 class Capability(Word):
@@ -68,14 +69,15 @@ class Look:
         return self._text
 
 
-Glance: TypeAlias = "tuple[Any, Any, Any, Look, Any, int, int, bool | None]"
+Glance: TypeAlias = "tuple[Any, Any, Any, Look, Any, int, int, bool | None, Runs | None]"
 """What recognises a tensor again, and where its bytes lie on the host.
 
-storage, seat, version    equal means unchanged: the memory, the view of it, the state of its contents
+storage, seat, version    equal means unchanged: the memory, the view (no other has the same seat), the state of its contents
 look                      as `look` says it
 stretch                   equal means the same elements in the same order, whatever the shape; None: not known
 address, nbytes           some of its elements, or all: 0 where they are not on the host, or not to be had cheaply
 order                     True: all of them, in order. False: all, without gaps, in another order. None: not all
+runs                      how they are walked where they are not in order; None: not known
 """
 
 

@@ -4,6 +4,7 @@
     digest(array, "f32", fingerprint=False)   Digest(Statistics(…), None)
     numbers_at(address, 4096, "f32", True)    (-1.5, 2.0, …, "9f86d081884c7d65…"): of memory, without an object for anything
     sampler()(address, 4096)                  something from a few of the bytes, to notice that they were written to
+    gatherer()(address, runs, 4, target)      brings elements that do not lie side by side to `target`, in order
     fingerprint(array)                        "9f86d081884c7d65…": of the bytes alone, to check a payload
     decode_table("f8e5m2")                    the 256 values of a one-byte float
     warm_up()                                 compile ahead; backend() then says "numba" or "numpy"
@@ -73,6 +74,7 @@ __all__ = [
     "decode_table",
     "digest",
     "fingerprint",
+    "gatherer",
     "numbers_at",
     "sampler",
     "warm_up",
@@ -89,12 +91,27 @@ class Digest:
 
 def digest(array: NDArray[Any], dtype: str, *, fingerprint: bool = True) -> Digest:
     """Statistics and fingerprint of a C-contiguous array in its storage type; `dtype` says what the elements mean."""
-    return _digest(_kernels.get(dtype) or _load(dtype), array, dtype, fingerprint)
+    if dtype not in DTYPES:
+        raise UsageError(f"digest: unknown element type {dtype!r}; known are {', '.join(DTYPES)}.")
+    if array.dtype != STORAGE[dtype]:
+        raise UsageError(
+            f"digest: {dtype} is held as {STORAGE[dtype]}, got {array.dtype}. Use array.view({STORAGE[dtype].name!r})."
+        )
+    data = _bytes_of(array)
+    low, high, mean, norm, nan, posinf, neginf, zero, text = numbers_at(address_of(data), data.size, dtype, fingerprint)
+    return Digest(Statistics(low, high, mean, norm, nan, posinf, neginf, zero), text)
 
 
 def numbers_at(address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
     """The same of memory, as plainly as it can be had: a recording asks for little else. `wanted`: a fingerprint as well."""
-    return _found(_kernels.get(dtype) or _load(dtype), address, nbytes, dtype, wanted)
+    kernel = _kernels.get(dtype) or _load(dtype)
+    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(address, nbytes, wanted)
+    text = _hexadecimal(upper, lower).hex() if wanted else None
+    if not finite:
+        return None, None, None, None, nan, posinf, neginf, zero, text
+    if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
+        mean, norm = _rescaled(_memory(address, nbytes), dtype, low, high, finite)
+    return low, high, mean, norm, nan, posinf, neginf, zero, text
 
 
 def address_of(array: NDArray[Any]) -> int:
@@ -116,6 +133,13 @@ def sampler() -> Callable[[int, int], object]:
     """What gives, of (address, nbytes), something that changes when those bytes are written to; it looks at a few of them."""
     module = _numba()
     return module.load_sample() if module else lambda address, nbytes: string_at(address, min(nbytes, 64))
+
+
+@functools.cache
+def gatherer() -> Callable[[int, NDArray[np.int64], int, int], object] | None:
+    """What copies from `address`, along runs of (how many, bytes from one to the next), elements of a size, to another address."""
+    module = _numba()
+    return module.load_gather() if module else None
 
 
 def warm_up() -> None:
@@ -162,26 +186,6 @@ _BYTE = np.dtype(np.uint8)
 _NOTHING = np.empty(0, np.uint8)
 
 
-def _digest(kernel: Kernel, array: NDArray[Any], dtype: str, wanted: bool) -> Digest:
-    if array.dtype != STORAGE[dtype]:
-        raise UsageError(
-            f"digest: {dtype} is held as {STORAGE[dtype]}, got {array.dtype}. Use array.view({STORAGE[dtype].name!r})."
-        )
-    data = _bytes_of(array)
-    low, high, mean, norm, nan, posinf, neginf, zero, text = _found(kernel, address_of(data), data.size, dtype, wanted)
-    return Digest(Statistics(low, high, mean, norm, nan, posinf, neginf, zero), text)
-
-
-def _found(kernel: Kernel, address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
-    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(address, nbytes, wanted)
-    text = _hexadecimal(upper, lower).hex() if wanted else None
-    if not finite:
-        return None, None, None, None, nan, posinf, neginf, zero, text
-    if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
-        mean, norm = _rescaled(_memory(address, nbytes), dtype, low, high, finite)
-    return low, high, mean, norm, nan, posinf, neginf, zero, text
-
-
 def _bytes_of(array: NDArray[Any]) -> Data:
     if not array.nbytes:
         return _NOTHING
@@ -222,8 +226,6 @@ def _rescaled(data: Data, dtype: str, low: float, high: float, finite: int) -> t
 
 
 def _load(dtype: str) -> Kernel:
-    if dtype not in DTYPES:
-        raise UsageError(f"digest: unknown element type {dtype!r}; known are {', '.join(DTYPES)}.")
     _kernels[dtype] = kernel = _numba_kernel(dtype) or _numpy_kernel(dtype)
     return kernel
 

@@ -3,6 +3,7 @@
     load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L)
     load_fingerprint()(address, nbytes) ->  (H, L)
     load_sample()(address, nbytes)     ->  a word
+    load_gather()(address, runs, size, target)          elements along the runs, brought together
 
 What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
 tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
@@ -19,15 +20,16 @@ are not: numba widens every integer to 64 bits, and without the cast back a loop
 import functools
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
 from .digest import KEYS
+from .memory_numba import at, fetch, move, put
+from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without
 
 # Bytes. The fingerprint is defined in blocks of this size. Counts within a block are kept in the width of an element.
 _BLOCK = 1024
-_AHEAD = 4096  # this far ahead of the block that is read
+_PIECE = 16 * _BLOCK  # of f32, which are walked block by block and summed up together
 _PAGE = 4096  # and of what comes later one line of each page: finding out where a page lies takes as long as reading it
 _FAR_AHEAD = 8 * _PAGE
 _LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
@@ -38,33 +40,6 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ADDED, _CROSSED = KEYS[:128], KEYS[128:]
 _S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
-
-
-@intrinsic
-def _at(typing, like, address, index):
-    """Element `index` of type `like` from `address`, at any alignment; numba's own arrays promise LLVM alignment."""
-    result = like.instance_type
-
-    def emit(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[1], context.get_value_type(result).as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[2]]), align=1)
-
-    return result(like, types.intp, types.intp), emit
-
-
-@intrinsic
-def _fetch(typing, address):
-    """Ask for the memory around `address`. There need be none: then nothing happens."""
-
-    def emit(context, builder, signature, arguments):
-        byte, number = context.get_value_type(types.voidptr), context.get_value_type(types.int32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        read, into_all_caches, data = number(0), number(3), number(1)
-        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), read, into_all_caches, data])
-        return context.get_dummy_value()
-
-    return types.none(types.intp), emit
 
 
 @intrinsic
@@ -113,17 +88,22 @@ def _mix(address, start, length, a, b):
     s = np.uint64(0)
     words = length >> 3
     for i in range(words):
-        word = _at(np.uint64, address, i)
+        word = at(np.uint64, address, i)
         p += _product(word + _ADDED[i])
         q += _product(word ^ _CROSSED[i])
         s += word
     if length & 7:  # the last word, filled up with zeros
         word = np.uint64(0)
         for i in range(length & 7):
-            word |= np.uint64(_at(np.uint8, address, words * 8 + i)) << np.uint64(8 * i)
+            word |= np.uint64(at(np.uint8, address, words * 8 + i)) << np.uint64(8 * i)
         p += _product(word + _ADDED[words])
         q += _product(word ^ _CROSSED[words])
         s += word
+    return _add(p, q, s, start, a, b)
+
+
+@njit
+def _add(p, q, s, start, a, b):
     key = np.uint64(2 * (start // _BLOCK)) * _STEP
     a += _stir(p + s * _FIRST + (key + _STEP))
     b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
@@ -150,9 +130,9 @@ def _seal(nbytes, a, b):
 def _reach(address, start, nbytes):
     """Where the block at `start` lies, and its length; one that comes later is asked for."""
     if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
-        _fetch(address + start + _FAR_AHEAD)
-    for line in range(start + _AHEAD, min(start + _AHEAD + _BLOCK, nbytes), _LINE):
-        _fetch(address + line)
+        fetch(address + start + _FAR_AHEAD)
+    for line in range(start + AHEAD, min(start + AHEAD + _BLOCK, nbytes), _LINE):
+        fetch(address + line)
     return address + start, min(_BLOCK, nbytes - start)
 
 
@@ -174,8 +154,48 @@ def _sample(address, nbytes):
         return _mix(address, 0, nbytes, np.uint64(0), np.uint64(0))[0]
     found = np.uint64(nbytes)
     for i in range(16):
-        found = _stir(found + _at(np.uint64, address + (nbytes - 8) * i // 15, 0))
+        found = _stir(found + at(np.uint64, address + (nbytes - 8) * i // 15, 0))
     return found
+
+
+# Elements that do not lie side by side ------------------------------------------------------------------------------
+
+
+@njit
+def _pick(like, size, source, step, count, target):
+    """Elements that are `step` apart; those of two words have both taken along."""
+    for i in range(count):
+        put(like, target + i * size, at(like, source + i * step, 0))
+        if size == 16:
+            put(like, target + i * size + 8, at(like, source + i * step, 1))
+
+
+def _gather(address, runs, size, target):
+    axes = runs.shape[0]
+    count, step = runs[axes - 1]
+    rows, between = runs[axes - 2]
+    outer = 1
+    for axis in range(axes - 2):
+        outer *= runs[axis, 0]
+    for number in range(outer):
+        rest = number
+        row = address
+        for axis in range(axes - 3, -1, -1):
+            row += rest % runs[axis, 0] * runs[axis, 1]
+            rest //= runs[axis, 0]
+        for _ in range(rows):
+            if step == size:
+                move(target, row, count * size)
+            elif size == 4:
+                _pick(np.uint32, 4, row, step, count, target)
+            elif size == 2:
+                _pick(np.uint16, 2, row, step, count, target)
+            elif size == 1:
+                _pick(np.uint8, 1, row, step, count, target)
+            else:
+                _pick(np.uint64, size, row, step, count, target)
+            row += between
+            target += count * size
 
 
 # Real floats: order and classes from the bits, sums from the values ------------------------------------------------
@@ -191,7 +211,7 @@ def _extent(like, top, address, count):
     high = like(-top - 1)
     zero = like(0)
     for i in range(count):
-        bits = _at(like, address, i)
+        bits = at(like, address, i)
         key = like(bits ^ top) if bits < 0 else bits
         low = like(min(low, key))
         high = like(max(high, key))
@@ -207,7 +227,7 @@ def _extent_finite(like, top, infinity, address, count):
     posinf = like(0)
     neginf = like(0)
     for i in range(count):
-        bits = _at(like, address, i)
+        bits = at(like, address, i)
         key = like(bits ^ top) if bits < 0 else bits
         magnitude = like(bits & top)
         finite = magnitude < infinity
@@ -247,7 +267,7 @@ def _sums(like, kind, address, count):
     total = 0.0
     squares = 0.0
     for i in range(count):
-        v = _value(kind, _at(like, address, i))
+        v = _value(kind, at(like, address, i))
         total += v
         squares += v * v
     return total, squares
@@ -258,7 +278,7 @@ def _sums_finite(like, kind, top, infinity, address, count):
     total = 0.0
     squares = 0.0
     for i in range(count):
-        bits = _at(like, address, i)
+        bits = at(like, address, i)
         v = _value(kind, bits) if like(bits & top) < infinity else 0.0
         total += v
         squares += v * v
@@ -268,6 +288,22 @@ def _sums_finite(like, kind, top, infinity, address, count):
 @njit
 def _mean_and_norm(total, squares, finite):
     return (total / finite + 0.0 if finite else 0.0), np.sqrt(squares)
+
+
+@njit
+def _walk(address, start, state, wanted, a, b):
+    """A piece of f32 into `state`, and into the two sums of the fingerprint."""
+    clear(state)
+    added, crossed = _ADDED.ctypes.data, _CROSSED.ctypes.data
+    for place in range(0, _PIECE, _PAGE):
+        fetch(address + place + _FAR_AHEAD)
+    for place in range(0, _PIECE, _BLOCK):
+        if wanted:
+            p, q, s = walk(address + place, added, crossed, state)
+            a, b = _add(p, q, s, start + place, a, b)
+        else:
+            walk_without(address + place, state)
+    return a, b
 
 
 @njit
@@ -282,25 +318,32 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     posinf = 0
     neginf = 0
     zero = 0
-    for start in range(0, nbytes, _BLOCK):
-        block, length = _reach(address, start, nbytes)
-        if wanted:
-            a, b = _mix(block, start, length, a, b)
-        count = length // size
-        block_low, block_high, zeros = _extent(like, top, block, count)
+    state = room()
+    start = 0
+    while start < nbytes:
+        if kind == _F32 and nbytes - start >= _PIECE:
+            block, length = address + start, _PIECE
+            a, b = _walk(block, start, state, wanted, a, b)
+            block_low, block_high, zeros, block_total, block_squares = reduced(state)
+        else:
+            block, length = _reach(address, start, nbytes)
+            if wanted:
+                a, b = _mix(block, start, length, a, b)
+            block_low, block_high, zeros = _extent(like, top, block, length // size)
+            block_total, block_squares = _sums(like, kind, block, length // size)
         if block_low < -infinity or block_high >= infinity:
+            count = length // size
             block_low, block_high, nans, posinfs, neginfs = _extent_finite(like, top, infinity, block, count)
             block_total, block_squares = _sums_finite(like, kind, top, infinity, block, count)
             nan += nans
             posinf += posinfs
             neginf += neginfs
-        else:
-            block_total, block_squares = _sums(like, kind, block, count)
         low = like(min(low, block_low))
         high = like(max(high, block_high))
         zero += zeros
         total += block_total
         squares += block_squares
+        start += length
     finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
@@ -352,8 +395,8 @@ def _complex_block(like, kind, top, infinity, address, count):
     inf = 0
     zero = 0
     for i in range(count):
-        real = _at(like, address, 2 * i)
-        imaginary = _at(like, address, 2 * i + 1)
+        real = at(like, address, 2 * i)
+        imaginary = at(like, address, 2 * i + 1)
         larger = max(like(real & top), like(imaginary & top))
         m = _modulus(kind, _value(kind, real), _value(kind, imaginary)) if larger < infinity else 0.0
         key = _as_int(m)
@@ -422,7 +465,7 @@ def _integer_extent(like, least, most, address, count):
     high = like(least)
     zero = like(0)
     for i in range(count):
-        v = _at(like, address, i)
+        v = at(like, address, i)
         low = like(min(low, v))
         high = like(max(high, v))
         zero = like(zero + like(v == 0))
@@ -434,7 +477,7 @@ def _integer_sums(like, address, count):
     total = 0.0
     squares = 0.0
     for i in range(count):
-        v = np.float64(_at(like, address, i))
+        v = np.float64(at(like, address, i))
         total += v
         squares += v * v
     return total, squares
@@ -498,12 +541,12 @@ def _u64(address, nbytes, wanted):
 def _count_codes(address, size, counts):
     # Four rows: equal neighbours, as in masks, would otherwise wait for each other's store.
     for i in range(size >> 3):
-        word = _at(np.uint64, address, i)
+        word = at(np.uint64, address, i)
         for lane in range(8):
             code = (word >> np.uint64(8 * lane)) & np.uint64(0xFF)  # unsigned: no look at negative indices
             counts[np.uint64(lane & 3), code] += 1
     for i in range(size & ~7, size):
-        counts[0, _at(np.uint8, address, i)] += 1
+        counts[0, at(np.uint8, address, i)] += 1
 
 
 def _bytes(tables, address, nbytes, wanted):
@@ -554,6 +597,7 @@ def _bytes(tables, address, nbytes, wanted):
 
 # Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
 _TABLES = types.Array(types.float64, 2, "C", readonly=True)
+_RUNS = types.Array(types.int64, 2, "C", readonly=True)
 _KERNELS = {
     "f64": _f64, "f32": _f32, "f16": _f16, "bf16": _bf16, "c32": _c32, "c64": _c64, "c128": _c128,
     "i16": _i16, "u16": _u16, "i32": _i32, "u32": _u32, "i64": _i64, "u64": _u64,
@@ -576,6 +620,12 @@ def load_bytes():
 def load_fingerprint():
     """The compiled fingerprint alone."""
     return _compile(_fingerprint, (types.intp, types.intp))
+
+
+@functools.cache
+def load_gather():
+    """The compiled gathering of elements."""
+    return _compile(_gather, (types.intp, _RUNS, types.intp, types.intp))
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -46,6 +47,7 @@ def _make_encode() -> Callable[[Wire], str]:
 
 encode = _make_encode()
 """JSON text of a value; ValueError for a bare NaN or Inf, which must be tagged."""
+_encode_name: Callable[[str], str] = lru_cache(4096)(encode)  # keys and classes come again and again
 
 
 def seal(line: Mapping[str, Wire]) -> bytes:
@@ -132,8 +134,8 @@ def text_nest(kind: str, keys: list[str] | None, texts: list[str]) -> str:
     if keys is None:
         inside = ",".join(texts)
         return f"[{inside}]" if kind == "list" else f'{{"${kind}":[{inside}]}}'
-    inside = ",".join(f"[{encode(key)},{text}]" for key, text in zip(keys, texts, strict=True))
-    return f'{{"{"$dict" if kind == "dict" else "$object"}":[{encode(kind)},[{inside}]]}}'
+    inside = ",".join([f"[{_encode_name(key)},{text}]" for key, text in zip(keys, texts, strict=True)])
+    return f'{{"{"$dict" if kind == "dict" else "$object"}":[{_encode_name(kind)},[{inside}]]}}'
 
 
 def wire_float(value: float) -> Wire:

@@ -126,7 +126,10 @@ class Stage:
             self._changed.notify_all()
         self._worker.join()
         del self._ring
-        self._map.close()
+        with contextlib.suppress(
+            BufferError
+        ):  # somebody still looks at it (a debugger, a traceback): it goes when they let go
+            self._map.close()
         if self._error is None:
             self.path.unlink(missing_ok=True)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch import relu as imported_before
 from torch.nn.functional import dropout as imported_dropout
+from torch.overrides import TorchFunctionMode
 
 import twintrace as tt
 from twintrace.frameworks.torch import tensors
@@ -477,6 +479,68 @@ def test_calls_after_a_step_that_raised_are_recorded(recorded):
     calls, _ = recorded(step, net)
     assert str(one(calls, "torch.exp").site) == "forward/api:torch.exp#0"
     assert one(calls, "torch.optim.SGD.step").raised
+
+
+def test_a_mode_of_the_users_keeps_its_place_around_a_step(recorded):
+    """Ours is taken out from below it while an optimizer works: whoever leaves theirs must not find ours there."""
+
+    class Counting(TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            Counting.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step():
+        with Counting():
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            torch.exp(torch.ones(1))
+        before = Counting.seen
+        torch.sin(torch.ones(1))
+        assert Counting.seen == before > 0
+
+    calls, _ = recorded(step, net)
+    assert {"torch.exp", "torch.sin", "torch.optim.Adam.step"} <= {call.site.name for call in calls}
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert torch.autograd.profiler.record_function is torch.profiler.record_function, "nothing remains"
+
+
+def test_a_compiled_step_of_an_optimizer_trains(recorded):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    compiled = torch.compile(optimizer.step, backend="eager")
+    before = net.weight.detach().clone()
+
+    def step():
+        net(torch.ones(1, 2)).sum().backward()
+        compiled()
+        torch.exp(torch.ones(1))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what was compiled is told elsewhere
+        calls, _ = recorded(step, net)
+    assert torch.equal(net.weight, before - 0.5)
+    assert one(calls, "torch.exp")
+
+
+def test_op_level_after_a_step_that_raised_is_forward_again(recorded):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def broken():
+        raise ZeroDivisionError
+
+    def step():
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(broken)
+        torch.exp(torch.ones(1))
+
+    calls, _ = recorded(step, net, level="op")
+    assert str(one(calls, "aten.exp.default").site).startswith("forward/")
 
 
 def test_op_level_sees_forward_backward_and_update_kernels(recorded):

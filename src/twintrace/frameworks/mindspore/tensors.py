@@ -149,22 +149,23 @@ def glance(tensor: Any) -> Glance | None:
     return *identity(tensor), look(tensor), None, *(stretch(tensor) if near else ELSEWHERE)
 
 
-ELSEWHERE = 0, 0, None
+ELSEWHERE = 0, 0, None, None
 """The end of a glance at what is not on the host."""
 
 
 def identity(tensor: Any) -> tuple[Any, Any, Any]:
     """The object, the view of its memory, and how many writes there were."""
-    return _SERIALS.of(tensor), (tensor._shape, tensor.dtype), (_Writes.count, getattr(tensor, "_version", 0))
+    serial = _SERIALS.of(tensor)
+    return serial, (serial, tensor._shape, tensor.dtype), (_Writes.count, getattr(tensor, "_version", 0))
 
 
-def stretch(tensor: Any) -> tuple[int, int, bool | None]:
+def stretch(tensor: Any) -> tuple[int, int, bool | None, None]:
     """Where the elements of a tensor on the host lie, through attributes that MSAdapter leaves alone."""
     if not HAS_ADDRESSES or not tensor.is_contiguous() or tensor.dtype not in _CODES:
         return ELSEWHERE
     nbytes = tensor._nbytes
     address = tensor._data_ptr()  # waits until the value is there
-    return (address, nbytes, True) if address or not nbytes else ELSEWHERE
+    return (address, nbytes, True, None) if address or not nbytes else ELSEWHERE
 
 
 def storage(tensor: Any) -> Any:

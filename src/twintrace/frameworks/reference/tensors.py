@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..protocol import Glance, Look, Unreadable
+from ..runs import Runs
 from .miniature import Array, Storage, Tensor
 
 
@@ -29,15 +30,16 @@ def look(tensor: Tensor) -> Look:
 
 
 def glance(tensor: Tensor) -> Glance | None:
-    """See `protocol.Glance`. Permuted ones are not recognised as such here: they are copied."""
-    array = tensor.array
+    """See `protocol.Glance`. Permuted ones are not recognised as such here: they are walked like those with gaps."""
+    array, number = tensor.array, tensor.storage.number
     address = array.__array_interface__["data"][0]
-    found = tensor.storage.number, (address, array.shape, array.strides, tensor.dtype), tensor.storage.version
+    found = number, (number, address, array.shape, array.strides, tensor.dtype), tensor.storage.version
     if tensor.device != "cpu":  # a real device would have to be waited for
-        return *found, look(tensor), None, 0, 0, None
+        return *found, look(tensor), None, 0, 0, None, None
     if array.flags.c_contiguous:
-        return *found, look(tensor), (address, array.nbytes, tensor.dtype), address, array.nbytes, True
-    return *found, look(tensor), None, address, min(array.nbytes, array.itemsize), None
+        return *found, look(tensor), (address, array.nbytes, tensor.dtype), address, array.nbytes, True, None
+    runs = Runs.of(array.shape, array.strides, array.itemsize)
+    return *found, look(tensor), None, address, min(array.nbytes, array.itemsize), None, runs
 
 
 def storage(tensor: Tensor) -> Any:

@@ -30,11 +30,9 @@ _UNKNOWN = object()
 class CallMode(TorchFunctionMode):
     """Reports each call to the sink and follows its gradients."""
 
-    def __init__(
-        self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase], is_internal: Callable[[], bool]
-    ) -> None:
+    def __init__(self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase]) -> None:
         super().__init__()
-        self._sink, self._gradients, self._phase, self._is_internal = sink, gradients, phase, is_internal
+        self._sink, self._gradients, self._phase = sink, gradients, phase
         self.on = False
         self._apis: dict[Any, Any] = {}
 
@@ -45,7 +43,7 @@ class CallMode(TorchFunctionMode):
         api: Api | None = self._apis.get(func, _UNKNOWN)
         if api is _UNKNOWN:
             api = self._apis[func] = describe(func)
-        if api is None or self._is_internal() or torch._C._get_tracing_state() is not None:
+        if api is None or torch._C._get_tracing_state() is not None:
             return func(*args, **kwargs)
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
@@ -71,8 +69,8 @@ class Calls:
     """Puts the mode in place, and keeps it there while the autograd engine runs."""
 
     def __init__(self, sink: Sink, gradients: Gradients) -> None:
-        self._updates = Updates(sink)
-        self._mode: Any = CallMode(sink, gradients, self._phase, self._updates.inside_torch)
+        self._updates = Updates(sink, self.suspend)
+        self._mode: Any = CallMode(sink, gradients, self._phase)
         self._here = threading.local()
 
     def install(self) -> Iterator[Callable[[], None]]:
@@ -94,22 +92,33 @@ class Calls:
         if self._mode not in torch.overrides._get_current_function_mode_stack():
             self._mode.on = False
             return
+        self._take_out()
+
+    def _take_out(self) -> int:
+        """From this thread's stack of modes; how many there are above it, which stay."""
         above = []
         while (mode := torch.overrides._pop_mode()) is not self._mode:
             above.append(mode)
         for mode in reversed(above):
             torch.overrides._push_mode(mode)
+        return len(above)
+
+    def _put_back(self, below: int) -> None:
+        above = [torch.overrides._pop_mode() for _ in range(below)]
+        self._mode.__enter__()
+        for mode in reversed(above):
+            torch.overrides._push_mode(mode)
 
     def suspend(self) -> Callable[[], None]:
-        """Switch the mode off around a compiled region, which would otherwise be compiled with it inside."""
+        """Switch the mode off around a compiled region, which would otherwise be compiled with it inside, or an update."""
         if self._mode not in torch.overrides._get_current_function_mode_stack():
             return lambda: None
-        self.leave()
+        above = self._take_out()
         self._here.suspended = True
 
         def resume() -> None:
             self._here.suspended = False
-            self._mode.__enter__()
+            self._put_back(above)
 
         return resume
 

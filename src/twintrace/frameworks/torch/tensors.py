@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...model.tensors import DTYPES
 from ..protocol import Glance, Look, Unreadable
+from ..runs import Runs, merged
 
 NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -48,19 +49,21 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "span", "turns")
+    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns")
 
     def __init__(self, tensor: Tensor) -> None:
         self.is_usual = tensor.dtype in NAMES and not tensor.is_quantized  # of others each has facts of its own
         self.place = _stand_in_for((tensor.dtype, tensor.shape, tensor.stride()))
-        self.form = _stand_in_for((tensor.dtype, *_runs(tensor)))
+        self.form = _stand_in_for((tensor.dtype, *merged(tensor.shape, tensor.stride())))
         self.look = _look(tensor)
         self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
         self.on_host = tensor.is_cpu
         self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
+        size = tensor.element_size()
+        self.runs = None if self.order else Runs.of(tensor.shape, [size * step for step in tensor.stride()], size)
         self.span = _span(tensor)
-        whole = tensor.numel() * tensor.element_size()
-        self.nbytes = min(whole, tensor.element_size()) if self.order is None else whole
+        whole = tensor.numel() * size
+        self.nbytes = min(whole, size) if self.order is None else whole
 
 
 _PLANS: dict[Any, _Plan] = {}
@@ -121,18 +124,21 @@ def glance(tensor: Tensor) -> Glance | None:
     try:
         if type(tensor) not in _PLAIN:
             return _glance_closer(tensor)
-        memory, address, version = tensor.untyped_storage(), tensor.data_ptr(), tensor._version
-        plan = _plan(tensor)
+        plan = _PLANS.get((tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad))
+        if plan is None:
+            plan = _plan(tensor)
         if not plan.is_usual:
             return _glance_closer(tensor)
-        seat: Any = (address, plan.place)
-        stretch: Any = (address, plan.form)
-        storage, order = memory._cdata, plan.order
+        memory, address = tensor.untyped_storage(), tensor.data_ptr()
+        storage = memory._cdata
+        seat: Any = storage, address, plan.place
+        stretch: Any = address, plan.form
+        order, runs = plan.order, plan.runs
         if tensor.is_neg() or (plan.turns and tensor.is_conj()):
-            seat, stretch, order = (*seat, tensor.is_neg(), tensor.is_conj()), None, None
+            seat, stretch, order, runs = (*seat, tensor.is_neg(), tensor.is_conj()), None, None, None
         if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
-            return storage, seat, version, plan.look, stretch, 0, 0, None
-        return storage, seat, version, plan.look, stretch, address, plan.nbytes, order
+            return storage, seat, tensor._version, plan.look, stretch, 0, 0, None, None
+        return storage, seat, tensor._version, plan.look, stretch, address, plan.nbytes, order, runs
     except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
         return None
 
@@ -142,11 +148,11 @@ def _glance_closer(tensor: Tensor) -> Glance:
     body = _body(tensor)
     address, version, storage = body.data_ptr(), body._version, body.untyped_storage()._cdata
     flags = tensor.dtype, tensor.is_neg(), tensor.is_conj()
-    seat = (address, type(tensor), tensor.shape, body.stride(), *flags)
+    seat = (storage, address, type(tensor), tensor.shape, body.stride(), *flags)
     if not address or not body.is_cpu or _is_gone(body):
-        return storage, seat, version, _look(tensor), None, 0, 0, None
+        return storage, seat, version, _look(tensor), None, 0, 0, None, None
     count = body.numel() if body.is_contiguous() else 1
-    return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None
+    return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None, None
 
 
 def _body(tensor: Tensor) -> Tensor:
@@ -246,19 +252,6 @@ def _copied(found: Tensor) -> Tensor:
     if not found.is_cpu:
         found = found.cpu()
     return found.resolve_neg().resolve_conj().contiguous()
-
-
-def _runs(tensor: Tensor) -> list[tuple[int, int]]:
-    """(size, step) of each axis, with those made one that are walked as one: two shapes with the same runs have the same order."""
-    runs: list[tuple[int, int]] = []
-    for size, step in zip(tensor.shape, tensor.stride(), strict=True):
-        if size == 1:
-            continue
-        if runs and runs[-1][1] == size * step:
-            runs[-1] = (runs[-1][0] * size, step)
-        else:
-            runs.append((size, step))
-    return runs
 
 
 def _is_permuted(tensor: Tensor) -> bool:

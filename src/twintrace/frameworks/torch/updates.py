@@ -11,11 +11,10 @@ its calls are recorded one by one. So is a closure, which is a forward and backw
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -23,45 +22,44 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .gradients import unseen
+from .patches import patch
 
-_MAX_FRAMES = 40
+_STEP = "Optimizer.step#"
+"""How the range begins in which torch's profiler sees a step; it is left in any case, also when the step raises."""
 
 
 class Updates:
     """Knows whether an optimizer is at work, and reports its steps where a sink is given."""
 
-    def __init__(self, sink: Sink | None = None) -> None:
-        self._sink = sink
-        self._door: CodeType | None = None
+    def __init__(self, sink: Sink | None = None, suspend: Callable[[], Callable[[], None]] | None = None) -> None:
+        """`suspend` ends the watching of calls, those that torch's optimizer makes itself; its result goes on with it."""
+        self._sink, self._suspend = sink, suspend
         self._call: Open | None = None
-        self._own = False
+        self._resume: Callable[[], None] | None = None
         self.running = False
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield register_optimizer_step_pre_hook(self._begin).remove
         yield register_optimizer_step_post_hook(self._end).remove
-        yield self._forget
+        yield patch(torch.autograd.profiler, "record_function", self._around_steps)
+        yield self._over
 
-    def inside_torch(self) -> bool:
-        """Is the present call one that torch's own optimizer makes? A step that raised has left its door: then it is not."""
-        if not self._own:
-            return False
-        frame, door = sys._getframe(1).f_back, self._door
-        for _ in range(_MAX_FRAMES):
-            if frame is None:
-                break
-            if frame.f_code is door:
-                return True
-            frame = frame.f_back
-        self._forget()
-        return False
+    def _around_steps(self, original: Any) -> Any:
+        """No hook is called when a step raises, but the profiler's range around it is left."""
+
+        def record_function(name: str, *args: Any) -> Any:
+            found = original(name, *args)
+            return _Range(found, self._over) if name.startswith(_STEP) and not torch.compiler.is_compiling() else found
+
+        return record_function
 
     def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # a step that is being compiled: what its hooks do would become part of it
+            return None
         self.running = True
         if self._sink is None or not type(optimizer).__module__.startswith("torch.optim"):
             return None
-        self._door = sys._getframe(1).f_code
         with unseen():
             parameters = _parameters(optimizer)
             self._call = self._sink.enter(
@@ -76,12 +74,14 @@ class Updates:
                 phase=Phase.UPDATE,
                 mutates=("0", "kw.state"),
             )
-        self._own = True
+        self._go_on_unseen()
         return self._around_closure(args, kwargs)
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         call, self._call = self._call, None
-        self._forget()
+        self._over()
         if call is not None and self._sink is not None:
             with unseen():
                 parameters = _parameters(optimizer)
@@ -92,9 +92,20 @@ class Updates:
                         others = [item for item in each.values() if isinstance(item, Tensor) and item is not witness]
                         self._sink.remember(others, witness)
 
-    def _forget(self) -> None:
+    def _go_on_unseen(self) -> None:
+        if self._suspend is not None and self._resume is None:
+            self._resume = self._suspend()
+
+    def _go_on_seen(self) -> None:
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    def _over(self) -> None:
+        """The step is over: it has ended, it has raised, or recording has."""
+        self._go_on_seen()
+        self.running = False
         call, self._call = self._call, None
-        self.running = self._own = False
         if call is not None and self._sink is not None:
             self._sink.fail(call, RuntimeError("the step ended without a result"))
 
@@ -105,20 +116,37 @@ class Updates:
             return None
 
         def watched() -> Any:
-            before = self.running, self._own
-            self.running = self._own = False
+            self.running = False
+            self._go_on_seen()
             try:
                 return closure()
             finally:
-                self.running, self._own = before
+                self.running = True
+                self._go_on_unseen()
 
         return ((args[0], watched, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": watched})
+
+
+class _Range:
+    """The profiler's range around a step, and somebody who wants to know when it is left."""
+
+    def __init__(self, inner: Any, left: Callable[[], None]) -> None:
+        self._inner, self._left = inner, left
+
+    def __enter__(self) -> Any:
+        return self._inner.__enter__()
+
+    def __exit__(self, *exc: Any) -> Any:
+        self._left()
+        return self._inner.__exit__(*exc)
 
 
 def forget_updated(sink: Sink) -> Callable[[], None]:
     """Where steps are not recorded themselves: tell what they have written to, because fused ones count no versions."""
 
     def tell(optimizer: Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         with unseen():
             sink.forget(_parameters(optimizer))
 
