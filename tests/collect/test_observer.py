@@ -269,8 +269,8 @@ def test_storages_that_are_gone_are_purged(watching, framework, monkeypatch):
     for value in range(100):
         net.observe(Tensor([float(value)]))
     gc.collect()
-    assert len(net.observer._storages) <= 9
-    assert framework.asked["hold"] - framework.asked["release"] == len(net.observer._storages)
+    assert len(net.observer._holds) <= 9
+    assert framework.asked["hold"] - framework.asked["release"] == len(net.observer._holds)
     assert net.observe(kept) == number, "what is alive is still known"
 
 

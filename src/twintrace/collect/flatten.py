@@ -24,6 +24,8 @@ MAX_DEPTH = 24
 MAX_ITEMS = 20_000
 MAX_TEXT = 400
 
+_PLAIN = frozenset({type(None), bool, int, float, str, tuple, list, dict})
+
 Found = list[tuple[str, Any]]
 
 
@@ -36,16 +38,19 @@ class Flattener:
 
     def __init__(self, framework: Framework, observe: Callable[[Any], int]) -> None:
         self._framework = framework
-        self._is_tensor = framework.is_tensor
         self._observe = observe
+        self._tensors: set[type] = set()  # classes that are known to be
         self._left = MAX_ITEMS
 
     def flatten(self, value: Any, slot: str, found: Found, depth: int = 0) -> str:
         """JSON for `value`; tensors are appended to `found` with their slots."""
+        if type(value) in self._tensors or (type(value) not in _PLAIN and self._is_tensor(value)):
+            found.append((slot, value))
+            try:
+                return f'{{"$t":{self._observe(value)}}}'
+            except Exception as error:
+                raise Unobserved from error
         try:
-            if self._is_tensor(value):
-                found.append((slot, value))
-                return f'{{"$t":{self._number(value)}}}'
             if depth == 0:
                 self._left = MAX_ITEMS
             return self._plain(value, slot, found, depth)
@@ -54,11 +59,14 @@ class Flattener:
         except Exception as error:  # noqa: BLE001 - a value may do anything when it is looked at; it is said, and that is all
             return text_token("opaque", f"could not be looked at: {type(error).__name__}")
 
-    def _number(self, tensor: Any) -> int:
+    def _is_tensor(self, value: Any) -> bool:
         try:
-            return self._observe(tensor)
-        except Exception as error:
-            raise Unobserved from error
+            found = self._framework.is_tensor(value)
+            if found and value.__class__ is type(value):  # not a proxy, of which another may stand for something else
+                self._tensors.add(type(value))
+        except Exception:  # noqa: BLE001 - what cannot even be asked is none; what it is instead is said later
+            return False
+        return found
 
     def _plain(self, value: Any, slot: str, found: Found, depth: int) -> str:
         if value is None:

@@ -36,10 +36,10 @@ from ..store.writer import Lines, Writer
 _PURGE_EVERY = 4096
 _MAX_GATHERED = 8 << 20  # bytes of a view that is brought into order here; larger ones are copied by the framework
 
-_State = tuple[Any, int, object]
-"""What must be the same for a value to be the same: the version, the number of its storage's life, a few of its words."""
-_Seen = tuple[_State, "int | None", "int | None", str, "int | None"]
-"""A view when it was read: its number where no gradient is wanted, and where one is; the text of its values; its maker."""
+_Seen = tuple[int, "int | None", "int | None", str, "int | None", Any]
+"""A view when it was read: its state; its number where no gradient is wanted, and where one is; the text of its values; its maker;
+its storage. The state is a hash of what must be the same for a value to be the same: version, life of the storage, a few words.
+"""
 
 
 class _Witness:
@@ -60,13 +60,14 @@ class Observer:
         self._keep = keep
         self._writer = writer
         self._journal: Lines | None = None
-        # Of plain tuples and numbers, on purpose: there are thousands in a step, and Python's garbage collector, which takes
-        # its time over objects that may lead to others, lets go of these at once.
-        self._storages: dict[Any, tuple[int, Any]] = {}  # a number for what is known of it, and our hold
+        # Of numbers and plain tuples, and few of these, on purpose: there are thousands in a step, and Python's garbage collector
+        # takes its time over all that may lead to something else.
+        self._holds: dict[Any, Any] = {}  # by storage
+        self._lives: dict[Any, int] = {}  # by storage: another number whenever all that is known of it is void
         self._seen: dict[Any, _Seen] = {}  # by seat
-        self._texts: dict[Any, tuple[_State, str]] = {}  # by stretch: what was written of the values
+        self._spoken: dict[Any, _Seen] = {}  # by stretch
         self._witnesses: dict[Any, _Witness] = {}  # by storage
-        self._lives = 0
+        self._last_life = 0
         self._next = 0
         self._purge_at = _PURGE_EVERY
         self.producer: int | None = None
@@ -95,22 +96,23 @@ class Observer:
         """The journal has ended: release every storage, except those whose digests may be said again in the next."""
         release, released = self._framework.release, self._framework.released
         lasting = {}
-        for key, (life, hold) in self._storages.items():
+        for key, hold in self._holds.items():
             # With tensors kept, what is said of the values names a place in this step's payload.
             if key in self._witnesses and self._keep is not Keep.TENSOR and not released(hold):
-                lasting[key] = life, hold
+                lasting[key] = hold
             else:
                 release(hold)
-        self._storages = lasting
-        self._witnesses = {key: witness for key, witness in self._witnesses.items() if key in lasting}
+        self._holds = lasting
+        self._lives = {key: self._lives[key] for key in lasting}
+        self._witnesses = {key: self._witnesses[key] for key in lasting}
         self._seen.clear()
-        self._drop_the_dead(self._texts)
+        self._drop_strays(self._spoken)
 
     def forget_all(self) -> None:
         """Release every storage."""
-        for _, hold in self._storages.values():
+        for hold in self._holds.values():
             self._framework.release(hold)
-        for known in (self._storages, self._seen, self._texts, self._witnesses):
+        for known in (self._holds, self._lives, self._seen, self._spoken, self._witnesses):
             known.clear()
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
@@ -122,7 +124,7 @@ class Observer:
         seen = _Witness(witness, version, self._sample(address, nbytes) if address else None)
         for tensor in tensors:
             key = self._framework.storage(tensor)
-            if key in self._storages:
+            if key in self._holds:
                 self._witnesses[key] = seen
 
     def look_again(self) -> None:
@@ -151,10 +153,9 @@ class Observer:
             self._begin_anew(self._framework.storage(tensor))
 
     def _begin_anew(self, key: Any) -> None:
-        known = self._storages.get(key)
-        if known is not None:
-            self._lives += 1
-            self._storages[key] = self._lives, known[1]
+        if key in self._lives:
+            self._last_life += 1
+            self._lives[key] = self._last_life
 
     def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
@@ -162,41 +163,42 @@ class Observer:
         if glance is None:
             return self._write(tensor, self._framework.look(tensor), "", self.producer)[0]
         key, seat, version, look, stretch, address, nbytes, order, runs = glance
-        known = self._storages.get(key)
-        if known is None:
-            known = self._meet(key, tensor)
-        state = version, known[0], self._sample(address, nbytes) if address else None
+        life = self._lives.get(key) or self._meet(key, tensor)
+        state = hash((version, life, self._sample(address, nbytes) if address else None))
         wants = self._autograd and look.requires_grad
         seen = self._seen.get(seat)
         by, text, twin = self.producer, "", None
         if seen is not None and seen[0] == state:
-            _, twin, number, text, by = seen if wants else (state, seen[2], seen[1], seen[3], seen[4])
-            if number is not None:
-                return number
+            known_as, twin = (seen[2], seen[1]) if wants else (seen[1], seen[2])
+            if known_as is not None:
+                return known_as
+            text, by = seen[3], seen[4]
         if order is not None and not self._fingerprint:  # statistics do not mind the order
             stretch = address, nbytes, look.dtype
         if stretch is not None and not text:
-            found = self._texts.get(stretch)
-            if found is not None and found[0] == state:
-                text = found[1]
+            spoken = self._spoken.get(stretch)
+            if spoken is not None and spoken[0] == state:
+                text = spoken[3]
         if not text and self._in_place and not look.parts:
             if order or (order is False and not self._fingerprint):
                 text = self._text_at(address, nbytes, look.dtype)[0]
             elif runs is not None:
                 text = self._text_along(address, runs, look.dtype)
         number, text = self._write(tensor, look, text, by)
-        self._seen[seat] = (state, twin, number, text, by) if wants else (state, number, twin, text, by)
+        seen = (state, twin, number, text, by, key) if wants else (state, number, twin, text, by, key)
+        self._seen[seat] = seen
         if stretch is not None and text:
-            self._texts[stretch] = state, text
+            self._spoken[stretch] = seen
         return number
 
-    def _meet(self, key: Any, tensor: Any) -> tuple[int, Any]:
+    def _meet(self, key: Any, tensor: Any) -> int:
         """A storage that was not seen before."""
-        if len(self._storages) >= self._purge_at:
+        if len(self._holds) >= self._purge_at:
             self._purge()
-        self._lives += 1
-        known = self._storages[key] = self._lives, self._framework.hold(tensor)
-        return known
+        self._holds[key] = self._framework.hold(tensor)
+        self._last_life += 1
+        self._lives[key] = self._last_life
+        return self._last_life
 
     def take(self, tensor: Tensor, array: np.ndarray[Any, Any] | None) -> int:
         """The number of a value that is not in the framework's hands: it was read from a file."""
@@ -277,17 +279,17 @@ class Observer:
 
     def _purge(self) -> None:
         """Forget storages that are gone; the next purge comes when as many again have been seen."""
-        gone = [key for key, (_, hold) in self._storages.items() if self._framework.released(hold)]
+        gone = [key for key, hold in self._holds.items() if self._framework.released(hold)]
         for key in gone:
-            self._framework.release(self._storages.pop(key)[1])
+            self._framework.release(self._holds.pop(key))
+            self._lives.pop(key)
             self._witnesses.pop(key, None)
-        self._drop_the_dead(self._seen)
-        self._drop_the_dead(self._texts)
-        self._purge_at = max(_PURGE_EVERY, 2 * len(self._storages))
+        self._drop_strays(self._seen)
+        self._drop_strays(self._spoken)
+        self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
 
-    def _drop_the_dead(self, known: dict[Any, Any]) -> None:
-        """Of storages that are no more, or were written to."""
-        lives = {life for life, _ in self._storages.values()}
-        dead = [each for each, (state, *_) in known.items() if state[1] not in lives]
-        for each in dead:
+    def _drop_strays(self, known: dict[Any, _Seen]) -> None:
+        """What is known of storages that are no more."""
+        strays = [each for each, seen in known.items() if seen[5] not in self._holds]
+        for each in strays:
             del known[each]

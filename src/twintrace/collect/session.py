@@ -603,12 +603,14 @@ class Session:
         if not (self._wanted_rank and not self._lost and self._selection.wants_step(self._number)):
             return
         try:
-            self._open_journal()
+            if self._journal is None:
+                self._open_journal()
+            else:  # calls may have gone unseen since stop()
+                self._observer.look_again()
         except TraceWriteError as error:
             self._lose(error)
             return
         with unseen():
-            self._observer.look_again()
             self._watch.start()
         self._armed = True
 

@@ -162,12 +162,18 @@ def _sample(address, nbytes):
 
 
 @njit
-def _pick(like, size, source, step, count, target):
-    """Elements that are `step` apart; those of two words have both taken along."""
-    for i in range(count):
-        put(like, target + i * size, at(like, source + i * step, 0))
-        if size == 16:
-            put(like, target + i * size + 8, at(like, source + i * step, 1))
+def _pick(like, size, source, rows, between, count, step, target):
+    """A table of elements, as many rows at a time as share a line: one that is turned round is read once only."""
+    together = _LINE // size if between == size else 1
+    for first in range(0, rows, together):
+        many = min(together, rows - first)
+        for i in range(count):
+            place = source + first * between + i * step
+            goal = target + (first * count + i) * size
+            for row in range(many):
+                put(like, goal + row * count * size, at(like, place + row * between, 0))
+                if size == 16:  # two words
+                    put(like, goal + row * count * size + 8, at(like, place + row * between, 1))
 
 
 def _gather(address, runs, size, target):
@@ -179,23 +185,22 @@ def _gather(address, runs, size, target):
         outer *= runs[axis, 0]
     for number in range(outer):
         rest = number
-        row = address
+        table = address
         for axis in range(axes - 3, -1, -1):
-            row += rest % runs[axis, 0] * runs[axis, 1]
+            table += rest % runs[axis, 0] * runs[axis, 1]
             rest //= runs[axis, 0]
-        for _ in range(rows):
-            if step == size:
-                move(target, row, count * size)
-            elif size == 4:
-                _pick(np.uint32, 4, row, step, count, target)
-            elif size == 2:
-                _pick(np.uint16, 2, row, step, count, target)
-            elif size == 1:
-                _pick(np.uint8, 1, row, step, count, target)
-            else:
-                _pick(np.uint64, size, row, step, count, target)
-            row += between
-            target += count * size
+        if step == size:
+            for row in range(rows):
+                move(target + row * count * size, table + row * between, count * size)
+        elif size == 4:
+            _pick(np.uint32, 4, table, rows, between, count, step, target)
+        elif size == 2:
+            _pick(np.uint16, 2, table, rows, between, count, step, target)
+        elif size == 1:
+            _pick(np.uint8, 1, table, rows, between, count, step, target)
+        else:
+            _pick(np.uint64, size, table, rows, between, count, step, target)
+        target += rows * count * size
 
 
 # Real floats: order and classes from the bits, sums from the values ------------------------------------------------

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,10 +71,8 @@ class Journal:
             ) from error
         self._pending: list[bytes] = []
         self._size = 0
-
-    def add(self, line: bytes) -> None:
+        self.add: Callable[[bytes], None] = self._pending.append
         """Keep a sealed line for the next commit."""
-        self._pending.append(line)
 
     def commit(self) -> None:
         """Write all pending lines with one call. On failure the file is cut back to its last whole line."""

@@ -157,21 +157,23 @@ def _glance_closer(tensor: Tensor) -> Glance:
 
 def _body(tensor: Tensor) -> Tensor:
     """What holds the memory: of a DTensor the local shard, through which it may be written to."""
-    local = getattr(tensor, "_local_tensor", None) if type(tensor) not in _PLAIN else None
+    local = getattr(tensor, "_local_tensor", None)
     return local if isinstance(local, Tensor) else tensor
 
 
 def storage(tensor: Tensor) -> Any:
     """The first part of a glance."""
     try:
-        return _body(tensor).untyped_storage()._cdata
+        body = tensor if type(tensor) in _PLAIN else _body(tensor)
+        return body.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
 def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    return _body(tensor).untyped_storage()._weak_ref()
+    body = tensor if type(tensor) in _PLAIN else _body(tensor)
+    return body.untyped_storage()._weak_ref()
 
 
 def released(hold: Any) -> bool:
