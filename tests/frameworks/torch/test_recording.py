@@ -579,6 +579,25 @@ def test_a_compiled_model_is_recorded_from_outside_and_says_so(recorded):
     assert [note for note in journal.notes() if note.topic == "compiled"]
 
 
+@pytest.mark.parametrize("level", ["module", "mix"])
+def test_what_is_compiled_from_a_model_is_recorded_as_that_model(recorded, level):
+    """The recorder was given the model, and the training calls what torch.compile has made of it."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    compiled = torch.compile(net, backend="aot_eager")
+    x = torch.ones(1, 2, requires_grad=True)
+
+    def step():
+        compiled(x).sum().backward()
+
+    with pytest.warns(RuntimeWarning, match="compiled by torch"):
+        calls, journal = recorded(step, net, level=level)
+    (outermost,) = [call for call in calls if call.site.kind == "module"]
+    assert (outermost.site.path, outermost.site.type) == ("", "Sequential")
+    np.testing.assert_array_equal(value(journal, outputs(outermost)[""]), net(x).detach().numpy())
+    assert gradients(journal, outermost, Role.INPUT)["0"].shape == (1, 2)
+    assert [note for note in journal.notes() if note.topic == "compiled"]
+
+
 def test_a_compiled_function_under_a_recorder_gives_its_result(recorded):
     function = torch.compile(lambda t: torch.sin(t) * 2, backend="aot_eager")
     x = torch.ones(3)

@@ -191,9 +191,10 @@ class Modules:
         return output
 
     def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None]:
-        """A module that was not there when recording began: grown since, or none of ours."""
+        """A module that was not there when recording began: grown since, compiled from one of ours, or none of ours."""
         self._learn()
-        return self._known.setdefault(id(module), (module, None))
+        inner = self._known.get(id(module._orig_mod)) if _is_compiled(module) else None
+        return self._known.setdefault(id(module), (module, inner[1] if inner else None))
 
     def _enter_thread(self) -> Callable[[], None] | None:
         """Modes belong to a thread; a forward in another thread gets one for its duration."""
