@@ -219,7 +219,14 @@ def dead_proxy():
     return weakref.proxy(Text("gone"))
 
 
+class NoHash(type):
+    """Of classes that cannot be in a set."""
+
+    __hash__ = None
+
+
 HOSTILE = {
+    "an object of a class without hash": lambda: NoHash("Odd", (), {})(),
     "an object without text": NoText,
     "a key without text": lambda: {NoText(): 1},
     "a set of what has no text": lambda: {NoText(), NoText()},

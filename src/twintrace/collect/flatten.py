@@ -44,7 +44,11 @@ class Flattener:
 
     def flatten(self, value: Any, slot: str, found: Found, depth: int = 0) -> str:
         """JSON for `value`; tensors are appended to `found` with their slots."""
-        if type(value) in self._tensors or (type(value) not in _PLAIN and self._is_tensor(value)):
+        try:
+            is_tensor = type(value) in self._tensors or (type(value) not in _PLAIN and self._is_tensor(value))
+        except TypeError:  # a class that cannot be hashed
+            is_tensor = False
+        if is_tensor:
             found.append((slot, value))
             try:
                 return f'{{"$t":{self._observe(value)}}}'

@@ -36,9 +36,9 @@ from ..store.writer import Lines, Writer
 _PURGE_EVERY = 4096
 _MAX_GATHERED = 8 << 20  # bytes of a view that is brought into order here; larger ones are copied by the framework
 
-_Seen = tuple[int, "int | None", "int | None", str, "int | None", Any]
-"""A view when it was read: its state; its number where no gradient is wanted, and where one is; the text of its values; its maker;
-its storage. The state is a hash of what must be the same for a value to be the same: version, life of the storage, a few words.
+_Seen = tuple[int, int, str, "int | None", Any]
+"""A view when it was read: its state, its number, the text of its values, its maker, its storage. The state is a hash of what must
+be the same for a value to be the same: version, life of the storage, a few words.
 """
 
 
@@ -64,7 +64,10 @@ class Observer:
         # takes its time over all that may lead to something else.
         self._holds: dict[Any, Any] = {}  # by storage
         self._lives: dict[Any, int] = {}  # by storage: another number whenever all that is known of it is void
-        self._seen: dict[Any, _Seen] = {}  # by seat
+        self._seen: tuple[dict[Any, _Seen], dict[Any, _Seen]] = (
+            {},
+            {},
+        )  # by seat: where no gradient is wanted, and where one is
         self._spoken: dict[Any, _Seen] = {}  # by stretch
         self._witnesses: dict[Any, _Witness] = {}  # by storage
         self._last_life = 0
@@ -105,14 +108,15 @@ class Observer:
         self._holds = lasting
         self._lives = {key: self._lives[key] for key in lasting}
         self._witnesses = {key: self._witnesses[key] for key in lasting}
-        self._seen.clear()
+        for seen in self._seen:
+            seen.clear()
         self._drop_strays(self._spoken)
 
     def forget_all(self) -> None:
         """Release every storage."""
         for hold in self._holds.values():
             self._framework.release(hold)
-        for known in (self._holds, self._lives, self._seen, self._spoken, self._witnesses):
+        for known in (self._holds, self._lives, *self._seen, self._spoken, self._witnesses):
             known.clear()
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
@@ -166,27 +170,26 @@ class Observer:
         life = self._lives.get(key) or self._meet(key, tensor)
         state = hash((version, life, self._sample(address, nbytes) if address else None))
         wants = self._autograd and look.requires_grad
-        seen = self._seen.get(seat)
-        by, text, twin = self.producer, "", None
+        seen = self._seen[wants].get(seat)
         if seen is not None and seen[0] == state:
-            known_as, twin = (seen[2], seen[1]) if wants else (seen[1], seen[2])
-            if known_as is not None:
-                return known_as
-            text, by = seen[3], seen[4]
+            return seen[1]
+        by, text = self.producer, ""
+        twin = self._seen[not wants].get(seat)
+        if twin is not None and twin[0] == state:
+            text, by = twin[2], twin[3]
         if order is not None and not self._fingerprint:  # statistics do not mind the order
             stretch = address, nbytes, look.dtype
         if stretch is not None and not text:
             spoken = self._spoken.get(stretch)
             if spoken is not None and spoken[0] == state:
-                text = spoken[3]
+                text = spoken[2]
         if not text and self._in_place and not look.parts:
             if order or (order is False and not self._fingerprint):
                 text = self._text_at(address, nbytes, look.dtype)[0]
             elif runs is not None:
                 text = self._text_along(address, runs, look.dtype)
         number, text = self._write(tensor, look, text, by)
-        seen = (state, twin, number, text, by, key) if wants else (state, number, twin, text, by, key)
-        self._seen[seat] = seen
+        self._seen[wants][seat] = seen = state, number, text, by, key
         if stretch is not None and text:
             self._spoken[stretch] = seen
         return number
@@ -284,12 +287,12 @@ class Observer:
             self._framework.release(self._holds.pop(key))
             self._lives.pop(key)
             self._witnesses.pop(key, None)
-        self._drop_strays(self._seen)
-        self._drop_strays(self._spoken)
+        for known in (*self._seen, self._spoken):
+            self._drop_strays(known)
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
 
     def _drop_strays(self, known: dict[Any, _Seen]) -> None:
         """What is known of storages that are no more."""
-        strays = [each for each, seen in known.items() if seen[5] not in self._holds]
+        strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]

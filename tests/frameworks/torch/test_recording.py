@@ -506,7 +506,106 @@ def test_a_mode_of_the_users_keeps_its_place_around_a_step(recorded):
     calls, _ = recorded(step, net)
     assert {"torch.exp", "torch.sin", "torch.optim.Adam.step"} <= {call.site.name for call in calls}
     assert not torch.overrides._get_current_function_mode_stack()
-    assert torch.autograd.profiler.record_function is torch.profiler.record_function, "nothing remains"
+
+
+def test_two_recorders_and_an_optimizer(tmp_path):
+    """Both take their modes out while it works, and put them back."""
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tt.record(tmp_path / "a", net, level="api", strict=True), tt.record(tmp_path / "b", net, strict=True):
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        torch.exp(torch.ones(1))
+    for name in "ab":
+        names = [call.site.name for call in tt.open(tmp_path / name).journal(0).calls()]
+        assert {"torch.optim.SGD.step", "torch.exp"} <= set(names)
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+@pytest.mark.parametrize("ending", ["stop", "close"])
+def test_a_recorder_that_is_ended_within_a_step_leaves_nothing(tmp_path, ending):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    recorder = tt.record(tmp_path / "a", net, strict=True)
+    optimizer.register_step_post_hook(lambda *_: getattr(recorder, ending)())
+    recorder.start()
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert not torch.overrides._get_current_function_mode_stack()
+    recorder.close()
+
+
+def test_a_step_in_another_thread_is_its_own_affair(recorded):
+    ours, theirs = nn.Linear(2, 1), nn.Linear(2, 1)
+    theirs(torch.ones(1, 2)).sum().backward()
+    optimizer, other = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (ours, theirs))
+
+    def in_between(*_):
+        thread = threading.Thread(target=other.step)
+        thread.start()
+        thread.join()
+
+    optimizer.register_step_pre_hook(in_between)
+
+    def step():
+        ours(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        torch.exp(torch.ones(1))
+
+    calls, _ = recorded(step, ours)
+    updates = [call.site.name for call in calls if call.site.phase == "update"]
+    assert updates == ["torch.optim.SGD.step"] * 2
+    assert one(calls, "torch.exp").site.phase == "forward"
+
+
+def test_the_profilers_range_stays_what_it_is(recorded):
+    """It is watched, because a step that raises tells nobody else; TorchScript and others look at it closely."""
+    kind = torch.autograd.profiler.record_function
+    left = kind.__exit__
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        with torch.autograd.profiler.record_function("range"):
+            y = x * 2
+        return y
+
+    def step():
+        assert torch.autograd.profiler.record_function is kind
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            assert torch.equal(torch.jit.script(scaled)(torch.ones(1)), torch.full((1,), 2.0))
+        assert kind("Optimizer.step#mine")(lambda: 5)() == 5
+
+    recorded(step)
+    assert kind.__exit__ is left
+
+
+def test_a_sparse_tensor_does_not_stand_for_an_expanded_one(recorded):
+    """Both have strides of 0."""
+    embedding = nn.Embedding(10, 4, sparse=True)
+    embedding(torch.tensor([1, 2, 2])).sum().backward()
+    expanded = torch.ones(1).expand(10, 4)
+    assert embedding.weight.grad.stride() == expanded.stride()
+
+    def step():
+        torch.neg(embedding.weight.grad)
+        torch.neg(expanded)
+
+    calls, journal = recorded(step)
+    np.testing.assert_array_equal(value(journal, inputs(one(calls, "torch.neg", 1))["0"]), np.ones((10, 4), np.float32))
+
+
+def test_a_look_at_the_data_does_not_break_the_flow(recorded):
+    layer = nn.Linear(3, 3)
+
+    def step():
+        y = layer(torch.ones(2, 3))
+        y.add_(1.0)
+        y.data.sum()  # the same memory, and a version counter of its own
+        y.mul(2.0)
+
+    calls, journal = recorded(step, layer, level="api")
+    product, sum_ = one(calls, "torch.Tensor.mul"), one(calls, "torch.Tensor.add_")
+    assert journal.tensor(inputs(product)["0"]).producer == sum_.id
 
 
 def test_a_compiled_step_of_an_optimizer_trains(recorded):

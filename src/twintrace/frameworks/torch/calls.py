@@ -72,6 +72,8 @@ class Calls:
         self._updates = Updates(sink, self.suspend)
         self._mode: Any = CallMode(sink, gradients, self._phase)
         self._here = threading.local()
+        self._recording = object()
+        """Another one after every start and stop."""
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -79,6 +81,11 @@ class Calls:
         yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
         yield patch(torch.overrides, "has_torch_function", _without_modes)
         yield self.enter()
+        self._recording = object()
+        yield self._end_recording
+
+    def _end_recording(self) -> None:
+        self._recording = object()
 
     def enter(self) -> Callable[[], None]:
         """Switch the mode on in this thread."""
@@ -94,18 +101,22 @@ class Calls:
             return
         self._take_out()
 
-    def _take_out(self) -> int:
-        """From this thread's stack of modes; how many there are above it, which stay."""
+    def _take_out(self) -> list[Any]:
+        """From this thread's stack of modes; those that lie below it."""
         above = []
         while (mode := torch.overrides._pop_mode()) is not self._mode:
             above.append(mode)
+        below = list(torch.overrides._get_current_function_mode_stack())
         for mode in reversed(above):
             torch.overrides._push_mode(mode)
-        return len(above)
+        return below
 
-    def _put_back(self, below: int) -> None:
-        above = [torch.overrides._pop_mode() for _ in range(below)]
-        self._mode.__enter__()
+    def _put_back(self, below: list[Any]) -> None:
+        """Onto what was below it, if that is still there, and below all else: others leave theirs from the top."""
+        above = []
+        while (stack := torch.overrides._get_current_function_mode_stack()) and stack[-1] not in below:
+            above.append(torch.overrides._pop_mode())
+        torch.overrides._push_mode(self._mode)
         for mode in reversed(above):
             torch.overrides._push_mode(mode)
 
@@ -113,12 +124,13 @@ class Calls:
         """Switch the mode off around a compiled region, which would otherwise be compiled with it inside, or an update."""
         if self._mode not in torch.overrides._get_current_function_mode_stack():
             return lambda: None
-        above = self._take_out()
+        below, recording = self._take_out(), self._recording
         self._here.suspended = True
 
         def resume() -> None:
             self._here.suspended = False
-            self._put_back(above)
+            if recording is self._recording:  # else it was stopped meanwhile
+                self._put_back(below)
 
         return resume
 

@@ -102,14 +102,10 @@ class Modules:
         self._models, self._sink, self._gradients = models, sink, gradients
         self._follow_thread = follow_thread
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
-        self._views: dict[
-            tuple[int, str], tuple[nn.Module, ModuleView]
-        ] = {}  # lasts from start to start, like the models
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
         self._hooks_parameters = False
-        self._hooked: dict[int, tuple[Any, Any]] = {}
-        self._nodes: dict[int, tuple[Any, Any]] = {}  # held: a leaf's node lives only as long as somebody holds it
+        self._hooked: dict[int, tuple[Any, Any, Any]] = {}
 
     def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -139,14 +135,12 @@ class Modules:
                 full = ".".join(filter(None, (prefix, path)))
                 if id(module) in self._known and self._known[id(module)][1] is not None:
                     continue
-                known = self._views.get((id(module), full))
-                if known is None:
-                    known = self._views[id(module), full] = module, view_of(full, module)
-                self._known[id(module)] = known
+                view = view_of(full, module)
+                self._known[id(module)] = (module, view)
                 if is_opaque(module):
                     self._sink.note(
                         "compiled",
-                        f"{full or 'the model'} ({known[1].type}) is compiled or scripted: it is recorded from outside, "
+                        f"{full or 'the model'} ({view.type}) is compiled or scripted: it is recorded from outside, "
                         f"the calls inside it cannot be seen.",
                     )
 
@@ -218,21 +212,17 @@ class Modules:
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
                     continue
-                kind = parameter.dtype, parameter.device
-                known = self._hooked.get(id(parameter))
-                if known is not None and known[1] == kind:
+                known, kind = self._hooked.get(id(parameter)), (parameter.dtype, parameter.device)
+                if known is not None and known[2] == kind:
                     continue  # torch gives a leaf another node only with another type or device
                 # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
-                node, its_kind = self._nodes.get(id(parameter), (None, None))
-                if node is None or its_kind != kind or node.variable is not parameter:
-                    node = get_gradient_edge(parameter).node
-                    self._nodes[id(parameter)] = node, kind
+                node = get_gradient_edge(parameter).node
                 handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
-                self._hooked[id(parameter)] = handle, kind
+                self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 
     def _unhook_parameters(self) -> None:
         while self._hooked:
-            self._hooked.popitem()[1][0].remove()
+            self._hooked.popitem()[1][1].remove()
 
     def _parameter_hook(self, name: str) -> Callable[[Any], None]:
         def hook(gradients: tuple[Tensor | None, ...]) -> None:

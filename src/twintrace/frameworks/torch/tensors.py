@@ -124,12 +124,13 @@ def glance(tensor: Tensor) -> Glance | None:
     try:
         if type(tensor) not in _PLAIN:
             return _glance_closer(tensor)
+        # First: where there is none, as with sparse ones, it raises, and no plan is made under the key of an ordinary tensor.
+        memory, address = tensor.untyped_storage(), tensor.data_ptr()
         plan = _PLANS.get((tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad))
         if plan is None:
             plan = _plan(tensor)
         if not plan.is_usual:
             return _glance_closer(tensor)
-        memory, address = tensor.untyped_storage(), tensor.data_ptr()
         storage = memory._cdata
         seat: Any = storage, address, plan.place
         stretch: Any = address, plan.form

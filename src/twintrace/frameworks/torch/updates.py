@@ -11,6 +11,8 @@ its calls are recorded one by one. So is a closure, which is a forward and backw
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,41 +30,58 @@ _STEP = "Optimizer.step#"
 """How the range begins in which torch's profiler sees a step; it is left in any case, also when the step raises."""
 
 
+class _Here(threading.local):
+    """What is going on in one thread."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.call: Open | None = None
+        self.resume: Callable[[], None] | None = None
+
+
 class Updates:
     """Knows whether an optimizer is at work, and reports its steps where a sink is given."""
 
     def __init__(self, sink: Sink | None = None, suspend: Callable[[], Callable[[], None]] | None = None) -> None:
         """`suspend` ends the watching of calls, those that torch's optimizer makes itself; its result goes on with it."""
         self._sink, self._suspend = sink, suspend
-        self._call: Open | None = None
-        self._resume: Callable[[], None] | None = None
-        self.running = False
+        self._here = _Here()
+
+    @property
+    def running(self) -> bool:
+        """Is an optimizer at work in this thread?"""
+        return self._here.running
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield register_optimizer_step_pre_hook(self._begin).remove
         yield register_optimizer_step_post_hook(self._end).remove
-        yield patch(torch.autograd.profiler, "record_function", self._around_steps)
+        yield patch(torch.autograd.profiler.record_function, "__exit__", self._after_steps)
         yield self._over
 
-    def _around_steps(self, original: Any) -> Any:
+    def _after_steps(self, original: Any) -> Any:
         """No hook is called when a step raises, but the profiler's range around it is left."""
 
-        def record_function(name: str, *args: Any) -> Any:
-            found = original(name, *args)
-            return _Range(found, self._over) if name.startswith(_STEP) and not torch.compiler.is_compiling() else found
+        @functools.wraps(original)  # TorchScript reads the source of the function that this leads to
+        def __exit__(this: Any, *exc: Any) -> Any:
+            try:
+                if not torch.compiler.is_compiling() and this.name.startswith(_STEP):
+                    self._over()
+            finally:
+                original(this, *exc)
 
-        return record_function
+        return __exit__
 
     def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # a step that is being compiled: what its hooks do would become part of it
             return None
-        self.running = True
+        here = self._here
+        here.running = True
         if self._sink is None or not type(optimizer).__module__.startswith("torch.optim"):
             return None
         with unseen():
             parameters = _parameters(optimizer)
-            self._call = self._sink.enter(
+            here.call = self._sink.enter(
                 Kind.API,
                 f"torch.optim.{type(optimizer).__name__}.step",
                 (parameters,),
@@ -80,7 +99,8 @@ class Updates:
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        call, self._call = self._call, None
+        here = self._here
+        call, here.call = here.call, None
         self._over()
         if call is not None and self._sink is not None:
             with unseen():
@@ -93,19 +113,20 @@ class Updates:
                         self._sink.remember(others, witness)
 
     def _go_on_unseen(self) -> None:
-        if self._suspend is not None and self._resume is None:
-            self._resume = self._suspend()
+        if self._suspend is not None and self._here.resume is None:
+            self._here.resume = self._suspend()
 
     def _go_on_seen(self) -> None:
-        resume, self._resume = self._resume, None
+        resume, self._here.resume = self._here.resume, None
         if resume is not None:
             resume()
 
     def _over(self) -> None:
         """The step is over: it has ended, it has raised, or recording has."""
         self._go_on_seen()
-        self.running = False
-        call, self._call = self._call, None
+        here = self._here
+        here.running = False
+        call, here.call = here.call, None
         if call is not None and self._sink is not None:
             self._sink.fail(call, RuntimeError("the step ended without a result"))
 
@@ -116,29 +137,15 @@ class Updates:
             return None
 
         def watched() -> Any:
-            self.running = False
+            self._here.running = False
             self._go_on_seen()
             try:
                 return closure()
             finally:
-                self.running = True
+                self._here.running = True
                 self._go_on_unseen()
 
         return ((args[0], watched, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": watched})
-
-
-class _Range:
-    """The profiler's range around a step, and somebody who wants to know when it is left."""
-
-    def __init__(self, inner: Any, left: Callable[[], None]) -> None:
-        self._inner, self._left = inner, left
-
-    def __enter__(self) -> Any:
-        return self._inner.__enter__()
-
-    def __exit__(self, *exc: Any) -> Any:
-        self._left()
-        return self._inner.__exit__(*exc)
 
 
 def forget_updated(sink: Sink) -> Callable[[], None]:
