@@ -125,6 +125,37 @@ def test_a_journal_with_a_gap_does_not_call_itself_complete(record, tmp_path, mo
     assert len(journal) == 200 or not journal.complete
 
 
+def test_a_full_disk_between_two_steps_is_told_once_and_leaves_no_empty_step(record, tmp_path, page, monkeypatch):
+    model = page.models["mlp"]()
+
+    def train():
+        with record(model, strict=False) as rec:
+            model(page.ones(2, 3))
+            rec.step()
+            full_disk(monkeypatch, "write", after=0)
+            for _ in range(3):
+                model(page.ones(2, 3))
+                rec.step()
+
+    with pytest.warns(RuntimeWarning, match=r"recording has ended.*No space left") as told:
+        train()
+    monkeypatch.undo()
+    assert len(told) == 1
+    trace = open_trace(tmp_path / "t")
+    assert trace.steps == (0,)
+    assert trace.journal(0).complete
+
+
+def test_what_fails_again_and_again_is_told_once(record, tmp_path, page):
+    model = page.models["mlp"]()
+    with pytest.warns(RuntimeWarning, match="the model: could not be recorded") as told, record(
+        model, strict=False, predicate=lambda site: site.nowhere
+    ):  # fmt: skip
+        model(page.ones(2, 3))
+    assert len(told) == 1
+    assert len(list(open_trace(tmp_path / "t").journal(0).notes())) > 1
+
+
 def test_strict_raises_when_the_journal_cannot_be_written(record, monkeypatch):
     full_disk(monkeypatch, "write", after=10_000)
     with pytest.raises(TraceWriteError, match="No space left"):
@@ -200,6 +231,24 @@ def test_a_real_limit_is_survived_too(python, tmp_path):
 # --- forks and threads ------------------------------------------------------------------------------------------------
 
 
+def test_in_a_forked_child_a_recorder_does_nothing_and_says_nothing(record, reading):
+    with record() as rec:
+        relu(Tensor([1.0]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: fork beside a thread
+            child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for verb in (rec.step, rec.stop, rec.start, lambda: rec.save("x", Tensor([2.0])), rec.close):
+                    verb()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(reading().calls) == 1
+
+
 @pytest.mark.parametrize("keep", ["fingerprint", "tensor"])
 def test_a_forked_child_writes_nothing_into_the_parents_trace(record, reading, page, keep):
     model = page.models["mlp"]()
@@ -265,24 +314,45 @@ def test_threads_record_side_by_side(record, reading, page):
 
 def test_what_cannot_be_written_is_named(record, reading, tmp_path):
     model = Takes()
-    with record(model, level="module"), (tmp_path / "file").open("w") as file:
-        model(Tensor([1.0]), file, object(), lambda: 0, np.zeros(3), thing=threading.Lock())
+
+    def step():
+        with record(model, level="module", strict=False), (tmp_path / "file").open("w") as file:
+            for _ in range(2):
+                model(Tensor([1.0]), file, object(), lambda: 0, np.zeros(3), thing=threading.Lock())
+
+    with pytest.warns(RuntimeWarning, match=r"kept as a name only \(_io.TextIOWrapper\)") as told:
+        step()
+    assert len(told) == 1
+    assert [note.topic for note in open_trace(tmp_path / "t").journal(0).notes()] == ["opaque"]
     call = reading()["module:#0"]
 
     assert [value.text for value in call.args[1:]] == [
         "_io.TextIOWrapper",
         "builtins.object",
-        "test_what_cannot_be_written_is_named.<locals>.<lambda>",
+        "test_what_cannot_be_written_is_named.<locals>.step.<locals>.<lambda>",
         "numpy.ndarray",
     ]
     assert call.kwargs == {"thing": Token("opaque", "_thread.lock")}
+
+
+def test_strict_raises_at_what_cannot_be_written(record, reading):
+    model = Takes()
+    with pytest.raises(TraceWriteError, match=r"_thread\.lock"), record(model, level="module"):
+        model(Tensor([1.0]), threading.Lock())
+    assert reading()["module:#0"], "what was there is there"
+
+
+def test_strict_does_not_mind_an_array_and_a_function(record):
+    model = Takes()
+    with record(model, level="module"):
+        model(Tensor([1.0]), np.zeros(3), len)
 
 
 def test_huge_arguments_are_cut_and_the_call_is_recorded(record, reading):
     model = Takes()
     deep, wide = [], list(range(100_000))
     deep.append(deep)
-    with record(model, level="module"):
+    with pytest.warns(RuntimeWarning, match="too deep or too many"), record(model, level="module", strict=False):
         model(Tensor([1.0]), deep, wide, {"text": "x" * 1_000_000}, 1 << 100_000)
     call = reading()["module:#0"]
 

@@ -36,8 +36,10 @@ class Unobserved(Exception):
 class Flattener:
     """Turns values into JSON and reports the tensors among them."""
 
-    def __init__(self, framework: Framework, observe: Callable[[Any], int]) -> None:
+    def __init__(self, framework: Framework, observe: Callable[[Any], int], gaps: dict[str, str] | None = None) -> None:
+        """`gaps` gets to know, by topic, of values that are kept by their type alone, or in part."""
         self._framework = framework
+        self._gaps = {} if gaps is None else gaps
         self._observe = observe
         self._tensors: set[type] = set()  # classes that are known to be
         self._left = MAX_ITEMS
@@ -61,7 +63,7 @@ class Flattener:
         except Unobserved:
             raise
         except Exception as error:  # noqa: BLE001 - a value may do anything when it is looked at; it is said, and that is all
-            return text_token("opaque", f"could not be looked at: {type(error).__name__}")
+            return self._gap(f"could not be looked at: {type(error).__name__}")
 
     def _is_tensor(self, value: Any) -> bool:
         try:
@@ -77,9 +79,7 @@ class Flattener:
             return "null"
         kind = type(value)
         if kind is int:
-            return (
-                str(value) if -(1 << 1000) < value < 1 << 1000 else text_token("opaque", "an integer of over 1000 bits")
-            )
+            return str(value) if -(1 << 1000) < value < 1 << 1000 else self._gap("an integer of over 1000 bits")
         if kind is float:
             return repr(value) if math.isfinite(value) else text_float(value)
         if kind is bool:
@@ -97,7 +97,7 @@ class Flattener:
     ) -> str:
         self._left -= len(items)
         if depth >= MAX_DEPTH or self._left < 0:
-            return text_token("opaque", f"{kind} of {len(items)} items, not recorded: too deep or too many")
+            return self._gap(f"{kind} of {len(items)} items, not recorded: too deep or too many")
         names = keys if keys is not None else range(len(items))
         prefix = f"{slot}." if slot else ""
         texts = [
@@ -146,8 +146,7 @@ class Flattener:
         parts = [value.start, value.stop] + ([] if value.step is None else [value.step])
         return ":".join("" if part is None else str(part)[:40] for part in parts)
 
-    @staticmethod
-    def _opaque(value: Any) -> str:
+    def _opaque(self, value: Any) -> str:
         kind = type(value)
         if kind.__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
             item = value.item()
@@ -158,4 +157,12 @@ class Flattener:
         name = f"{kind.__module__}.{kind.__qualname__}"
         if callable(value):
             return text_token("callable", str(getattr(value, "__qualname__", name))[:MAX_TEXT])
-        return text_token("opaque", name[:MAX_TEXT])
+        if name == "numpy.ndarray":  # what a framework makes of it is recorded as its tensor
+            return text_token("opaque", name)
+        return self._gap(name[:MAX_TEXT])
+
+    def _gap(self, what: str) -> str:
+        self._gaps.setdefault(
+            "opaque", f"a value is kept as a name only ({what}): it is neither a tensor nor plain Python"
+        )
+        return text_token("opaque", what)

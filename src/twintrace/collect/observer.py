@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frameworks.protocol import Framework, Look, Unreadable
+from ..frameworks.protocol import Framework, Look, Lost, Unreadable
 from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
@@ -76,6 +76,8 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
+        self.gaps: dict[str, str] = {}
+        """What is missing and should not be, by topic; whoever tells it takes it out."""
         self._autograd = autograd
         self._glance, self._sample, self._gather = framework.glance, sampler(), gatherer()
         self._scratch = np.empty(0, np.uint8)
@@ -230,6 +232,8 @@ class Observer:
                 values = self._values(self._framework.host(tensor), look.dtype)
             except Unreadable as error:
                 rest = f',"missing":{encode_json(str(error))}'
+                if isinstance(error, Lost):
+                    self.gaps.setdefault("missing", f"the values of a tensor ({look.text}) are not kept: {error}")
         if look.facts:
             rest += f',"facts":{encode_json(dict(look.facts))}'
         assert self._journal is not None

@@ -154,6 +154,10 @@ class _Counted(Session):
         super().__init__(*args, **kwargs)
         self._run = run
 
+    def _tell_gaps(self) -> None:
+        """What cannot be kept changes nothing."""
+        self._gaps.clear()
+
     def close(self) -> None:
         if not self._closed:
             super().close()

@@ -14,6 +14,7 @@ raised instead.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,17 +125,19 @@ class Session:
             )
             self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
             self._observe = self._observer.observe
-            self._flattener = Flattener(framework, self._observe)
-            self._configurations = Configurations(self._flattener)
+            self._gaps = self._observer.gaps
+            self._flattener = Flattener(framework, self._observe, self._gaps)
+            self._configurations = Configurations(Flattener(framework, self._observe))
         self._stacks = Stacks(framework.internal_paths(), self._write_stack)
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._journal: Lines | None = None
         self._number = 0
         self._epoch = 0
-        self._running = self._armed = self._closed = self._lost = self._started = False
+        self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
         self._next_call = 0
         self._total = 0
+        self._passes: dict[str, int] = {}  # backward passes of this step, by parameter
         self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
         self._undo_saved: list[Callable[[], None]] = []
         self._texts = _Texts()
@@ -147,6 +150,8 @@ class Session:
 
     def start(self) -> None:
         """Record from here on."""
+        if self._forked:
+            return
         self._must_be_open("start")
         if self._running:
             raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
@@ -156,6 +161,8 @@ class Session:
 
     def stop(self) -> None:
         """Stop recording; every hook is removed. `start` goes on in the same step."""
+        if self._forked:
+            return
         if not self._running:
             raise SessionError("stop() without start(): the recorder is not running. Call start() before it.")
         self._running = False
@@ -163,6 +170,8 @@ class Session:
 
     def step(self, number: int | None = None) -> None:
         """The step is over; the next is `number`, or one more."""
+        if self._forked:
+            return
         self._must_be_open("step")
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
             raise SessionError(f"step({number!r}): expected a step number, 0 or more, or nothing.")
@@ -184,6 +193,8 @@ class Session:
 
     def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
+        if self._forked:
+            return
         self._must_be_open("save")
         if not self._wanted_rank or not self._selection.wants_step(self._number):
             return
@@ -242,7 +253,7 @@ class Session:
 
     def abandon(self) -> None:
         """In a forked child (a data loader's worker): record nothing, touch nothing of the parent's."""
-        self._closed = self._lost = True
+        self._closed = self._lost = self._forked = True
         self._armed = self._running = False
         release(self)
         self._lock = threading.RLock()
@@ -319,7 +330,9 @@ class Session:
 
     def parameter_gradient(self, name: str, tensor: Any) -> None:
         if self._sieve.everything or self._wants_parameter(name):
-            self._write_gradient(f'{{"k":"grad","role":"{Role.PARAMETER}","slot":{self._texts[name]}', tensor, 0)
+            count = self._passes.get(name, 0)
+            self._passes[name] = count + 1
+            self._write_gradient(f'{{"k":"grad","role":"{Role.PARAMETER}","slot":{self._texts[name]}', tensor, count)
 
     def forget(self, tensors: Sequence[Any]) -> None:
         if self._writer:
@@ -495,7 +508,8 @@ class Session:
         return call
 
     def _saved_gradient(self, call: Open, slot: str) -> Callable[[Any], None]:
-        return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor)
+        count = itertools.count()
+        return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor, next(count))
 
     # --- lines --------------------------------------------------------------------------------------------------
 
@@ -525,11 +539,23 @@ class Session:
         except TraceWriteError as error:
             self._lose(error)
             return
+        if self._gaps:
+            self._tell_gaps()
         trouble = self._observer.payload_trouble
         if trouble is not None and "payload" not in self._complaints:
             self.note("payload", str(trouble))
             if self._strict:
                 raise trouble
+
+    def _tell_gaps(self) -> None:
+        """What could not be kept is in its record; the user is told of the first, and who is strict hears of it at once."""
+        gaps = [(topic, text) for topic, text in self._gaps.items() if topic not in self._complaints]
+        self._gaps.clear()
+        for topic, text in gaps:
+            if self._strict:
+                self._note_in_journal(topic, text)
+                raise TraceWriteError(f"{text}. Record without strict=True to go on without it.")
+            self.note(topic, text)
 
     def _write_stack(self, number: int, frames: str) -> None:
         self._open_journal().add(seal_text(f'{{"k":"stack","id":{number},"frames":{frames}'))
@@ -596,6 +622,7 @@ class Session:
         if self._writer is not None:
             self._configurations.reset()
         self._noted.clear()
+        self._passes.clear()
         self._stacks.reset()
         self._sieve.reset()
 
@@ -653,8 +680,11 @@ class Session:
             error = error.__cause__
         if self._strict:
             raise error
-        text = f"{where}: could not be recorded ({text_of(error)})"
-        self._complaints.tell(text, key=f"{type(error).__name__}:{where}")
+        if isinstance(error, TraceWriteError) and self._journal is None:  # not even a step can be begun
+            self._lose(error)
+            return
+        text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
+        self._complaints.tell(f"{text}. What else fails like this is in the trace.", key=type(error).__name__)
         with self._lock:
             self._note_in_journal("unrecorded", text)
 

@@ -43,7 +43,11 @@ class Capability(Word):
 
 
 class Unreadable(Exception):
-    """A tensor's values cannot be had (meta, inside vmap, …). The text says why; it becomes the record's `missing`."""
+    """A tensor has no values (meta, not initialised yet). The text says so; it becomes the record's `missing`."""
+
+
+class Lost(Unreadable):
+    """It has values, and they cannot be had (no memory for a copy, freed, inside vmap). The user is told as well."""
 
 
 @dataclass(slots=True)

@@ -66,6 +66,9 @@ class Journal:
                 f"Call rec.step() between steps, or give the next step a number of its own: rec.step(number)."
             ) from None
         except OSError as error:
+            with contextlib.suppress(OSError):  # nothing of a step that was not begun
+                directory.rmdir()
+                directory.parent.rmdir()
             raise TraceWriteError(
                 f"{self.path}: could not be made ({error.strerror}). What was recorded before is whole."
             ) from error
@@ -88,6 +91,14 @@ class Journal:
             self.commit()
         finally:
             os.close(self._file)
+
+    def withdraw(self) -> None:
+        """Nothing was written: the step has not been."""
+        self.abandon()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+            self.path.parent.rmdir()
+            self.path.parent.parent.rmdir()
 
     def abandon(self) -> None:
         """In a forked child: let go without writing."""
@@ -168,7 +179,12 @@ class TraceWriter:
         self._file_begun = position is not None
         head = {"k": "head", "format": layout.VERSION, "step": step, "rank": self.rank, "stage": position, **header}
         journal.add(seal(head))
-        journal.commit()
+        try:
+            journal.commit()
+        except TraceWriteError:
+            self._journal = None
+            journal.withdraw()
+            raise
         return journal
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 import twintrace as tt
 from twintrace.frameworks.torch import tensors
+from twintrace.model.errors import TraceWriteError
 from twintrace.model.records import Role
 from twintrace.model.values import TensorRef, leaves, tensor_slots
 from twintrace.store.digest import digest
@@ -27,10 +28,10 @@ pytestmark = pytest.mark.needs_torch
 def recorded(tmp_path):
     """Run a function under a recorder and open the trace: `calls, journal = recorded(function, model)`."""
 
-    def run(function, model=None, *, level="mix", keep="tensor"):
+    def run(function, model=None, *, level="mix", keep="tensor", strict=True):
         path = tmp_path / f"trace{len(list(tmp_path.iterdir()))}"
         with tt.record(
-            path, model, level=level if model is not None else "api", keep=keep, strict=True, framework="torch"
+            path, model, level=level if model is not None else "api", keep=keep, strict=strict, framework="torch"
         ) as rec:
             function(rec) if function.__code__.co_argcount else function()
         journal = tt.open(path).journal(0)
@@ -252,7 +253,10 @@ def test_each_quantised_tensor_has_its_own_scale(recorded):
 
 def test_elements_of_a_type_that_no_trace_has_are_missing(recorded):
     odd = torch.zeros(8, dtype=torch.uint8).view(torch.bits8)
-    calls, journal = recorded(lambda rec: rec.save("odd", odd))
+    with pytest.raises(TraceWriteError, match="bits8"):
+        recorded(lambda rec: rec.save("odd", odd))
+    with pytest.warns(RuntimeWarning, match="are not kept: elements of type torch.bits8"):
+        calls, journal = recorded(lambda rec: rec.save("odd", odd), strict=False)
     found = journal.tensor(outputs(one(calls, "odd"))[""])
     assert "bits8" in found.missing
     assert found.facts["dtype"] == "torch.bits8"
@@ -577,6 +581,20 @@ def test_the_profilers_range_stays_what_it_is(recorded):
 
     recorded(step)
     assert kind.__exit__ is left
+
+
+def test_gradients_of_several_backward_passes_are_numbered(recorded):
+    net = nn.Linear(2, 1)
+    saved = torch.ones(2, requires_grad=True)
+
+    def step(rec):
+        rec.save("kept", saved)
+        for _ in range(3):
+            net(saved).sum().backward()
+
+    calls, journal = recorded(step, net)
+    assert [g.count for g in journal.parameter_gradients() if g.slot == "weight"] == [0, 1, 2]
+    assert [g.count for g in one(calls, "kept").gradients] == [0, 1, 2]
 
 
 def test_a_sparse_tensor_does_not_stand_for_an_expanded_one(recorded):

@@ -28,7 +28,7 @@ except ImportError:  # before 2.10
     from mindspore.common import api as running
 
 from ...model.tensors import DTYPES
-from ..protocol import Glance, Look, Unreadable
+from ..protocol import Glance, Look, Lost, Unreadable
 
 __all__ = [
     "ELSEWHERE", "HAS_ADDRESSES", "NAMES", "glance", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously",
@@ -198,14 +198,14 @@ def host(tensor: Any) -> np.ndarray[Any, Any]:
             return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
         return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise Unreadable(f"MindSpore does not give its values here: {_first_line(error)}") from None
+        raise Lost(f"MindSpore does not give its values here: {_first_line(error)}") from None
 
 
 def in_place(tensor: Any) -> np.ndarray[Any, Any]:
     """The tensor's own memory as an array, through attributes that MSAdapter leaves alone."""
     code = _CODES.get(tensor.dtype)
     if code is None:
-        raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
+        raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
     shape = tensor._shape
     start = tensor._data_ptr()  # waits until the value is there
     if 0 in shape or not start:

@@ -27,7 +27,7 @@ from ..mindspore.tensors import (
     stretch,
     wrote,
 )
-from ..protocol import Glance, Look, Unreadable
+from ..protocol import Glance, Look, Lost, Unreadable
 
 __all__ = [
     "NAMES",
@@ -72,7 +72,7 @@ def host(tensor: Any) -> np.ndarray[Any, Any]:
         return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise Unreadable(f"MindSpore does not give its values here: {lines[0][:200]}") from None
+        raise Lost(f"MindSpore does not give its values here: {lines[0][:200]}") from None
 
 
 def glance(tensor: Any) -> Glance | None:

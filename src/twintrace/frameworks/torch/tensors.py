@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...model.tensors import DTYPES
-from ..protocol import Glance, Look, Unreadable
+from ..protocol import Glance, Look, Lost, Unreadable
 from ..runs import Runs, merged
 
 NAMES: dict[torch.dtype, str] = {
@@ -193,14 +193,14 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
         if type(tensor) not in _PLAIN:
             return _host_of_unusual(tensor)
         if tensor.dtype not in _CODES:
-            raise Unreadable(f"elements of type {tensor.dtype} have no place in a trace")
+            raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
         if tensor.is_cpu and _is_gone(tensor):
             raise Unreadable("its storage has been freed")
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             return _in_place(tensor)
         return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
-        raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
+        raise Lost(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
 
 def _is_gone(tensor: Tensor) -> bool:
