@@ -154,11 +154,14 @@ def test_where_no_bytes_are_kept_they_are_read_where_they_lie(watching, framewor
     kept.observe(Tensor(x.array.T))  # in another order: brought together here
     assert framework.asked["host"] == 0
     monkeypatch.setattr(module, "_MAX_GATHERED", 8)
-    kept.observe(Tensor(np.array(x.array).T))  # too much of it: copied by the framework
+    kept.observe(Tensor(np.array(x.array).T))  # too much of it at once: piece by piece
+    assert framework.asked["host"] == 0
+    kept.observer._gather = None
+    kept.observe(Tensor(np.array(x.array).T))  # without numba: copied by the framework
     assert framework.asked["host"] == 1
-    straight, turned, copied = kept.read()
-    assert straight.statistics == turned.statistics == copied.statistics
-    assert turned.fingerprint == copied.fingerprint
+    straight, turned, pieces, copied = kept.read()
+    assert straight.statistics == turned.statistics == pieces.statistics == copied.statistics
+    assert turned.fingerprint == pieces.fingerprint == copied.fingerprint
     assert straight.fingerprint != turned.fingerprint or keep is Keep.STATISTICS
 
 

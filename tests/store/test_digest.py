@@ -570,3 +570,26 @@ def test_elements_are_brought_together_in_order(view, size):
     gather(subject.address_of(found), runs.table, runs.size, subject.address_of(target) + 1)
     assert target[1:-1].tobytes() == found.tobytes()
     assert target[0] == target[-1] == 0xAA, "nothing was written beside it"
+
+
+BIG = {
+    "one for all": lambda a: np.broadcast_to(a[:1, :1], (3000, 1000)),
+    "a row for all": lambda a: np.broadcast_to(a[:1], (3000, a.shape[1])),
+    "turned": lambda a: a.T,
+    "every other": lambda a: a[::2, ::2],
+    "a long row with gaps": lambda a: a.reshape(-1)[::3],
+    "axes": lambda a: a.reshape(7, 100, 7, 200)[:, ::-1, 1:].transpose(2, 0, 3, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "u8", "i64", "c64"])
+@pytest.mark.parametrize("view", BIG)
+def test_what_is_gathered_piece_by_piece_is_the_same(view, dtype, monkeypatch):
+    monkeypatch.setattr(subject, "_SLICE", 1 << 14)
+    whole = held(ordinary(dtype, 980_000), dtype).reshape(700, 1400)
+    found = BIG[view](whole)
+    runs = Runs.of(found.shape, found.strides, found.itemsize)
+    numbers = subject.numbers_along(subject.gatherer(), subject.address_of(found), runs, dtype, True)
+    expected = digest(np.ascontiguousarray(found), dtype)
+    assert numbers[8] == expected.fingerprint
+    assert not fault(Statistics(*numbers[:8]), expected.statistics)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,13 +28,17 @@ from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
 from ..model.tensors import Tensor
-from ..store.digest import address_of, gatherer, numbers_at, sampler
+from ..store.digest import address_of, gatherer, numbers_along, numbers_at, sampler
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
 
+if TYPE_CHECKING:
+    from ..store.digest import Found
+
 _PURGE_EVERY = 4096
-_MAX_GATHERED = 8 << 20  # bytes of a view that is brought into order here; larger ones are copied by the framework
+_MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
+_MAX_GATHERED = 8 << 20  # bytes of a view that are brought together as a whole; an expanded one may be of any size
 
 _Seen = tuple[int, int, str, "int | None", Any]
 """A view when it was read: its state, its number, the text of its values, its maker, its storage. The state is a hash of what must
@@ -70,6 +74,7 @@ class Observer:
         )  # by seat: where no gradient is wanted, and where one is
         self._spoken: dict[Any, _Seen] = {}  # by stretch
         self._witnesses: dict[Any, _Witness] = {}  # by storage
+        self._writers: dict[Any, int] = {}  # by storage: the last call that wrote to it in place
         self._last_life = 0
         self._next = 0
         self._purge_at = _PURGE_EVERY
@@ -112,13 +117,14 @@ class Observer:
         self._witnesses = {key: self._witnesses[key] for key in lasting}
         for seen in self._seen:
             seen.clear()
+        self._writers.clear()
         self._drop_strays(self._spoken)
 
     def forget_all(self) -> None:
         """Release every storage."""
         for hold in self._holds.values():
             self._framework.release(hold)
-        for known in (self._holds, self._lives, *self._seen, self._spoken, self._witnesses):
+        for known in (self._holds, self._lives, *self._seen, self._spoken, self._witnesses, self._writers):
             known.clear()
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
@@ -153,10 +159,13 @@ class Observer:
             version == witness.version and (self._sample(address, nbytes) if address else None) == witness.check
         )
 
-    def forget(self, tensors: Sequence[Any]) -> None:
-        """These were written to: whatever was known of their storages is no longer so."""
+    def forget(self, tensors: Sequence[Any], writer: int | None = None) -> None:
+        """These were written to: whatever was known of their storages is no longer so. `writer`: the call that did it."""
         for tensor in tensors:
-            self._begin_anew(self._framework.storage(tensor))
+            key = self._framework.storage(tensor)
+            self._begin_anew(key)
+            if writer is not None:
+                self._writers[key] = writer
 
     def _begin_anew(self, key: Any) -> None:
         if key in self._lives:
@@ -176,6 +185,8 @@ class Observer:
         if seen is not None and seen[0] == state:
             return seen[1]
         by, text = self.producer, ""
+        if by is None:  # not a result, and new: somebody has written to it through another view
+            by = self._writers.get(key)
         twin = self._seen[not wants].get(seat)
         if twin is not None and twin[0] == state:
             text, by = twin[2], twin[3]
@@ -246,19 +257,16 @@ class Observer:
 
     def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
         """What a line says of the values that lie there, and their fingerprint."""
-        low, high, mean, norm, nan, posinf, neginf, zero, found = numbers_at(address, nbytes, dtype, self._fingerprint)
-        if norm is not None and norm < inf:  # then the other three are finite too
-            text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
-        else:
-            numbers = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
-            text = f',"stats":[{numbers},{nan},{posinf},{neginf},{zero}]'
-        return (text if found is None else f'{text},"fp":"{found}"'), found
+        found = numbers_at(address, nbytes, dtype, self._fingerprint)
+        return _text_of(found), found[8]
 
     def _text_along(self, address: int, runs: Runs, dtype: str) -> str:
-        """The same of values that do not lie one beside the other; nothing where there are too many, or where it would be slow."""
+        """The same of values that do not lie one beside the other; nothing where that would be slow here."""
         nbytes = runs.nbytes
-        if self._gather is None or nbytes > _MAX_GATHERED:
+        if self._gather is None or nbytes > _MAX_WALKED:
             return ""
+        if nbytes > _MAX_GATHERED:
+            return _text_of(numbers_along(self._gather, address, runs, dtype, self._fingerprint))
         if nbytes > self._scratch.nbytes:
             self._scratch = np.empty(nbytes, np.uint8)
         place = address_of(self._scratch)
@@ -291,6 +299,7 @@ class Observer:
             self._framework.release(self._holds.pop(key))
             self._lives.pop(key)
             self._witnesses.pop(key, None)
+            self._writers.pop(key, None)
         for known in (*self._seen, self._spoken):
             self._drop_strays(known)
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
@@ -300,3 +309,14 @@ class Observer:
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]
+
+
+def _text_of(numbers: Found) -> str:
+    """Statistics and fingerprint as fields of a line."""
+    low, high, mean, norm, nan, posinf, neginf, zero, found = numbers
+    if norm is not None and norm < inf:  # then the other three are finite too
+        text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
+    else:
+        ends = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
+        text = f',"stats":[{ends},{nan},{posinf},{neginf},{zero}]'
+    return text if found is None else f'{text},"fp":"{found}"'

@@ -435,7 +435,7 @@ class Session:
             return
         if state.mutates:
             is_written = _within(state.mutates)
-            self._observer.forget([tensor for slot, tensor in call.inputs if is_written(slot)])
+            self._observer.forget([tensor for slot, tensor in call.inputs if is_written(slot)], call.id)
         if self._selection.inputs_only:
             text = f'{state.text},"out":{text_token("unrecorded", "only inputs were asked for")}'
         else:

@@ -4,6 +4,7 @@
     digest(array, "f32", fingerprint=False)   Digest(Statistics(…), None)
     numbers_at(address, 4096, "f32", True)    (-1.5, 2.0, …, "9f86d081884c7d65…"): of memory, without an object for anything
     sampler()(address, 4096)                  something from a few of the bytes, to notice that they were written to
+    numbers_along(gatherer(), address, runs, "f32", True)    of elements that do not lie side by side
     gatherer()(address, runs, 4, target)      brings elements that do not lie side by side to `target`, in order
     fingerprint(array)                        "9f86d081884c7d65…": of the bytes alone, to check a payload
     decode_table("f8e5m2")                    the 256 values of a one-byte float
@@ -47,7 +48,7 @@ from collections.abc import Callable, Iterator
 from ctypes import string_at
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     # low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L; the first four mean nothing where finite is 0
     Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int]
     Kernel = Callable[[int, int, bool], Numbers]  # address, bytes, is a fingerprint wanted
+    Gather = Callable[[int, NDArray[np.int64], int, int], object]  # address, runs, size of an element, target
     Found = tuple[
         float | None, float | None, float | None, float | None, int, int, int, int, str | None
     ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint
@@ -75,6 +77,7 @@ __all__ = [
     "digest",
     "fingerprint",
     "gatherer",
+    "numbers_along",
     "numbers_at",
     "sampler",
     "warm_up",
@@ -114,6 +117,54 @@ def numbers_at(address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
     return low, high, mean, norm, nan, posinf, neginf, zero, text
 
 
+def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted: bool) -> Found:
+    """The same of elements that do not lie side by side, however many there are: piece by piece, in little memory."""
+    kernel, module = _kernels.get(dtype) or _load(dtype), _numba()
+    assert module is not None  # who gathers has it
+    room = np.empty(2 * _SLICE + _WHOLE, np.uint8)
+    place = address_of(room)
+    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
+    finite = nan = posinf = neginf = zero = a = b = start = filled = 0
+
+    def take(nbytes: int) -> None:
+        nonlocal low, high, total, squares, finite, nan, posinf, neginf, zero, a, b, start, filled
+        least, most, mean, norm, count, nans, posinfs, neginfs, zeros, _, _ = kernel(place, nbytes, False)
+        if count:
+            low, high = min(low, least), max(high, most)
+            total, squares = total + mean * count, squares + norm * norm
+        finite, zero = finite + count, zero + zeros
+        nan, posinf, neginf = nan + nans, posinf + posinfs, neginf + neginfs
+        if wanted:
+            first, second = module.load_blocks()(place, nbytes, start)
+            a, b = (a + first) & _MASK, (b + second) & _MASK
+        start, filled = start + nbytes, filled - nbytes
+        room[:filled] = room[nbytes : nbytes + filled].copy()
+
+    for where, table in _slices(address, runs.table, runs.size):
+        gather(where, table, runs.size, place + filled)
+        filled += int(table[:, 0].prod()) * runs.size
+        if filled >= _SLICE:
+            take(filled // _WHOLE * _WHOLE)
+    take(filled)
+    text = _hexadecimal(*_sealed(a, b, start)).hex() if wanted else None
+    if not finite:
+        return None, None, None, None, nan, posinf, neginf, zero, text
+    return low, high, total / finite, math.sqrt(squares), nan, posinf, neginf, zero, text
+
+
+def _slices(address: int, table: NDArray[np.int64], size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Pieces of a view that together are all of it, in order, each of a bearable size."""
+    count, step = (int(number) for number in table[0])
+    inner = table[1:] if len(table) > 1 else _ONE  # one by one, when there is nothing within
+    beneath = int(inner[:, 0].prod()) * size
+    many = max(1, _SLICE // max(1, beneath))
+    for i in range(0, count, many):
+        if beneath > _SLICE:
+            yield from _slices(address + i * step, inner, size)
+        else:
+            yield address + i * step, np.concatenate([[[min(many, count - i), step]], inner])
+
+
 def address_of(array: NDArray[Any]) -> int:
     """Where an array's first element lies."""
     address: int = array.__array_interface__["data"][0]  # twice as quick as array.ctypes.data
@@ -136,7 +187,7 @@ def sampler() -> Callable[[int, int], object]:
 
 
 @functools.cache
-def gatherer() -> Callable[[int, NDArray[np.int64], int, int], object] | None:
+def gatherer() -> Gather | None:
     """What copies from `address`, along runs of (how many, bytes from one to the next), elements of a size, to another address."""
     module = _numba()
     try:
@@ -184,6 +235,9 @@ KEYS = np.array([_avalanche((place + 1) * _STEP & _MASK) for place in range(256)
 # From an array to its memory -----------------------------------------------------------------------------------------
 
 _kernels: dict[str, Kernel] = {}
+_WHOLE = 1024  # bytes of a block of the fingerprint
+_SLICE = 1 << 20  # bytes that are gathered at a time; whole blocks
+_ONE = np.array([[1, 0]], np.int64)
 _hexadecimal = struct.Struct(">QQ").pack
 _BYTE = np.dtype(np.uint8)
 _NOTHING = np.empty(0, np.uint8)
@@ -199,6 +253,13 @@ def _bytes_of(array: NDArray[Any]) -> Data:
             f"digest: expected a C-contiguous array, got {array.dtype}{list(array.shape)} with strides "
             f"{list(array.strides)}. Use numpy.ascontiguousarray first."
         ) from error
+
+
+class _Walk(Protocol):
+    """How to walk through a view (frameworks/runs.py)."""
+
+    table: NDArray[np.int64]
+    size: int
 
 
 class _Memory:
@@ -402,7 +463,11 @@ def _fingerprint(data: Data) -> tuple[int, int]:
             if part.size:
                 ones, others = _sums(part, at)
                 a, b = a + ones, b + others
-    upper = _avalanche((a + data.size * _STEP) & _MASK)
+    return _sealed(a, b, data.size)
+
+
+def _sealed(a: int, b: int, nbytes: int) -> tuple[int, int]:
+    upper = _avalanche((a + nbytes * _STEP) & _MASK)
     return upper, _avalanche((b & _MASK) ^ (upper << 32 & _MASK | upper >> 32))
 
 

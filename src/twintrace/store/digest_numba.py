@@ -136,12 +136,21 @@ def _reach(address, start, nbytes):
     return address + start, min(_BLOCK, nbytes - start)
 
 
-def _fingerprint(address, nbytes):
+def _blocks(address, nbytes, first):
+    """What blocks add to the two sums, the first of which begins with byte `first` of the whole."""
     a = np.uint64(0)
     b = np.uint64(0)
     for start in range(0, nbytes, _BLOCK):
         block, length = _reach(address, start, nbytes)
-        a, b = _mix(block, start, length, a, b)
+        a, b = _mix(block, first + start, length, a, b)
+    return a, b
+
+
+_sums_of_blocks = njit(_blocks)
+
+
+def _fingerprint(address, nbytes):
+    a, b = _sums_of_blocks(address, nbytes, 0)
     return _seal(nbytes, a, b)
 
 
@@ -625,6 +634,12 @@ def load_bytes():
 def load_fingerprint():
     """The compiled fingerprint alone."""
     return _compile(_fingerprint, (types.intp, types.intp))
+
+
+@functools.cache
+def load_blocks():
+    """The compiled sums of some of the blocks."""
+    return _compile(_blocks, (types.intp, types.intp, types.intp))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import warnings
 
@@ -595,6 +596,64 @@ def test_gradients_of_several_backward_passes_are_numbered(recorded):
     calls, journal = recorded(step, net)
     assert [g.count for g in journal.parameter_gradients() if g.slot == "weight"] == [0, 1, 2]
     assert [g.count for g in one(calls, "kept").gradients] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("keep", ["statistics", "fingerprint", "tensor"])
+def test_a_view_that_no_memory_could_hold_is_missing_and_told(recorded, keep):
+    """And nobody tries to write it out: that would end the training."""
+
+    def step():
+        torch.ones(1).expand(10**11)[:2].neg()
+
+    with pytest.warns(RuntimeWarning, match="400000000000, which are not written out") as told:
+        calls, journal = recorded(step, keep=keep, strict=False)
+    assert len(told) == 1
+    assert "expanded" in journal.tensor(outputs(one(calls, "torch.Tensor.expand"))[""]).missing
+    assert one(calls, "torch.Tensor.neg")
+    with pytest.raises(TraceWriteError, match="not written out"):
+        recorded(step, keep=keep)
+
+
+def test_a_large_expanded_view_is_read_in_little_memory(recorded):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    calls, journal = recorded(lambda: torch.full((1,), 0.5).expand(10**8).neg, keep="fingerprint")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes; written out it has 400 MB"
+    found = journal.tensor(outputs(one(calls, "torch.Tensor.expand"))[""]).statistics
+    assert (found.min, found.max, found.mean, found.norm) == (0.5, 0.5, 0.5, 5000.0)
+
+
+def test_what_is_written_through_a_view_comes_from_who_wrote_it(recorded):
+    x = torch.ones(3)
+    turned = x.view(3, 1)
+
+    def step():
+        x[0].add_(1)
+        torch.neg(x)
+        torch.neg(turned)
+
+    calls, journal = recorded(step)
+    writer = one(calls, "torch.Tensor.add_")
+    for number in (0, 1):
+        taken = inputs(one(calls, "torch.neg", number))["0"]
+        assert journal.tensor(taken).producer == writer.id
+        assert value(journal, taken).max() == 2.0
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_sparse_tensor_is_recognised_again(recorded, layout):
+    def step():
+        sparse = torch.eye(3).to_sparse(layout=layout)
+        torch.mm(sparse, torch.ones(3, 2))
+        sparse.mul_(2.0)
+        torch.mm(sparse, torch.ones(3, 2))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls its compressed layouts a beta
+        calls, journal = recorded(step)
+    made, changed = one(calls, "torch.Tensor.to_sparse"), one(calls, "torch.Tensor.mul_")
+    products = [call for call in calls if call.site.name == "torch.mm"]
+    assert [journal.tensor(inputs(call)["0"]).producer for call in products] == [made.id, changed.id]
+    assert inputs(products[0])["0"] == outputs(made)[""]
 
 
 def test_a_sparse_tensor_does_not_stand_for_an_expanded_one(recorded):

@@ -43,7 +43,9 @@ _CODES: dict[torch.dtype, str] = {
     dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
     for dtype, name in NAMES.items()
 }
+_LARGEST_COPY = 1 << 30  # bytes of a view that are written out though its memory is a fraction of it
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
+_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc})
 
 
 class _Plan:
@@ -140,8 +142,8 @@ def glance(tensor: Tensor) -> Glance | None:
         if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
             return storage, seat, tensor._version, plan.look, stretch, 0, 0, None, None
         return storage, seat, tensor._version, plan.look, stretch, address, plan.nbytes, order, runs
-    except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
-        return None
+    except (RuntimeError, NotImplementedError, ValueError):
+        return _glance_sparse(tensor)
 
 
 def _glance_closer(tensor: Tensor) -> Glance:
@@ -156,6 +158,27 @@ def _glance_closer(tensor: Tensor) -> Glance:
     return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None, None
 
 
+def _glance_sparse(tensor: Tensor) -> Glance | None:
+    """Of a sparse one by its parts. None of others without a storage (inference, inside vmap, lazy): they are read every time."""
+    try:
+        if tensor.layout not in _SPARSE:
+            return None
+        parts = list(_parts(tensor).values())
+        storage = parts[-1].untyped_storage()._cdata
+        places = [(part.data_ptr(), part.shape, part.stride()) for part in parts]
+        seat = storage, type(tensor), tensor.layout, tensor.shape, tensor.dtype, *places
+        version = tensor._version, *(part._version for part in parts)
+        return storage, seat, version, _look(tensor), None, 0, 0, None, None
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None
+
+
+def _memory_of(tensor: Tensor) -> Any:
+    """The storage that holds it; of a sparse one that of its values."""
+    body = tensor if type(tensor) in _PLAIN else _body(tensor)
+    return list(_parts(body).values())[-1].untyped_storage() if body.layout in _SPARSE else body.untyped_storage()
+
+
 def _body(tensor: Tensor) -> Tensor:
     """What holds the memory: of a DTensor the local shard, through which it may be written to."""
     local = getattr(tensor, "_local_tensor", None)
@@ -165,16 +188,14 @@ def _body(tensor: Tensor) -> Tensor:
 def storage(tensor: Tensor) -> Any:
     """The first part of a glance."""
     try:
-        body = tensor if type(tensor) in _PLAIN else _body(tensor)
-        return body.untyped_storage()._cdata
+        return _memory_of(tensor)._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
 def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    body = tensor if type(tensor) in _PLAIN else _body(tensor)
-    return body.untyped_storage()._weak_ref()
+    return _memory_of(tensor)._weak_ref()
 
 
 def released(hold: Any) -> bool:
@@ -198,6 +219,9 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
             raise Unreadable("its storage has been freed")
         if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
             return _in_place(tensor)
+        size, memory = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+        if size > max(_LARGEST_COPY, 4 * memory):  # on a device, too: it is written out there, or here
+            raise Lost(f"an expanded view: {memory} bytes of memory stand for {size}, which are not written out")
         return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
         raise Lost(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
