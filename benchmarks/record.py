@@ -38,6 +38,7 @@ QUICK = {  # what the targets need, and one row of TroubleShooter
     ("twintrace", "api", "fingerprint"),
     ("twintrace", "api", "tensor"),
     ("twintrace", "mix", "statistics"),
+    ("twintrace", "mix", "fingerprint"),
     ("msprobe", "module", "statistics"),
     ("msprobe", "api", "statistics"),
     ("msprobe", "api", "tensor"),

@@ -19,6 +19,7 @@ SHARES = (
     (("module", "statistics"), ("module", "statistics"), 1 / 2),
     (("module", "fingerprint"), ("module", "statistics"), 1 / 2),
     (("mix", "statistics"), ("mix", "statistics"), 1 / 6),
+    (("mix", "fingerprint"), ("mix", "statistics"), 1 / 6),
     (("api", "tensor"), ("api", "tensor"), 1 / 6),
 )
 BYTES_SHARE = 1 / 2

@@ -97,6 +97,19 @@ def test_selfcheck_of_a_script(tmp_path, twintrace, uses_twintrace):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.needs_torch
+def test_selfcheck_of_a_script_that_imports_twintrace_and_records_nothing(tmp_path, twintrace):
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nimport twintrace as tt\ntt.seed_all(0)\nloss = torch.ones(3).exp().sum()\n")
+    assert "same bits" in twintrace("selfcheck", script)
+
+
+def test_selfcheck_of_a_script_without_a_framework(tmp_path, twintrace):
+    script = tmp_path / "train.py"
+    script.write_text("print('nothing to record')\n")
+    assert "imports no framework that can be recorded" in twintrace("selfcheck", script, expect=2)
+
+
 def test_selfcheck_says_when_it_cannot_tell(tmp_path, twintrace):
     script = tmp_path / "train.py"
     script.write_text("import time, torch\nx = torch.ones(2) * (time.perf_counter_ns() % 99991)\n")

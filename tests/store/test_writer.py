@@ -387,3 +387,15 @@ def test_letting_go_writes_nothing(tmp_path):
     assert specimens.journal_file(tmp_path).read_bytes() == before
     assert (tmp_path / "rank0.stage").exists()
     stage.close()
+
+
+def test_a_trace_that_was_recorded_over_takes_no_more_steps(tmp_path):
+    first = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
+    first.begin_step(0, {})
+    first.end_step()
+    second = TraceWriter.create(tmp_path / "t", {"framework": "reference"}, overwrite=True)
+    with pytest.raises(TraceWriteError, match="somebody has recorded over this one"):
+        first.begin_step(1, {})
+    second.begin_step(0, {})
+    second.close()
+    assert open_trace(tmp_path / "t").steps == (0,)

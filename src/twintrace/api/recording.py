@@ -146,6 +146,8 @@ def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
 def _place(path: Any) -> Path:
     """Where the trace goes, whatever directory the process changes to later."""
     try:
+        if "\0" in os.fsdecode(path) or not os.fsdecode(path):
+            raise ValueError("no file system has such a name")
         return Path(os.fsdecode(path)).absolute()
     except (TypeError, ValueError) as error:
         raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None
@@ -160,5 +162,7 @@ def _bytes(size: int | str) -> int:
         if match and match[2] in _UNITS:
             size = int(float(match[1]) * _UNITS[match[2]])
     if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
-        raise UsageError(f"buffer: expected a number of bytes or a text such as '64 MB', got {size!r}.")
+        raise UsageError(
+            f"buffer: expected a number of bytes or a text such as '64 MB' (units B, KB, MB, GB), got {size!r}."
+        )
     return size

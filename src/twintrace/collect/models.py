@@ -31,7 +31,9 @@ def named_models(model: Any) -> dict[str, Any]:
             known = ", ".join(f.name for f in registry.loaded()) or "none is imported"
             which = f"model[{name!r}]" if name else "model"
             raise UsageError(
-                f"{which}: expected a module of a known framework ({known}), got {type(item).__module__}.{type(item).__qualname__}."
+                f"{which}: expected a module of a known framework ({known}), got "
+                f"{type(item).__module__}.{type(item).__qualname__}. "
+                f"Give the model itself; functions alone are recorded without one, at level='api'."
             )
     return models
 

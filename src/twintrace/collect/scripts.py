@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..frameworks import registry
-from ..model.errors import SessionError
+from ..model.errors import SessionError, UsageError
 from ..model.records import Keep, Level
 from .selfcheck import Run, SelfCheck, judge
 
@@ -31,6 +31,12 @@ def selfcheck_script(
 ) -> SelfCheck:
     """Run `script` twice without and once with recording, each in a process of its own, and compare bit by bit."""
     runs = []
+    if not Path(script).is_file():
+        raise UsageError(f"{script}: expected a script, and there is no such file.")
+    if not _imported(Path(script).resolve()) & registry.packages():
+        raise UsageError(
+            f"{script} imports no framework that can be recorded ({', '.join(registry.names())}), nor do the files beside it."
+        )
     with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
         for number, recording in enumerate((False, False, True)):
             config: dict[str, Any] = {
@@ -74,12 +80,12 @@ def _run_one(config: dict[str, Any]) -> None:
 
 
 def _execute(run: Run, script: Path, source: str) -> dict[str, Any]:
-    """Run the script; its global variables. One that does not use twintrace itself is recorded as a whole."""
+    """Run the script; its global variables. One that records nothing itself is recorded as a whole."""
     module = types.ModuleType("__main__")
     module.__file__ = str(script)
     sys.modules["__main__"] = module
     code = compile(source, str(script), "exec")
-    around = contextlib.nullcontext() if _uses_twintrace(source) else run.record(None)
+    around = contextlib.nullcontext() if _records_itself(source) else run.record(None)
     with around, contextlib.suppress(SystemExit):
         exec(code, module.__dict__)
     names = {name: value for name, value in vars(module).items() if not name.startswith("_")}
@@ -87,8 +93,14 @@ def _execute(run: Run, script: Path, source: str) -> dict[str, Any]:
     return {name: value for name, value in names.items() if not isinstance(value, bool | int | float | complex)}
 
 
-def _uses_twintrace(source: str) -> bool:
-    return "twintrace" in _packages(source)
+def _records_itself(source: str) -> bool:
+    """Does it call tt.record, in whatever words?"""
+    names = {
+        getattr(node, "attr", None) or getattr(node, "name", None)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute | ast.alias)
+    }
+    return "twintrace" in _packages(source) and "record" in names
 
 
 def _imported(script: Path) -> set[str]:

@@ -114,6 +114,11 @@ def _absence(name: str, entry: _Entry) -> str:
     return f"{name} is not installed in this environment ({sys.prefix}). Get it with: pip install 'twintrace[{entry.extra}]'"
 
 
+def packages() -> frozenset[str]:
+    """What a script imports that uses a framework."""
+    return frozenset(entry.package for entry in _FRAMEWORKS.values())
+
+
 def load(packages: Collection[str]) -> None:
     """Import the workshops of these packages, as far as they are installed."""
     for name, entry in _FRAMEWORKS.items():

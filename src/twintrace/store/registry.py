@@ -94,7 +94,10 @@ def layout_of(name: str) -> Layout:
 
 def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace of any known layout."""
-    root = Path(path)
+    try:
+        root = Path(path)
+    except TypeError:
+        raise UsageError(f"expected the directory of a trace, got {path!r}.") from None
     try:
         if not root.exists():
             raise TraceNotFoundError(f"{root} does not exist. Give the directory that was given to tt.record.")

@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -123,6 +124,7 @@ class TraceWriter:
         self._file_begun = False
         self._known: dict[str, tuple[int, int, int]] = {}
         self._journal: Journal | None = None
+        self._manifest = _identity(root / layout.MANIFEST)
 
     @classmethod
     def create(
@@ -162,9 +164,15 @@ class TraceWriter:
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
         """Open the journal of `step`; its first line is the header."""
-        if not (self.root / layout.MANIFEST).is_file():
+        now = _identity(self.root / layout.MANIFEST)
+        if now is None:
             raise TraceWriteError(
                 f"{self.root} is gone: its manifest was removed while recording. Choose another path."
+            )
+        self._manifest = self._manifest or now
+        if now != self._manifest:
+            raise TraceWriteError(
+                f"{self.root} is another trace by now: somebody has recorded over this one. Choose another path."
             )
         self._directory = layout.journal_dir(self.root, step, self.rank)
         journal = Journal(self._directory)
@@ -242,6 +250,16 @@ class TraceWriter:
             except OSError:
                 self._stage_failed = True  # no room even for the ring: every tensor's record will say so
         return self._stage
+
+
+def _identity(file: Path) -> tuple[int, int, int] | None:
+    """Which file it is, whatever has been put under its name; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    # With the time: the number of a file that was removed is soon given to another.
+    return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, world: int) -> None:

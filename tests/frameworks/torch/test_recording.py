@@ -727,13 +727,18 @@ def test_op_level_sees_forward_backward_and_update_kernels(recorded):
         net(torch.ones(3, 2)).sum().backward()
         optimizer.step()
 
-    calls, _ = recorded(step, net, level="op")
+    calls, journal = recorded(step, net, level="op")
     by_phase = {
         phase: {c.site.name for c in calls if c.site.phase == phase} for phase in ("forward", "backward", "update")
     }
     assert "aten.addmm.default" in by_phase["forward"]
     assert "aten.mm.default" in by_phase["backward"]
     assert any("add_" in name for name in by_phase["update"])
+    for gradient in journal.parameter_gradients():
+        np.testing.assert_array_equal(value(journal, gradient.tensor), net.get_parameter(gradient.slot).grad.numpy())
+        made_by = journal.tensor(gradient.tensor).producer
+        assert next(c for c in calls if c.id == made_by).site.phase == "backward"
+    assert len(list(journal.parameter_gradients())) == 2
     update = next(c for c in calls if c.site.phase == "update" and "add_" in c.site.name)
     assert update.mutates == ("0",)
     assert one(calls, "aten.addmm.default").site.path == ""

@@ -66,7 +66,7 @@ class TorchWatch:
 
     def _install(self) -> Iterator[Callable[[], None]]:
         yield from self._compiled.install()
-        yield from self._modules.install(parameter_gradients=self._level is not Level.OP)
+        yield from self._modules.install()
         yield patch(torch.autograd, "_engine_run_backward", flush_after_backward(self._gradients))
         if self._ops:
             yield from self._ops.install()

@@ -104,17 +104,15 @@ class Modules:
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
-        self._hooks_parameters = False
         self._hooked: dict[int, tuple[Any, Any, Any]] = {}
 
-    def install(self, *, parameter_gradients: bool) -> Iterator[Callable[[], None]]:
+    def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         self._threads = {threading.get_ident()}
         self._learn()
         yield self._known.clear
         self.resume()
         yield self.pause
-        self._hooks_parameters = parameter_gradients
         yield self._unhook_parameters
         self._hook_parameters()
 
@@ -206,8 +204,6 @@ class Modules:
 
     def _hook_parameters(self) -> None:
         """Hook the parameters that there are by now: a model grows, thaws, and changes its element type."""
-        if not self._hooks_parameters:
-            return
         for prefix, model in self._models.items():
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
