@@ -1,11 +1,13 @@
 """What one configuration costs, measured in turns.
 
-    bare worker       ▁▁▁        ▁▁▁        ▁▁▁        ▁▁▁          never imports a tool
-    tool's worker         ▇▇▇▇▇      ▇▇▇▇▇      ▇▇▇▇▇               the tool is installed before its first turn
-                                 time ──▶
+    bare worker       ▁▁▁        ▁▁▁ ▁▁▁        ▁▁▁ ▁▁▁        ▁▁▁       never imports a tool
+    ours                  ▇▇▇▇▇                         ▇▇▇▇▇            the tool is installed before its first turn
+    a peer                               ▇▇▇▇▇
+                                         time ──▶
 
 Each recorded step is divided by the mean of the bare steps before and after it; a row shows the median over the
-rounds. So a machine that slows down for a minute slows both sides of the quotient.
+rounds. So a machine that slows down for a minute slows both sides of the quotient. What is compared with each other, ours and
+the peer's, takes turns as well: a machine that is slow for memory and quick for the rest would otherwise be slow for one of them.
 
 The two sides sit in two processes because the peers cannot be taken out again: msprobe and TroubleShooter leave their
 wrappers on torch after `stop`, and a "bare" step in their process would be neither bare nor recorded. What holds for
@@ -18,15 +20,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("transformer", "cnn")
+T = TypeVar("T")
 GROWTH_ROUNDS = 9  # thirds of fewer rounds say nothing
 
 
@@ -44,8 +47,12 @@ class Plan:
     rounds: int
     inside: bool = False
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.tool, self.level, self.keep
+
     def __str__(self) -> str:
-        return f"{self.tool} {self.level} {self.keep}"
+        return " ".join(self.key)
 
 
 class Seconds(NamedTuple):
@@ -171,37 +178,54 @@ def surroundings() -> dict[str, str]:
     }
 
 
-def measure(plan: Plan, bare: Process, tool: Process) -> Row:
-    """Run the plan's rounds and sum them up. A tool that fails has a row that says so."""
+Turns: TypeAlias = "Generator[None, None, T]"
+"""Something that stops after each of its turns, and has a result in the end."""
+
+
+def in_turns(tasks: Iterable[Turns[T]]) -> list[T]:
+    """A turn of each, again and again until all have ended; their results."""
+    waiting, results = dict(enumerate(tasks)), {}
+    while waiting:
+        for number, task in list(waiting.items()):
+            try:
+                next(task)
+            except StopIteration as end:
+                results[number] = end.value
+                del waiting[number]
+    return [results[number] for number in sorted(results)]
+
+
+def measure(plan: Plan, bare: Process, tool: Process) -> Turns[Row]:
+    """Run the plan's rounds, a turn each, and sum them up. A tool that fails has a row that says so."""
     try:
         for model in MODELS:
             tool.ask("bare", model)  # the framework's own first-time costs are not the tool's
         if plan.inside:
-            first, rounds, close = None, _rounds_inside(tool, plan.rounds), Seconds(0.0, 0.0)
+            first, close = None, Seconds(0.0, 0.0)
+            rounds = yield from _rounds_inside(tool, plan.rounds)
         else:
             tool.ask("open")
-            first, *rounds = _rounds_apart(bare, tool, plan.rounds + 1)
+            first, *rounds = yield from _rounds_apart(bare, tool, plan.rounds + 1)
             close = tool.seconds("close")
         return _sum_up(plan, first, rounds, close, tool.ask("finish"))
     except WorkerFailed as failure:
         return Row(plan.tool, plan.level, plan.keep, error=str(failure))
 
 
-def _rounds_apart(bare: Process, tool: Process, count: int) -> list[Round]:
+def _rounds_apart(bare: Process, tool: Process, count: int) -> Turns[list[Round]]:
     rounds = []
-    before = {model: bare.seconds("bare", model) for model in MODELS}
     for _ in range(count):
         recorded, around = {}, {}
         for model in MODELS:
+            before = bare.seconds("bare", model)
             recorded[model] = tool.seconds("recorded", model)
-            after = bare.seconds("bare", model)
-            around[model] = _mean(before[model], after)
-            before[model] = after
+            around[model] = _mean(before, bare.seconds("bare", model))
         rounds.append(Round(around, recorded))
+        yield
     return rounds
 
 
-def _rounds_inside(tool: Process, count: int) -> list[Round]:
+def _rounds_inside(tool: Process, count: int) -> Turns[list[Round]]:
     rounds = []
     for _ in range(count):
         before = {model: tool.seconds("bare", model) for model in MODELS}
@@ -210,6 +234,7 @@ def _rounds_inside(tool: Process, count: int) -> list[Round]:
         tool.ask("close")
         after = {model: tool.seconds("bare", model) for model in MODELS}
         rounds.append(Round({model: _mean(before[model], after[model]) for model in MODELS}, recorded))
+        yield
     return rounds
 
 

@@ -20,17 +20,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.measure import MODELS, Plan, Process, Row, measure, worker
+from benchmarks.measure import MODELS, Plan, Process, Row, in_turns, measure, worker
 from benchmarks.targets import Verdict, judge
 from benchmarks.tools import KEEPS, OFFERS
 from benchmarks.work import FRAMEWORKS
 
 OURS = ("twintrace", "stopped")
-GROWTH_STEPS = {"torch": 30, "mindspore": 15}  # of the configuration whose growth is watched
 QUICK = {  # what the targets need, and one row of TroubleShooter
     ("twintrace", "module", "statistics"),
     ("twintrace", "module", "fingerprint"),
@@ -98,12 +98,12 @@ def all_plans(options: argparse.Namespace) -> list[Plan]:
 def _rounds(options: argparse.Namespace, tool: str, level: str, keep: str) -> int:
     if options.rounds:
         return int(options.rounds)
-    if (tool, level, keep) == ("twintrace", "api", "statistics"):
-        return GROWTH_STEPS[options.framework]
     if tool == "troubleshooter":
         return 3  # each of its steps takes longer than the one before: more rounds would only make it look worse
     if keep == "tensor":
         return 2 if _few(options) else 4
+    if level == "api":
+        return 12 if _few(options) else 20  # where the limits are closest, and growth is watched
     return 4 if _few(options) else 8
 
 
@@ -117,7 +117,7 @@ def _wanted(plan: Plan, only: list[str]) -> bool:
     return not only or any(name.startswith(each.rstrip(":") + ":") for each in only)
 
 
-def run(plans: Iterable[Plan], pythons: dict[str, Path], options: argparse.Namespace) -> list[Row]:
+def run(plans: Sequence[Plan], pythons: dict[str, Path], options: argparse.Namespace) -> list[Row]:
     """Measure every plan against one bare worker that lives as long as the run. All files are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="twintrace-benchmark-", dir=options.dir))
     rows = []
@@ -125,8 +125,9 @@ def run(plans: Iterable[Plan], pythons: dict[str, Path], options: argparse.Names
         with worker(Path(sys.executable), folder / "bare", options.size, framework=options.framework) as bare:
             for model in MODELS * 2:
                 bare.ask("bare", model)
-            for number, plan in enumerate(plans):
-                rows.append(_one(plan, bare, pythons[plan.tool], folder / str(number), options))
+            for number, together in enumerate(in_groups(plans)):
+                rows += _in_turns(together, bare, pythons, folder / str(number), options)
+            rows.sort(key=lambda row: [plan.key for plan in plans].index(row.key))
             rows.insert(0, _bare_row(bare))
             seconds = {model: min(bare.seconds("bare", model).wall for _ in range(3)) for model in MODELS}
             say("a bare step: " + ", ".join(f"{model} {1000 * each:.0f} ms" for model, each in seconds.items()))
@@ -135,12 +136,28 @@ def run(plans: Iterable[Plan], pythons: dict[str, Path], options: argparse.Names
     return rows
 
 
-def _one(plan: Plan, bare: Process, python: Path, folder: Path, options: argparse.Namespace) -> Row:
-    with worker(python, folder, options.size, plan, options.framework) as tool:
-        row = measure(plan, bare, tool)
+def in_groups(plans: Iterable[Plan]) -> list[list[Plan]]:
+    """What is compared with each other: the same level, with tensors or without."""
+    groups: dict[object, list[Plan]] = {}
+    for plan in plans:
+        groups.setdefault((plan.level, plan.keep == "tensor", plan.inside), []).append(plan)
+    return list(groups.values())
+
+
+def _in_turns(
+    plans: Sequence[Plan], bare: Process, pythons: dict[str, Path], folder: Path, options: argparse.Namespace
+) -> list[Row]:
+    with ExitStack() as workers:
+        tasks = []
+        for number, plan in enumerate(plans):
+            place = folder / str(number)
+            tool = workers.enter_context(worker(pythons[plan.tool], place, options.size, plan, options.framework))
+            tasks.append(measure(plan, bare, tool))
+        rows = in_turns(tasks)
     shutil.rmtree(folder, ignore_errors=True)
-    say(f"  {plan}: {row.error or f'{row.both:.2f}'}")
-    return row
+    for plan, row in zip(plans, rows, strict=True):
+        say(f"  {plan}: {row.error or f'{row.both:.2f}'}")
+    return rows
 
 
 def _bare_row(bare: Process) -> Row:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import peers, record, work
-from benchmarks.measure import Plan, Row, WorkerFailed, measure
-from benchmarks.targets import judge
+from benchmarks.measure import Plan, Row, WorkerFailed, in_turns, measure
+from benchmarks.targets import SHARES, judge
 
 
 def good_rows():
     """A run in which every target is met."""
     ours = [("module", "statistics"), ("module", "fingerprint"), ("api", "statistics"), ("api", "fingerprint"),
-            ("api", "tensor"), ("mix", "statistics")]  # fmt: skip
+            ("api", "tensor"), ("mix", "statistics"), ("mix", "fingerprint")]  # fmt: skip
     theirs = {
         ("module", "statistics"): 0.6,
         ("api", "statistics"): 5.0,
@@ -52,6 +52,7 @@ def test_a_good_run_meets_every_target(words):
             "module statistics: extra time / msprobe module statistics",
         ),
         (("twintrace", "mix", "statistics"), {"extra": 1.1}, "mix statistics: extra time / msprobe mix statistics"),
+        (("twintrace", "mix", "fingerprint"), {"extra": 1.1}, "mix fingerprint: extra time / msprobe mix statistics"),
         (("twintrace", "api", "tensor"), {"extra": 3.0}, "api tensor: extra time / msprobe api tensor"),
         (("twintrace", "api", "tensor"), {"bytes_per_step": 6e8}, "api tensor: bytes / msprobe api tensor"),
         (("twintrace", "api", "tensor"), {"files": 3000}, "api tensor: files of a step"),
@@ -81,9 +82,27 @@ def test_a_failing_worker_becomes_a_row():
         def ask(self, do, model=None):
             raise WorkerFailed("ImportError: No module named 'msprobe'")
 
-    row = measure(Plan("msprobe", "api", "statistics", 1), Failing(), Failing())
+    (row,) = in_turns([measure(Plan("msprobe", "api", "statistics", 1), Failing(), Failing())])
 
     assert row.error == "ImportError: No module named 'msprobe'"
+
+
+def test_what_is_compared_takes_turns():
+    seen = []
+
+    def task(name, turns):
+        for _ in range(turns):
+            seen.append(name)
+            yield
+        return name.upper()
+
+    assert in_turns([task("a", 3), task("b", 1), task("c", 2)]) == ["A", "B", "C"]
+    assert seen == ["a", "b", "c", "a", "c", "a"]
+    plans = [Plan(tool, level, keep, 1) for tool in ("twintrace", "msprobe") for level in ("module", "api")
+             for keep in ("statistics", "fingerprint", "tensor")]  # fmt: skip
+    for ours, theirs, _ in SHARES:
+        (group,) = [group for group in record.in_groups(plans) if Plan("msprobe", *theirs, 1) in group] or [[]]
+        assert not group or Plan("twintrace", *ours, 1) in group
 
 
 @pytest.mark.parametrize(
