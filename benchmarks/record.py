@@ -1,7 +1,7 @@
 """What recording costs: each level and keep of ours, and the peers on the same work in the same run.
 
-    python -m benchmarks.record                  all of it, about ten minutes
-    python -m benchmarks.record --quick          what the targets need, about three
+    python -m benchmarks.record                  all of it, about twelve minutes
+    python -m benchmarks.record --quick          what the targets need, about four
     python -m benchmarks.record --no-peers       ours alone
     python -m benchmarks.record --framework mindspore       about six; with --quick, about two
     python -m benchmarks.record --only twintrace:api --only msprobe:api:statistics
@@ -103,7 +103,7 @@ def _rounds(options: argparse.Namespace, tool: str, level: str, keep: str) -> in
     if keep == "tensor":
         return 2 if _few(options) else 4
     if level == "api":
-        return 12 if _few(options) else 20  # where the limits are closest, and growth is watched
+        return 16 if _few(options) else 24  # where the limits are closest, and growth is watched
     return 4 if _few(options) else 8
 
 
