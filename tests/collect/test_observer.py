@@ -148,7 +148,7 @@ def test_a_write_to_the_end_or_to_all_of_it_is_seen_on_the_host(watching, size):
 @pytest.mark.parametrize("keep", [Keep.STATISTICS, Keep.FINGERPRINT])
 def test_where_no_bytes_are_kept_they_are_read_where_they_lie(watching, framework, keep, monkeypatch):
     kept = watching(keep)
-    x = Tensor(np.arange(6.0).reshape(2, 3))
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
     kept.observe(x)
     assert framework.asked["host"] == 0
     kept.observe(Tensor(x.array.T))  # in another order: brought together here

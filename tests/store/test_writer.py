@@ -399,3 +399,15 @@ def test_a_trace_that_was_recorded_over_takes_no_more_steps(tmp_path):
     second.begin_step(0, {})
     second.close()
     assert open_trace(tmp_path / "t").steps == (0,)
+
+
+def test_a_manifest_that_was_only_touched_is_the_same(tmp_path):
+    writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
+    manifest = tmp_path / "t" / layout.MANIFEST
+    content = manifest.read_bytes()
+    manifest.unlink()
+    manifest.write_bytes(content)
+    os.utime(manifest, (0, 0))
+    writer.begin_step(0, {})
+    writer.close()
+    assert open_trace(tmp_path / "t").steps == (0,)

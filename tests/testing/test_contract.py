@@ -5,6 +5,7 @@ that is kept by a broken adapter promises nothing.
 """
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -56,10 +57,12 @@ NO_SUMS = replace(gradients._Sum, "give", nothing)
 NO_STOP = replace(adapter.ReferenceWatch, "stop", nothing)
 NO_TOKENS = answer("token", nothing)
 NO_IDENTITY = answer("glance", nothing)
+NUMBERS = itertools.count(1)
 NO_SAVED_GRADIENTS = answer("on_gradient", lambda tensor, callback: nothing)
 ZEROS = answer("host", lambda tensor, **_: np.zeros(tensor.shape, tensor.array.dtype))
 MEMORY_ORDER = answer("host", lambda tensor, **_: tensor.array.ravel("K").reshape(tensor.shape))
 ELSEWHERE = None, 0, 0, None, None
+ALWAYS_NEW = answer("glance", lambda tensor: (next(NUMBERS), next(NUMBERS), 0, tensors.look(tensor), *ELSEWHERE))
 NO_VERSIONS = answer(
     "glance",
     lambda tensor: (tensor.storage.number, (tensor.storage.number, tensor.shape), 0, tensors.look(tensor), *ELSEWHERE),
@@ -212,7 +215,7 @@ SABOTEURS = {
     "arguments_and_results_are_what_they_were": ZEROS,
     "structures_keep_their_form": NO_INPUT_GRADIENTS,
     "writes_in_place_keep_the_value_from_before": NO_WRITES,
-    "producers_rebuild_the_data_flow": NO_IDENTITY,
+    "producers_rebuild_the_data_flow": ALWAYS_NEW,
     "modules_are_linked_by_their_values": NO_IDENTITY,
     "what_only_the_framework_knows_becomes_a_token": NO_TOKENS,
     # backward

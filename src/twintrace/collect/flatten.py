@@ -26,6 +26,11 @@ MAX_TEXT = 400
 
 _PLAIN = frozenset({type(None), bool, int, float, str, tuple, list, dict})
 
+# Kept as a name, and nothing is lost by it: Python's small things and the frameworks' own handles (groups, generators, storages).
+# Of an array the framework makes a tensor, which is recorded.
+_NAMED = frozenset({range, bytes, bytearray, memoryview, type, type({}.keys()), type({}.values()), type({}.items())})
+_NAMED_BY = frozenset({"torch", "mindspore", "mindtorch", "numpy", "collections", "pathlib", "types", "datetime", "re"})
+
 Found = list[tuple[str, Any]]
 
 
@@ -157,8 +162,8 @@ class Flattener:
         name = f"{kind.__module__}.{kind.__qualname__}"
         if callable(value):
             return text_token("callable", str(getattr(value, "__qualname__", name))[:MAX_TEXT])
-        if name == "numpy.ndarray":  # what a framework makes of it is recorded as its tensor
-            return text_token("opaque", name)
+        if kind in _NAMED or kind.__module__.partition(".")[0] in _NAMED_BY:
+            return text_token("opaque", name[:MAX_TEXT])
         return self._gap(name[:MAX_TEXT])
 
     def _gap(self, what: str) -> str:

@@ -16,6 +16,7 @@ tensor that seems unchanged are compared as well: if they differ, it is a new va
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Sequence
 from math import inf
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..frameworks.protocol import Framework, Look, Lost, Unreadable
+from ..frameworks.protocol import Framework, Glance, Look, Lost, Unreadable
 from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ..store.digest import Found
 
 _PURGE_EVERY = 4096
+_MAX_WRITTEN = 16  # tensors of a call whose writer is remembered; an optimizer's are its results anyway
 _MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
 _MAX_GATHERED = 8 << 20  # bytes of a view that are brought together as a whole; an expanded one may be of any size
 
@@ -74,7 +76,10 @@ class Observer:
         )  # by seat: where no gradient is wanted, and where one is
         self._spoken: dict[Any, _Seen] = {}  # by stretch
         self._witnesses: dict[Any, _Witness] = {}  # by storage
-        self._writers: dict[Any, int] = {}  # by storage: the last call that wrote to it in place
+        self._writers: dict[
+            Any, tuple[int, Any, int, int]
+        ] = {}  # by storage: who wrote last, its version then, from where to where
+        self._makers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by object
         self._last_life = 0
         self._next = 0
         self._purge_at = _PURGE_EVERY
@@ -118,13 +123,22 @@ class Observer:
         for seen in self._seen:
             seen.clear()
         self._writers.clear()
+        self._makers.clear()
         self._drop_strays(self._spoken)
 
     def forget_all(self) -> None:
         """Release every storage."""
         for hold in self._holds.values():
             self._framework.release(hold)
-        for known in (self._holds, self._lives, *self._seen, self._spoken, self._witnesses, self._writers):
+        for known in (
+            self._holds,
+            self._lives,
+            *self._seen,
+            self._spoken,
+            self._witnesses,
+            self._writers,
+            self._makers,
+        ):
             known.clear()
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
@@ -162,10 +176,21 @@ class Observer:
     def forget(self, tensors: Sequence[Any], writer: int | None = None) -> None:
         """These were written to: whatever was known of their storages is no longer so. `writer`: the call that did it."""
         for tensor in tensors:
-            key = self._framework.storage(tensor)
-            self._begin_anew(key)
-            if writer is not None:
-                self._writers[key] = writer
+            self._begin_anew(self._framework.storage(tensor))
+            if writer is not None and len(tensors) <= _MAX_WRITTEN:
+                self._note_writer(tensor, writer)
+
+    def _note_writer(self, tensor: Any, writer: int) -> None:
+        glance = self._glance(tensor)
+        if glance is not None and (end := _end(glance)):
+            self._writers[glance[0]] = writer, glance[2], glance[5], end
+
+    def _writer_of(self, glance: Glance) -> int | None:
+        """Who has written to this memory through another view, if nobody else has written to it since."""
+        writer, version, start, end = self._writers.get(glance[0], (None, None, 0, 0))
+        return (
+            writer if writer is not None and version == glance[2] and glance[5] < end and start < _end(glance) else None
+        )
 
     def _begin_anew(self, key: Any) -> None:
         if key in self._lives:
@@ -176,7 +201,7 @@ class Observer:
         """The number of this tensor's present value."""
         glance = self._glance(tensor)
         if glance is None:
-            return self._write(tensor, self._framework.look(tensor), "", self.producer)[0]
+            return self._write(tensor, self._framework.look(tensor), "", self._maker_of(tensor))[0]
         key, seat, version, look, stretch, address, nbytes, order, runs = glance
         life = self._lives.get(key) or self._meet(key, tensor)
         state = hash((version, life, self._sample(address, nbytes) if address else None))
@@ -185,8 +210,8 @@ class Observer:
         if seen is not None and seen[0] == state:
             return seen[1]
         by, text = self.producer, ""
-        if by is None:  # not a result, and new: somebody has written to it through another view
-            by = self._writers.get(key)
+        if by is None and key in self._writers:  # not a result, and new
+            by = self._writer_of(glance)
         twin = self._seen[not wants].get(seat)
         if twin is not None and twin[0] == state:
             text, by = twin[2], twin[3]
@@ -206,6 +231,15 @@ class Observer:
         if stretch is not None and text:
             self._spoken[stretch] = seen
         return number
+
+    def _maker_of(self, tensor: Any) -> int | None:
+        """Who put out this very object: all that is known of one that cannot be recognised by its memory. It is read every time."""
+        if self.producer is not None:
+            with contextlib.suppress(TypeError):  # an object that nobody may refer to weakly
+                self._makers[id(tensor)] = weakref.ref(tensor), self.producer
+            return self.producer
+        object_, maker = self._makers.get(id(tensor), (None, None))
+        return maker if object_ is not None and object_() is tensor else None
 
     def _meet(self, key: Any, tensor: Any) -> int:
         """A storage that was not seen before."""
@@ -265,6 +299,8 @@ class Observer:
         nbytes = runs.nbytes
         if self._gather is None or nbytes > _MAX_WALKED:
             return ""
+        if nbytes > _MAX_GATHERED and dtype in ("f64", "c128"):  # squares that leave the range need all of it at once
+            return ""
         if nbytes > _MAX_GATHERED:
             return _text_of(numbers_along(self._gather, address, runs, dtype, self._fingerprint))
         if nbytes > self._scratch.nbytes:
@@ -309,6 +345,16 @@ class Observer:
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]
+
+
+def _end(glance: Glance) -> int:
+    """Where the memory of a view ends; 0 where that is not known."""
+    _, _, _, _, _, address, nbytes, order, runs = glance
+    if order is not None:
+        return address + nbytes
+    if runs is None or not runs.nbytes or (runs.table[:, 1] < 0).any():
+        return 0
+    return address + int(((runs.table[:, 0] - 1) * runs.table[:, 1]).sum()) + runs.size
 
 
 def _text_of(numbers: Found) -> str:

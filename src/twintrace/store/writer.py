@@ -125,6 +125,7 @@ class TraceWriter:
         self._known: dict[str, tuple[int, int, int]] = {}
         self._journal: Journal | None = None
         self._manifest = _identity(root / layout.MANIFEST)
+        self._created = _read_manifest(root / layout.MANIFEST).get("created")
 
     @classmethod
     def create(
@@ -169,8 +170,7 @@ class TraceWriter:
             raise TraceWriteError(
                 f"{self.root} is gone: its manifest was removed while recording. Choose another path."
             )
-        self._manifest = self._manifest or now
-        if now != self._manifest:
+        if now != self._manifest and _read_manifest(self.root / layout.MANIFEST).get("created") != self._created:
             raise TraceWriteError(
                 f"{self.root} is another trace by now: somebody has recorded over this one. Choose another path."
             )

@@ -40,7 +40,9 @@ class TorchWatch:
         self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
         self._ops = Ops(sink) if level is Level.OP else None
         self._collectives = Collectives(sink)
-        self._modules = Modules(models, sink, self._gradients, follow_thread=self._follow_thread)
+        self._modules = Modules(
+            models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP
+        )
         self._compiled = CompiledRegions(sink, self._step_aside)
         self._undo: list[Callable[[], None]] = []
 

@@ -86,6 +86,9 @@ class Calls:
 
     def _end_recording(self) -> None:
         self._recording = object()
+        self._mode.on = (
+            False  # where it cannot be taken out, in the middle of a backward pass, it does nothing any more
+        )
 
     def enter(self) -> Callable[[], None]:
         """Switch the mode on in this thread."""

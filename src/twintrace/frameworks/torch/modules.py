@@ -98,9 +98,11 @@ class Modules:
         gradients: Gradients,
         *,
         follow_thread: Callable[[], Callable[[], None]],
+        grow: bool = True,
     ) -> None:
+        """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see."""
         self._models, self._sink, self._gradients = models, sink, gradients
-        self._follow_thread = follow_thread
+        self._follow_thread, self._grow = follow_thread, grow
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
@@ -159,7 +161,7 @@ class Modules:
             return original(module, *args, **kwargs)
         phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
         with unseen():
-            if view.path in self._models and torch.is_grad_enabled():
+            if self._grow and view.path in self._models and torch.is_grad_enabled():
                 self._hook_parameters()
             call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
             follows = call is not None and call.wants_gradients and torch.is_grad_enabled()

@@ -45,7 +45,6 @@ _CODES: dict[torch.dtype, str] = {
 }
 _LARGEST_COPY = 1 << 30  # bytes of a view that are written out though its memory is a fraction of it
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
-_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc})
 
 
 class _Plan:
@@ -142,8 +141,8 @@ def glance(tensor: Tensor) -> Glance | None:
         if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
             return storage, seat, tensor._version, plan.look, stretch, 0, 0, None, None
         return storage, seat, tensor._version, plan.look, stretch, address, plan.nbytes, order, runs
-    except (RuntimeError, NotImplementedError, ValueError):
-        return _glance_sparse(tensor)
+    except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
+        return None
 
 
 def _glance_closer(tensor: Tensor) -> Glance:
@@ -158,27 +157,6 @@ def _glance_closer(tensor: Tensor) -> Glance:
     return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None, None
 
 
-def _glance_sparse(tensor: Tensor) -> Glance | None:
-    """Of a sparse one by its parts. None of others without a storage (inference, inside vmap, lazy): they are read every time."""
-    try:
-        if tensor.layout not in _SPARSE:
-            return None
-        parts = list(_parts(tensor).values())
-        storage = parts[-1].untyped_storage()._cdata
-        places = [(part.data_ptr(), part.shape, part.stride()) for part in parts]
-        seat = storage, type(tensor), tensor.layout, tensor.shape, tensor.dtype, *places
-        version = tensor._version, *(part._version for part in parts)
-        return storage, seat, version, _look(tensor), None, 0, 0, None, None
-    except (RuntimeError, NotImplementedError, ValueError):
-        return None
-
-
-def _memory_of(tensor: Tensor) -> Any:
-    """The storage that holds it; of a sparse one that of its values."""
-    body = tensor if type(tensor) in _PLAIN else _body(tensor)
-    return list(_parts(body).values())[-1].untyped_storage() if body.layout in _SPARSE else body.untyped_storage()
-
-
 def _body(tensor: Tensor) -> Tensor:
     """What holds the memory: of a DTensor the local shard, through which it may be written to."""
     local = getattr(tensor, "_local_tensor", None)
@@ -188,14 +166,16 @@ def _body(tensor: Tensor) -> Tensor:
 def storage(tensor: Tensor) -> Any:
     """The first part of a glance."""
     try:
-        return _memory_of(tensor)._cdata
+        body = tensor if type(tensor) in _PLAIN else _body(tensor)
+        return body.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
 def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    return _memory_of(tensor)._weak_ref()
+    body = tensor if type(tensor) in _PLAIN else _body(tensor)
+    return body.untyped_storage()._weak_ref()
 
 
 def released(hold: Any) -> bool:
@@ -223,8 +203,12 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
         if size > max(_LARGEST_COPY, 4 * memory):  # on a device, too: it is written out there, or here
             raise Lost(f"an expanded view: {memory} bytes of memory stand for {size}, which are not written out")
         return _in_place(_copied(tensor.detach()))
-    except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
-        raise Lost(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
+    except (RuntimeError, TypeError, NotImplementedError, ValueError, MemoryError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        kind = (
+            Lost if "memory" in text.lower() else Unreadable
+        )  # no room for a copy; else there are none, as inside vmap
+        raise kind(f"torch does not give its values here: {text}") from None
 
 
 def _is_gone(tensor: Tensor) -> bool:
