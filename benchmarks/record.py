@@ -91,7 +91,15 @@ def all_plans(options: argparse.Namespace) -> list[Plan]:
             for keep in KEEPS:
                 if not options.quick or (tool, level, keep) in QUICK:
                     plans.append(Plan(tool, level, keep, _rounds(options, tool, level, keep)))
-    plans.append(Plan("stopped", "api", "statistics", options.rounds or (15 if _few(options) else 30), inside=True))
+    plans.append(
+        Plan(
+            "stopped",
+            "api",
+            "statistics",
+            options.rounds or (15 if options.framework == "mindspore" else 40),
+            inside=True,
+        )
+    )
     return [plan for plan in plans if _wanted(plan, options.only)]
 
 
