@@ -98,11 +98,11 @@ def test_what_is_compared_takes_turns():
 
     assert in_turns([task("a", 3), task("b", 1), task("c", 2)]) == ["A", "B", "C"]
     assert seen == ["a", "b", "c", "a", "c", "a"]
-    plans = [Plan(tool, level, keep, 1) for tool in ("twintrace", "msprobe") for level in ("module", "api")
+    plans = [Plan(tool, level, keep, 1) for tool in ("twintrace", "msprobe") for level in ("module", "api", "mix")
              for keep in ("statistics", "fingerprint", "tensor")]  # fmt: skip
     for ours, theirs, _ in SHARES:
-        (group,) = [group for group in record.in_groups(plans) if Plan("msprobe", *theirs, 1) in group] or [[]]
-        assert not group or Plan("twintrace", *ours, 1) in group
+        (group,) = [group for group in record.in_groups(plans) if Plan("msprobe", *theirs, 1) in group]
+        assert Plan("twintrace", *ours, 1) in group
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..frameworks import registry
 from ..frameworks.protocol import Framework
 from ..store.lines import encode, text_float, text_nest, text_token
 
@@ -26,10 +27,10 @@ MAX_TEXT = 400
 
 _PLAIN = frozenset({type(None), bool, int, float, str, tuple, list, dict})
 
-# Kept as a name, and nothing is lost by it: Python's small things and the frameworks' own handles (groups, generators, storages).
-# Of an array the framework makes a tensor, which is recorded.
+# Kept as a name, and nothing is lost by it: Python's small things, arrays, of which the framework makes tensors, and the
+# frameworks' own handles (groups, generators, storages).
 _NAMED = frozenset({range, bytes, bytearray, memoryview, type, type({}.keys()), type({}.values()), type({}.items())})
-_NAMED_BY = frozenset({"torch", "mindspore", "mindtorch", "numpy", "collections", "pathlib", "types", "datetime", "re"})
+_NAMED_BY = frozenset({"numpy", "collections", "pathlib", "types", "datetime", "re"}) | registry.packages()
 
 Found = list[tuple[str, Any]]
 

@@ -70,15 +70,12 @@ class Observer:
         # takes its time over all that may lead to something else.
         self._holds: dict[Any, Any] = {}  # by storage
         self._lives: dict[Any, int] = {}  # by storage: another number whenever all that is known of it is void
-        self._seen: tuple[dict[Any, _Seen], dict[Any, _Seen]] = (
-            {},
-            {},
-        )  # by seat: where no gradient is wanted, and where one is
+        # By seat: where no gradient is wanted, and where one is.
+        self._seen: tuple[dict[Any, _Seen], dict[Any, _Seen]] = {}, {}
         self._spoken: dict[Any, _Seen] = {}  # by stretch
         self._witnesses: dict[Any, _Witness] = {}  # by storage
-        self._writers: dict[
-            Any, tuple[int, Any, int, int]
-        ] = {}  # by storage: who wrote last, its version then, from where to where
+        # By storage: who wrote last, its version then, from where to where.
+        self._writers: dict[Any, tuple[int, Any, int, int]] = {}
         self._makers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by object
         self._last_life = 0
         self._next = 0

@@ -150,9 +150,8 @@ class Session:
 
     def start(self) -> None:
         """Record from here on."""
-        if self._forked:
+        if not self._is_open("start"):
             return
-        self._must_be_open("start")
         if self._running:
             raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
         self._running = True
@@ -170,9 +169,8 @@ class Session:
 
     def step(self, number: int | None = None) -> None:
         """The step is over; the next is `number`, or one more."""
-        if self._forked:
+        if not self._is_open("step"):
             return
-        self._must_be_open("step")
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
             raise SessionError(f"step({number!r}): expected a step number, 0 or more, or nothing.")
         with self._lock:
@@ -193,9 +191,8 @@ class Session:
 
     def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
-        if self._forked:
+        if not self._is_open("save"):
             return
-        self._must_be_open("save")
         if not self._wanted_rank or not self._selection.wants_step(self._number):
             return
         if _HERE.busy:
@@ -660,11 +657,13 @@ class Session:
 
     # --- trouble ------------------------------------------------------------------------------------------------
 
-    def _must_be_open(self, verb: str) -> None:
-        if self._closed:
+    def _is_open(self, verb: str) -> bool:
+        """False in a forked child, where a recorder does nothing; a closed one raises."""
+        if self._closed and not self._forked:
             raise SessionError(
                 f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path."
             )
+        return not self._forked
 
     def _lose(self, error: TraceWriteError) -> None:
         """The journal itself cannot be written: nothing more can be said on disk, so it is said once, here."""

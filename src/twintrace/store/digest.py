@@ -121,7 +121,7 @@ def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted:
     """The same of elements that do not lie side by side, however many there are: piece by piece, in little memory."""
     kernel, module = _kernels.get(dtype) or _load(dtype), _numba()
     assert module is not None  # who gathers has it
-    room = np.empty(2 * _SLICE + _WHOLE, np.uint8)
+    room = np.empty(2 * _SLICE + BLOCK, np.uint8)
     place = address_of(room)
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
     finite = nan = posinf = neginf = zero = a = b = start = filled = 0
@@ -144,7 +144,7 @@ def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted:
         gather(where, table, runs.size, place + filled)
         filled += int(table[:, 0].prod()) * runs.size
         if filled >= _SLICE:
-            take(filled // _WHOLE * _WHOLE)
+            take(filled // BLOCK * BLOCK)
     take(filled)
     text = _hexadecimal(*_sealed(a, b, start)).hex() if wanted else None
     if not finite:
@@ -229,13 +229,14 @@ def _avalanche(z: int) -> int:
     return z ^ z >> 31
 
 
+BLOCK = 1024
+"""Bytes of a block of the fingerprint."""
 KEYS = np.array([_avalanche((place + 1) * _STEP & _MASK) for place in range(256)], np.uint64)
 """The keys of the words in a block: 128 that are added, 128 that are crossed."""
 
 # From an array to its memory -----------------------------------------------------------------------------------------
 
 _kernels: dict[str, Kernel] = {}
-_WHOLE = 1024  # bytes of a block of the fingerprint
 _SLICE = 1 << 20  # bytes that are gathered at a time; whole blocks
 _ONE = np.array([[1, 0]], np.int64)
 _hexadecimal = struct.Struct(">QQ").pack
@@ -457,7 +458,7 @@ def _fingerprint(data: Data) -> tuple[int, int]:
     for number, block in enumerate(_blocks(data)):
         if block.size % 8:  # only the last
             block = np.concatenate([block, np.zeros(-block.size % 8, np.uint8)])
-        words, first = block.view("<u8"), number * (_BLOCK // 1024)
+        words, first = block.view("<u8"), number * (_BLOCK // BLOCK)
         whole = len(words) // 128
         for part, at in ((words[: 128 * whole].reshape(-1, 128), first), (words[128 * whole :][None], first + whole)):
             if part.size:

@@ -8,7 +8,8 @@
 What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
 tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
 
-Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one.
+Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one; f32 has
+the rich one, written out in `walk_numba.py`.
 Memory that is in no cache is asked for some blocks ahead: otherwise the first loop over a block waits for it, and the
 others have nothing to wait for, which together takes half as long again. Casts such as `like(min(...))` look idle and
 are not: numba widens every integer to 64 bits, and without the cast back a loop over int32 runs at half the speed.
@@ -23,15 +24,16 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .digest import KEYS
+from .digest import BLOCK, KEYS
 from .memory_numba import at, fetch, move, put
 from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without
 
-# Bytes. The fingerprint is defined in blocks of this size. Counts within a block are kept in the width of an element.
-_BLOCK = 1024
-_PIECE = 16 * _BLOCK  # of f32, which are walked block by block and summed up together
-_PAGE = 4096  # and of what comes later one line of each page: finding out where a page lies takes as long as reading it
-_FAR_AHEAD = 8 * _PAGE
+# Bytes. Counts within a block are kept in the width of an element.
+_PIECE = 16 * BLOCK  # of f32, which are walked block by block and summed up together
+_PAGE = 4096
+_FAR_AHEAD = (
+    8 * _PAGE
+)  # here one line of each page is asked for: finding out where a page lies takes as long as reading it
 _LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -104,7 +106,7 @@ def _mix(address, start, length, a, b):
 
 @njit
 def _add(p, q, s, start, a, b):
-    key = np.uint64(2 * (start // _BLOCK)) * _STEP
+    key = np.uint64(2 * (start // BLOCK)) * _STEP
     a += _stir(p + s * _FIRST + (key + _STEP))
     b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
     return a, b
@@ -131,16 +133,16 @@ def _reach(address, start, nbytes):
     """Where the block at `start` lies, and its length; one that comes later is asked for."""
     if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
         fetch(address + start + _FAR_AHEAD)
-    for line in range(start + AHEAD, min(start + AHEAD + _BLOCK, nbytes), _LINE):
+    for line in range(start + AHEAD, min(start + AHEAD + BLOCK, nbytes), _LINE):
         fetch(address + line)
-    return address + start, min(_BLOCK, nbytes - start)
+    return address + start, min(BLOCK, nbytes - start)
 
 
 def _blocks(address, nbytes, first):
     """What blocks add to the two sums, the first of which begins with byte `first` of the whole."""
     a = np.uint64(0)
     b = np.uint64(0)
-    for start in range(0, nbytes, _BLOCK):
+    for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         a, b = _mix(block, first + start, length, a, b)
     return a, b
@@ -311,7 +313,7 @@ def _walk(address, start, state, wanted, a, b):
     added, crossed = _ADDED.ctypes.data, _CROSSED.ctypes.data
     for place in range(0, _PIECE, _PAGE):
         fetch(address + place + _FAR_AHEAD)
-    for place in range(0, _PIECE, _BLOCK):
+    for place in range(0, _PIECE, BLOCK):
         if wanted:
             p, q, s = walk(address + place, added, crossed, state)
             a, b = _add(p, q, s, start + place, a, b)
@@ -438,7 +440,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     nan = 0
     posinf = 0
     zero = 0
-    for start in range(0, nbytes, _BLOCK):
+    for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)
@@ -506,7 +508,7 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     total = 0.0
     squares = 0.0
     zero = 0
-    for start in range(0, nbytes, _BLOCK):
+    for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)
@@ -567,7 +569,7 @@ def _bytes(tables, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     counts = np.zeros((4, 256), np.int64)
-    for start in range(0, nbytes, _BLOCK):
+    for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)

@@ -7,7 +7,7 @@ fetch(address)                  ask for a line of it, ahead of reading
 """
 
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from llvmlite import ir
 from numba import types
@@ -45,14 +45,19 @@ def fetch(typing, address):
     """Ask for the memory around `address`. There need be none: then nothing happens."""
 
     def emit(context, builder, signature, arguments):
-        byte, number = context.get_value_type(types.voidptr), context.get_value_type(types.int32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        read, into_all_caches, data = number(0), number(3), number(1)
-        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), read, into_all_caches, data])
+        emit_fetch(builder, *arguments)
         return context.get_dummy_value()
 
     return types.none(types.intp), emit
+
+
+def emit_fetch(builder, address):
+    """The same, for whoever emits LLVM's code himself."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    read, into_all_caches, data = number(0), number(3), number(1)
+    builder.call(prefetch, [builder.inttoptr(address, byte), read, into_all_caches, data])
 
 
 @intrinsic

@@ -20,11 +20,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .memory_numba import at, put
+from .digest import BLOCK
+from .memory_numba import at, emit_fetch, put
 
 AHEAD = 4096
 """Bytes; memory this far ahead of what is read is asked for."""
-_BLOCK = 1024
 _LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
 _SLOT = 64  # bytes of the state for each vector
 _TOP = 0x7FFFFFFF
@@ -76,9 +76,9 @@ class _Block:
             self.begin(name, _STATE[name], builder.load(slot, align=_SLOT // 2))
         for name in "pqs":
             self.begin(name, _WORDS, _all(_WORDS, 0))
-        with cgutils.for_range(builder, _I64(_BLOCK // (4 * _LANES)), intp=_I64) as loop:
+        with cgutils.for_range(builder, _I64(BLOCK // (4 * _LANES)), intp=_I64) as loop:
             offset = builder.mul(loop.index, _I64(4 * _LANES))
-            self.ask_for(builder.add(self.address, builder.add(offset, _I64(AHEAD))))
+            emit_fetch(builder, builder.add(self.address, builder.add(offset, _I64(AHEAD))))
             bits = builder.load(self.pointer(self.address, offset, _BITS), align=1)
             self.order(bits)
             self.sums(bits)
@@ -86,12 +86,6 @@ class _Block:
                 self.products(builder.bitcast(bits, _WORDS), added, crossed, offset)
         for name, slot in self.slots():
             builder.store(builder.load(self.variables[name]), slot, align=_SLOT // 2)
-
-    def ask_for(self, address):
-        byte = _I8.as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
-        prefetch = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        self.builder.call(prefetch, [self.builder.inttoptr(address, byte), _I32(0), _I32(3), _I32(1)])
 
     def order(self, bits):
         """Bits that order like the values (see digest_numba.py), and zeros of both signs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 import warnings
 
@@ -470,7 +469,8 @@ def test_a_closure_is_a_forward_pass_of_its_own(recorded):
     assert "update/api:torch.optim.LBFGS.step#0" in addresses
 
 
-def test_calls_after_a_step_that_raised_are_recorded(recorded):
+@pytest.mark.parametrize(("level", "name"), [("mix", "torch.exp"), ("op", "aten.exp.default")])
+def test_calls_after_a_step_that_raised_are_recorded_and_forward(recorded, level, name):
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
@@ -482,9 +482,9 @@ def test_calls_after_a_step_that_raised_are_recorded(recorded):
             optimizer.step(broken)
         torch.exp(torch.ones(1))
 
-    calls, _ = recorded(step, net)
-    assert str(one(calls, "torch.exp").site) == "forward/api:torch.exp#0"
-    assert one(calls, "torch.optim.SGD.step").raised
+    calls, _ = recorded(step, net, level=level)
+    assert one(calls, name).site.phase == "forward"
+    assert level == "op" or one(calls, "torch.optim.SGD.step").raised
 
 
 def test_a_mode_of_the_users_keeps_its_place_around_a_step(recorded):
@@ -615,10 +615,9 @@ def test_a_view_that_no_memory_could_hold_is_missing_and_told(recorded, keep):
         recorded(step, keep=keep)
 
 
-def test_a_large_expanded_view_is_read_in_little_memory(recorded):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    calls, journal = recorded(lambda: torch.full((1,), 0.5).expand(10**8).neg, keep="fingerprint")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes; written out it has 400 MB"
+def test_a_large_expanded_view_is_not_written_out(recorded, monkeypatch):
+    monkeypatch.setattr(tensors, "_copied", lambda tensor: pytest.fail("400 MB for one element"))
+    calls, journal = recorded(lambda: torch.full((1,), 0.5).expand(10**8), keep="fingerprint")
     found = journal.tensor(outputs(one(calls, "torch.Tensor.expand"))[""]).statistics
     assert (found.min, found.max, found.mean, found.norm) == (0.5, 0.5, 0.5, 5000.0)
 
@@ -709,22 +708,6 @@ def test_a_compiled_step_of_an_optimizer_trains(recorded):
         calls, _ = recorded(step, net)
     assert torch.equal(net.weight, before - 0.5)
     assert one(calls, "torch.exp")
-
-
-def test_op_level_after_a_step_that_raised_is_forward_again(recorded):
-    net = nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-    def broken():
-        raise ZeroDivisionError
-
-    def step():
-        with pytest.raises(ZeroDivisionError):
-            optimizer.step(broken)
-        torch.exp(torch.ones(1))
-
-    calls, _ = recorded(step, net, level="op")
-    assert str(one(calls, "aten.exp.default").site).startswith("forward/")
 
 
 def test_op_level_sees_forward_backward_and_update_kernels(recorded):

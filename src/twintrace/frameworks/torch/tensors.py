@@ -205,9 +205,8 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
         return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError, MemoryError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        kind = (
-            Lost if "memory" in text.lower() else Unreadable
-        )  # no room for a copy; else there are none, as inside vmap
+        # No room for a copy; otherwise there are none, as inside vmap.
+        kind = Lost if "memory" in text.lower() else Unreadable
         raise kind(f"torch does not give its values here: {text}") from None
 
 
