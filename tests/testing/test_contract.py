@@ -168,7 +168,7 @@ NO_PATHS = replace(Sieve, "_matches", lambda self, site: any(p.fullmatch(site.na
 NEVER_INSIDE = replace(Sieve, "enter_module", nothing)
 ALWAYS_INSIDE = replace(Sieve, "leave_module", nothing)
 NO_TURNS = replace(Session, "stop", nothing)
-NO_END = replace(Session, "_must_be_open", nothing)
+NO_END = replace(Session, "_is_open", lambda self, verb: True)
 STEPS_TWICE = replace(TraceWriter, "has_step", lambda self, step: False)
 SILENT = replace(Session, "_trouble", nothing)
 
