@@ -1,12 +1,15 @@
 """Stacks lead to the user's own lines, each is written once."""
 
 import json
+import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+import twintrace
 from twintrace.collect.stacks import MAX_FRAMES, Stacks
 
 HERE = str(Path(__file__))
@@ -72,6 +75,39 @@ def test_the_library_and_the_framework_are_left_out(written, monkeypatch):
     hidden = Stacks((str(Path(__file__).parent),), told(written))
     call(hidden)
     assert not [frame for frame in written[0] if frame[0] == HERE]
+
+
+def test_a_folder_is_left_out_and_not_those_whose_names_begin_like_it(tmp_path, written):
+    """torch is left out, torchvision is not."""
+    stacks = Stacks((str(tmp_path / "torch"),), told(written))
+    source = "def forward(call, stacks):\n    return call(stacks)\n"
+    files = {}
+    for folder in ("torch", "torchvision"):
+        exec(compile(source, str(tmp_path / folder / "net.py"), "exec"), space := {})
+        number = space["forward"](call, stacks)
+        files[folder] = [frame[0] for frame in written[number]]
+    assert str(tmp_path / "torchvision" / "net.py") in files["torchvision"]
+    assert str(tmp_path / "torch" / "net.py") not in files["torch"]
+
+
+@pytest.mark.needs_torch
+def test_the_package_is_left_out_where_it_is_found_by_a_link(tmp_path):
+    """A home directory that is a link, as on many clusters."""
+    (tmp_path / "twintrace").symlink_to(Path(twintrace.__file__).parent)
+    script = (
+        "import torch, twintrace as tt\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "with tt.record('trace', net, level='module') as rec:\n"
+        "    net(torch.ones(1, 2))\n"
+        "[call] = tt.open('trace').journal(0, 0).calls()\n"
+        "print(*[frame.file for frame in call.stack])\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [str(tmp_path / "script.py")], done.stderr
 
 
 def test_endless_recursion_is_cut(stacks, written):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence
-from twintrace.judge import Bench, Case, first_backward, first_forward, policy_named
+from twintrace.judge import Aftermath, Bench, Case, first_backward, first_forward, policy_named
 from twintrace.model.pairs import Match, Part, Stray
 from twintrace.model.records import Call, Gradient, Role
 from twintrace.model.sites import Kind, Phase, Site
@@ -299,8 +299,8 @@ def test_weights_may_be_as_far_apart_as_the_step_before_left_them():
     weights = (X[0], X[0] * np.float32(1 + 1e-6))
     chain = Chain().call("torch.nn.functional.linear", X, X * NOISE, extra=[weights])
     assert outcomes(chain.judge()) == [Outcome.DIFFERENT]
-    assert outcomes(chain.judge(before=1e-6)) == [Outcome.ROUNDING]
-    assert outcomes(chain.judge(before=1e-8)) == [Outcome.DIFFERENT]
+    assert outcomes(chain.judge(before=Aftermath(1e-6))) == [Outcome.ROUNDING]
+    assert outcomes(chain.judge(before=Aftermath(1e-8))) == [Outcome.DIFFERENT]
 
 
 def test_what_a_step_leaves_behind():
@@ -308,7 +308,7 @@ def test_what_a_step_leaves_behind():
     bench = Bench(policy_named("auto"))
     gradients = [(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g * NOISE, 31, 12)]
     bench.judge(0, 0, Chain().call("torch.Tensor.mul", X, X, gradients=gradients).cases)
-    assert 5e-8 < bench.left_behind < 2e-7
+    assert 5e-8 < bench.left_behind.apart < 2e-7
 
 
 def test_arguments_that_were_swapped_are_told_as_that():

@@ -113,6 +113,22 @@ def test_the_same_values_in_other_places_are_different():
     assert "other places" in found.because
 
 
+@pytest.mark.parametrize("shape", [(16, 8), (64, 64), (512, 512)])
+def test_one_last_bit_is_not_the_same_values_in_other_places(shape):
+    """Sums hardly show it; those of the same values in another order do not show anything."""
+    left = np.random.default_rng(8).normal(size=shape).astype(np.float32)
+    right = left.copy()
+    right[1, 2] = np.nextafter(right[1, 2], np.float32(9))
+    assert certain(evidence(left, right, values=False)) is None
+    order = np.random.default_rng(9).permutation(left.size)
+    assert certain(evidence(left, left.ravel()[order].reshape(shape), values=False)).outcome is Outcome.DIFFERENT
+
+
+def test_what_was_made_of_rounded_values_may_have_other_last_bits():
+    turned = evidence(VALUES, VALUES[::-1].copy(), values=False)
+    assert certain(turned, rounded=True) is None
+
+
 def test_but_not_where_the_layout_says_so():
     found = certain(evidence(VALUES, VALUES.T.copy(), values=False, layout=Layout((1, 0))))
     assert found.outcome is Outcome.SAME

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..judge import Bench, Case, Policy, first_backward, first_forward, policy_named
+from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, policy_named
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.rounding import UNITS
 from ..judge.settings import different_settings
@@ -111,9 +111,9 @@ def compare_traces(
     common, left_out = _places(traces, steps, ranks)
     told = progress or _silent
     parts: list[_Part] = []
-    left_behind: dict[int, float] = {}
+    left_behind: dict[int, Aftermath] = {}
     for place in common:
-        label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1], 0.0)
+        label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
         parts.append(
             _compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan, brief)
         )
@@ -266,7 +266,7 @@ class _Part:
     only_left: tuple[Alone, ...]
     only_right: tuple[Alone, ...]
     strays: int
-    left_behind: float = 0.0
+    left_behind: Aftermath
     """How far apart rounding may have left the weights."""
 
 
@@ -292,7 +292,7 @@ def _compare_place(
     workers: int | None,
     progress: Progress,
     label: str,
-    before: float,
+    before: Aftermath | None,
     equal_nan: bool,
     brief: bool,
 ) -> _Part:

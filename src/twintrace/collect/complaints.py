@@ -7,11 +7,12 @@ text_of(error)                                                  "ValueError: …
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
 class Complaints:

@@ -11,6 +11,7 @@ compared, lines are not looked up.
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -36,7 +37,9 @@ class Stacks:
         """`write` gets the number and the frames of each stack, as JSON, when it is met first."""
         library = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
         site = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
-        self._own = (str(Path(__file__).resolve().parent.parent), *internal)
+        # As it was imported, links and all; and the folder alone: torchvision is not a part of torch.
+        own = (str(Path(__file__).parent.parent), *internal)
+        self._own = tuple(folder.rstrip(os.sep) + os.sep for folder in own)
         self._library, self._site = library, site
         self._write = write
         self._kept: dict[int, int] = {}

@@ -6,6 +6,8 @@
     operations.py    what an operation does to errors: sums, cancels, exponentiates, decides
     settings.py      what was set differently, whatever the two sides call it
     bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
+    aftermath.py     what one step leaves to the next
+    trials.py        a match on its way to a verdict: introduced, inherited, without effect
     divergences.py   which difference is the first, and whose is it?
     gradients.py     what happens to gradients between the backward pass and the optimizer
 
@@ -16,8 +18,10 @@ what it adds.
 
 from __future__ import annotations
 
-from .bench import Bench, Case
+from .aftermath import Aftermath
+from .bench import Bench
 from .divergences import first_backward, first_forward
 from .policies import POLICIES, Policy, policy_named
+from .trials import Case
 
-__all__ = ["POLICIES", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]
+__all__ = ["POLICIES", "Aftermath", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]

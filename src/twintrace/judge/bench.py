@@ -14,53 +14,47 @@ is judged once, by the innermost call that made it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..model.pairs import Match, Part
 from ..model.records import Call
 from ..model.results import CallResult, TensorResult, badness
-from ..model.sites import Kind, Phase
+from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
-from .operations import Traits, traits
+from .aftermath import Aftermath, Weight, both, moved, uncertainty
+from .operations import Traits
 from .policies import Evidence, Policy, certain, relative_error
-from .rounding import Allowance, Backward, allowance, elements, of_average, size
+from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
 from .settings import NOT_GIVEN, another_number, different_settings, number_set
+from .trials import (
+    PASSED,
+    Case,
+    Trial,
+    any_differs,
+    each_for_itself,
+    ended,
+    find_absorbed,
+    is_introduced,
+    is_module,
+    key_of,
+    last_gradient,
+    look_inside,
+    of_outputs,
+    takes,
+    trial_of,
+)
 
-_PASSES = 4
-_NOISE = 0.5
-"""A relative error from which on two values have nothing in common: the gradient of a bias before a batch norm."""
-_PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A match and what is known of its tensors. `inside` counts the calls that were made within the left one."""
-
-    match: Match
-    evidence: Sequence[Evidence]
-    inside: int = 0
-
-
-@dataclass(slots=True)
-class _Trial:
-    """A case on its way to a result."""
-
-    case: Case
-    kind: Traits
-    calls: int
-    updates: bool = False
-    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """What was set differently in the two calls."""
-    values: list[TensorResult] = field(default_factory=list)
-    gradients: list[TensorResult] = field(default_factory=list)
-    introduced: list[bool] = field(default_factory=lambda: [False, False])
-    apart: float = 0.0
-    """How far what came in is apart."""
-    absorbed: list[bool] = field(default_factory=lambda: [False, False])
-    shown: bool = False
-    """Values differ, and by that the gradients that are made of them here."""
+_LITTLE = 0.1
+"""Beside a gradient that is larger by more than this, a small one may be what is left of large ones that cancel."""
+_UNSEEN = 8.0
+"""So many roundings of all elements may be there, and statistics show none of them; or half of a larger error."""
+_INEXACT = of_average(0.999)
+"""So far apart is what two optimizers make of the same gradient, in relation to the step that they take."""
+_UNCERTAIN = 0.1
+"""From here on a weight is made of noise, at least in part: it says nothing of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +70,8 @@ class _Making:
     tainted: bool = False
     backward: Backward | None = None
     steady: bool = False
+    unseen: float = 0.0
+    """How far apart it is at least, though its statistics may not show it: the few elements that are uncertain."""
 
 
 class Bench:
@@ -89,20 +85,36 @@ class Bench:
         policy: Policy,
         *,
         noise: Mapping[int, float] | None = None,
-        before: float = 0.0,
+        before: Aftermath | None = None,
         equal_nan: bool = True,
     ) -> None:
         self._policy = policy
         self._equal_nan = equal_nan
         self._noise = noise or {}
-        self._before = self._after = before
+        self._before = before or Aftermath()
+        self._after = self._before.apart
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
+        self._left_over: set[tuple[int, int]] = set()  # what only the steps before explain
+        self._updates: dict[
+            tuple[Hashable, Hashable], float
+        ] = {}  # what optimizers have made in this step, by its bits
+        self._weights: dict[str, Evidence] = {}
+        self._gradients: Sequence[Evidence] = ()
+        self._came_back: Mapping[int | None, float] = {}  # the size of the gradients that came into each left call
+        self._made: list[tuple[bool, Evidence]] = []  # by an optimizer? and what calls put out or wrote
 
     @property
-    def left_behind(self) -> float:
+    def left_behind(self) -> Aftermath:
         """How far apart rounding may have left the weights for the next step. One that was zero is as far apart as its gradient."""
-        return max(self._after, self._forward, self._backward)
+        apart = max(self._after, self._forward, self._backward)
+        values = {
+            both(item): error
+            for by_optimizer, item in self._made
+            for verdict, error in [self._known[key_of(item)]]
+            if verdict.outcome.good and error > (0.0 if by_optimizer else apart)
+        }
+        return Aftermath(apart, values, {**self._before.weights, **dict(self._left_weights())})
 
     def judge(
         self, step: int, rank: int, cases: Sequence[Case], gradients: Sequence[Evidence] = ()
@@ -110,23 +122,35 @@ class Bench:
         """The results, in the order in which the left calls ended. `gradients` are those that `judge_gradients` is asked for later:
         an optimizer takes them.
         """
-        trials = [_trial(case) for case in sorted(cases, key=_ended)]
+        trials = [trial_of(case) for case in sorted(cases, key=ended)]
+        look_inside(trials)
+        self._gradients = gradients
+        self._came_back = {
+            call.id: max((size(item.left) for item in of_outputs(case)), default=0.0)
+            for case in cases
+            for call in case.match.left
+        }
+        returned = {key_of(item) for case in cases for item in case.evidence if item.pair.part.backward}
+        returned |= {
+            key_of(item) for item in gradients if item.left.producer is None
+        }  # which no recorded call has made
         differing: tuple[set[int], set[int]] = (set(), set())  # left calls with something inside that differs
-        backward = waiting = sorted(trials, key=_last_gradient)
+        backward = waiting = sorted(trials, key=last_gradient)
         judged: set[int] = set()
         for trial in trials:
-            if trial.updates:
-                ready = [item for item in waiting if id(item) in judged and _last_gradient(item) < _ended(trial.case)]
+            if trial.updates or takes(trial.case, returned):
+                ready = [item for item in waiting if id(item) in judged and last_gradient(item) < ended(trial.case)]
                 self._judge_backward(ready, differing[1])
                 done = {id(item) for item in ready}
                 waiting = [item for item in waiting if id(item) not in done]
-                self._judge_parameters(gradients)
+                self._judge_parameters(gradients, trials)
             self._judge_values(trial)
-            trial.introduced[0] = _introduced(trial, trial.values, differing[0])
+            trial.introduced[0] = is_introduced(trial, trial.values, differing[0])
             judged.add(id(trial))
         self._judge_backward(waiting, differing[1])
-        _find_absorbed(trials, backward=False)
-        _find_absorbed(backward, backward=True)
+        self._judge_parameters(gradients, trials)
+        find_absorbed(trials, backward=False)
+        find_absorbed(backward, backward=True)
         modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
             (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
         }
@@ -150,55 +174,128 @@ class Bench:
         """The gradients of parameters, which belong to no call. One that is nothing beside the largest of them (of a bias before a
         batch norm) is rounding noise on both sides.
         """
-        self._judge_parameters(evidence)
+        self._judge_parameters(evidence, ())
         return [self._gradient(step, rank, item) for item in evidence]
 
-    def _judge_parameters(self, gradients: Sequence[Evidence]) -> None:
+    def _judge_parameters(self, gradients: Sequence[Evidence], trials: Sequence[Trial]) -> None:
         largest = max((size(item.left) for item in gradients), default=0.0)
+        modules = {
+            calls[0].site.name: trial for trial in trials if (calls := trial.case.match.left) and is_module(calls)
+        }
         for item in gradients:
-            key = (item.pair.left, item.pair.right)
+            key = key_of(item)
             if key in self._known:
                 continue
             kind = Traits(contracts=True, decides=True)
             making = _Making(kind, [item.left], self._backward, 4, self._backward)
             own = max(size(item.left), size(item.right))
-            self._known[key] = self._judged(item, making, max(1.0, 0.1 * largest / own) if own else 1.0)
+            gain = max(1.0, _LITTLE * largest / own) if own else 1.0
+            around = modules.get(item.pair.left_slot.rpartition(".")[0])
+            for each in of_outputs(around.case) if around is not None and own else ():
+                terms = max(1.0, elements(each.left) / max(elements(item.left), 1))
+                gain = max(gain, size(each.left) * math.sqrt(terms) / own)
+                # The errors of a mean all point the same way: then the sum is nothing but rounding.
+                aligned = size(each.left) * terms / own
+                if self._allowed(item, making).bound * aligned >= NOISE:
+                    gain = max(gain, aligned)
+            self._known[key] = self._judged(item, making, gain)
 
     def _gradient(self, step: int, rank: int, evidence: Evidence) -> CallResult:
-        verdict = self._known[evidence.pair.left, evidence.pair.right][0]
+        verdict = self._known[key_of(evidence)][0]
         match = Match((), (), evidence.pair.because or "the same parameter")
         return CallResult(step, rank, match, (_result(evidence, verdict),), None, verdict)
 
     # --- values ---------------------------------------------------------------------------------------------------------
 
-    def _judge_values(self, trial: _Trial) -> None:
+    def _judge_values(self, trial: Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
         # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
-        between = _Making(Traits(), apart=max(self._before, self._forward, self._backward if trial.updates else 0.0))
-        weights = _Making(Traits(), apart=self._before)
+        between = max(self._before.apart, self._forward, self._backward if trial.updates else 0.0)
         came = [
-            self._remembered(item, between if item.pair.part is Part.INPUT else weights)
+            self._remembered_from_before(item, trial, between if item.pair.part is Part.INPUT else self._before.apart)
             for item in evidence
-            if item.pair.part in _PASSED
+            if item.pair.part in PASSED
         ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
         # What another epsilon does is not to be put down to cancellation.
         steady = another_number(trial.settings)
-        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, _bad(came), steady=steady)
-        went = [item for item in evidence if item.pair.part not in _PASSED]
-        if trial.updates:  # each parameter is made of its own gradient, not of the worst
-            rate, inexact = _of_optimizer(trial.case.match)
-            made = [
-                self._remembered(item, replace(making, apart=max(self._apart_of_one(item, came), apart)))
-                for item in went
-                for apart in [inexact * _share(item, rate)]
-            ]
-            self._after = self._largest(self._after, made)
-            trial.values = came + made
+        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, any_differs(came), steady=steady)
+        went = [item for item in evidence if item.pair.part not in PASSED]
+        self._made += [(trial.updates, item) for item in went]
+        if trial.updates:
+            trial.values = came + self._updated(trial, evidence, making, came)
             return
-        trial.values = came + [self._remembered(item, making) for item in went]
-        self._forward = max([self._forward, *(self._error(item) for item in trial.values if item.verdict.outcome.good)])
+        if each_for_itself(trial):
+            made = [self._remembered(item, replace(making, apart=self._apart_of_one(item, came))) for item in went]
+        else:
+            made = [self._remembered(item, making) for item in went]
+        trial.values = came + made
+        steady_ones = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
+        self._forward = max([self._forward, *(self._error(item) for item in steady_ones if item.verdict.outcome.good)])
+
+    def _remembered_from_before(self, evidence: Evidence, trial: Trial, apart: float) -> TensorResult:
+        """What comes into a call: judged where it was made; or else as far apart as the steps before may have left it."""
+        left_by_steps = max(
+            self._before.of_value(evidence), self._updates.get(both(evidence), 0.0) if self._updates else 0.0
+        )
+        if evidence.pair.part is Part.PARAMETER and trial.case.match.left:
+            name = ".".join(filter(None, (trial.case.match.left[0].site.name, evidence.pair.left_slot)))
+            self._weights[name] = evidence
+            by_name = self._before.of_weight(name, evidence.left)
+            if by_name is not None:  # what other weights may be says nothing of it
+                apart, left_by_steps = 0.0, max(left_by_steps, by_name)
+        if left_by_steps > apart and key_of(evidence) not in self._known:
+            self._left_over.add(key_of(evidence))
+        return self._remembered(evidence, _Making(Traits(), apart=max(apart, left_by_steps), unseen=left_by_steps))
+
+    def _updated(
+        self, trial: Trial, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
+    ) -> list[TensorResult]:
+        """What an optimizer makes. Each parameter is made of its own gradient, not of the worst."""
+        rate, inexact = _of_optimizer(trial.case.match)
+        whole = all(call.site.kind is not Kind.OP for call in trial.case.match.left)
+        taken: dict[str, list[Evidence]] = {}
+        for item in evidence:
+            if item.pair.part in PASSED:
+                taken.setdefault(_number(item.pair.left_slot), []).append(item)
+        made: list[TensorResult] = []
+        for item in evidence:
+            if item.pair.part in PASSED:
+                continue
+            own, share, uncertain = taken.get(_number(item.pair.left_slot), []), _share(item, rate), 0.0
+            if whole and _is_parameter(item) and not making.steady:
+                uncertain = max((self._uncertain(each) for each in own if not _is_parameter(each)), default=0.0)
+                share = max(share, *(moved(each.left, item.left) for each in own if _is_parameter(each)), 0.0)
+            elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
+                own = own if each_for_itself(trial) else [each for each in evidence if each.pair.part in PASSED]
+                uncertain = max(map(self._uncertain, own), default=0.0)
+                share = moved(own[0].left, item.left) if own and own[0].left.spec == item.left.spec else 1.0
+            numbered = whole or each_for_itself(trial)
+            apart = self._apart_of_one(item, came) if numbered else making.apart
+            apart = max(apart, share * max(inexact, uncertain))
+            result = self._remembered(item, replace(making, apart=apart, unseen=share * uncertain))
+            made.append(result)
+            self._updates[both(item)] = self._error(result)
+            if uncertain < _UNCERTAIN and _telling(result):
+                self._after = max(self._after, result.verdict.error or 0.0)
+        return made
+
+    def _uncertain(self, evidence: Evidence) -> float:
+        """How far apart the elements of a gradient or of a running average are, each beside itself; by rounding alone."""
+        verdict = self._known[key_of(evidence)][0]
+        return uncertainty(evidence) if verdict.outcome is Outcome.ROUNDING else 0.0
+
+    def _left_weights(self) -> Iterator[tuple[str, Weight]]:
+        """The weights that have names, with what is known of their gradients."""
+        uncertain = {name: weight.uncertain for name, weight in self._before.weights.items()}
+        for item in self._gradients:
+            name = item.pair.left_slot
+            uncertain[name] = max(uncertain.get(name, _INEXACT), self._uncertain(item))
+        for name, evidence in self._weights.items():
+            verdict, error = self._known[key_of(evidence)]
+            if verdict.outcome.good and name in uncertain:
+                yield name, Weight(evidence.left, error, uncertain[name])
 
     def _apart_of_one(self, evidence: Evidence, came: Sequence[TensorResult]) -> float:
         """How far apart that is which has the same number among what an optimizer takes: its parameter, gradient and state."""
@@ -208,61 +305,75 @@ class Bench:
 
     # --- gradients ------------------------------------------------------------------------------------------------------
 
-    def _judge_backward(self, trials: Sequence[_Trial], differing: set[int]) -> None:
+    def _judge_backward(self, trials: Sequence[Trial], differing: set[int]) -> None:
         for trial in trials:
             self._judge_gradients(trial)
-            own = _introduced(trial, trial.gradients, differing)
-            trial.introduced[1] = own and not _bad(trial.values)
-            trial.shown = own and _bad(trial.values)
+            own = is_introduced(trial, trial.gradients, differing)
+            trial.introduced[1] = own and not any_differs(trial.values)
+            trial.shown = own and any_differs(trial.values)
 
-    def _judge_gradients(self, trial: _Trial) -> None:
+    def _judge_gradients(self, trial: Trial) -> None:
         """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
         evidence = [item for item in trial.case.evidence if item.pair.part.backward]
         outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
         tie = max(trial.apart, self._backward)
-        # A gradient of an output is the sum of what its consumers sent back; they were judged before.
-        summing = _Making(Traits(decides=True), (), self._backward, 4, tie)
-        results = [self._remembered(item, summing) for item in outputs]
+        # A gradient of an output is the sum of what its consumers sent back; they were judged before. What was not recorded has
+        # made it of values.
+        summing = _Making(Traits(decides=True), (), max(self._forward, self._backward), 4, tie)
+        results = [self._summed(item, summing, trial) for item in outputs]
         apart = max(
             map(self._error, (*trial.values, *results)), default=0.0
         )  # results are saved for the backward pass, too
-        taken = [item.left for item in trial.values if item.pair.part in _PASSED]
-        made = [item.left for item in trial.values if item.pair.part not in _PASSED]
+        taken = [item.left for item in trial.values if item.pair.part in PASSED]
+        made = [item.left for item in trial.values if item.pair.part not in PASSED]
         gradients = [item.left for item in outputs]
         making = _Making(
-            replace(trial.kind, steps=4 * trial.kind.steps),
+            replace(trial.inner, steps=4 * trial.kind.steps),
             [*gradients, *taken],
             apart if outputs else max(apart, self._backward),
             trial.calls,
             tie,
-            _bad(results),
+            any_differs(results),
             Backward(gradients, taken, made),
             # A difference of values may or may not show in gradients; cancellation is no excuse for it.
-            _bad(trial.values) or another_number(trial.settings),
+            any_differs(trial.values) or another_number(trial.settings),
         )
         results += [self._remembered(item, making) for item in others]
         self._backward = self._largest(self._backward, results)
         trial.gradients = results
 
+    def _summed(self, evidence: Evidence, making: _Making, trial: Trial) -> TensorResult:
+        """The gradient of an output. Where no recorded call has sent it back, it may be what is left of the larger ones that came
+        into the module around.
+        """
+        key = key_of(evidence)
+        if key not in self._known:
+            own = max(size(evidence.left), size(evidence.right))
+            around = max((self._came_back.get(call.parent, 0.0) for call in trial.case.match.left), default=0.0)
+            self._known[key] = self._judged(evidence, making, max(1.0, _LITTLE * around / own) if own else 1.0)
+        return _result(evidence, self._known[key][0])
+
     # --- one pair of tensors --------------------------------------------------------------------------------------------
 
     def _remembered(self, evidence: Evidence, making: _Making) -> TensorResult:
         """Judged where it was made, if that was seen; else here, as made like this."""
-        key = (evidence.pair.left, evidence.pair.right)
+        key = key_of(evidence)
         if key not in self._known:
             self._known[key] = self._judged(evidence, making)
         return _result(evidence, self._known[key][0])
 
     def _judged(self, evidence: Evidence, making: _Making, gain: float = 1.0) -> tuple[Verdict, float]:
         """The verdict, and the error that what is made of it may have by that."""
-        verdict = certain(evidence, equal_nan=self._equal_nan)
+        verdict = certain(evidence, equal_nan=self._equal_nan, rounded=bool(making.apart))
         if verdict is not None:
             return verdict, 0.0
         allowed = self._allowed(evidence, making)
         allowed = Allowance(allowed.bound * gain, allowed.because)
         verdict = self._policy.verdict(evidence, allowed, making.tie if making.kind.decides else 0.0)
         error = relative_error(evidence) or 0.0
+        if evidence.measurement is None:
+            error = max(error, making.unseen)
         # What is too far apart is passed on as what it should have been: what follows from it is different as well.
         return verdict, error if verdict.outcome.good else min(error, allowed.bound)
 
@@ -272,7 +383,7 @@ class Bench:
             evidence.right,
             making.sources,
             making.kind,
-            incoming=making.apart,
+            incoming=making.apart if evidence.measurement else _beyond_statistics(making.apart, evidence),
             calls=making.calls,
             tainted=making.tainted,
             backward=making.backward,
@@ -284,20 +395,11 @@ class Bench:
         return allowed
 
     def _largest(self, known: float, results: Sequence[TensorResult]) -> float:
-        """The largest error that rounding explains. What is nothing but noise says nothing of the others."""
-        errors = [self._error(item) for item in results if item.verdict.outcome.good]
-        return max([known, *(error for error in errors if error < _NOISE)])
+        """The largest error that rounding explains."""
+        return max([known, *map(self._error, filter(_telling, results))])
 
     def _error(self, item: TensorResult) -> float:
         return self._known[item.pair.left, item.pair.right][1]
-
-
-def _trial(case: Case) -> _Trial:
-    match = case.match
-    kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
-    updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
-    settings = different_settings(match.left, match.right)
-    return _Trial(case, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
 
 
 def _of_optimizer(match: Match) -> tuple[float, float]:
@@ -312,38 +414,25 @@ def _of_optimizer(match: Match) -> tuple[float, float]:
 
 def _share(evidence: Evidence, rate: float) -> float:
     """How much of a value this step has made: all of a running average; of a parameter about the learning rate, if it is Adam's."""
-    if not evidence.pair.left_slot.startswith("parameters"):
+    if not _is_parameter(evidence):
         return 1.0
     whole = size(evidence.left)
     return min(1.0, rate / whole) if whole else 1.0
 
 
+def _beyond_statistics(apart: float, evidence: Evidence) -> float:
+    """How far apart that may be which is apart by so much as far as statistics tell."""
+    return max(2 * apart, _UNSEEN * unit(evidence.left.spec.dtype, evidence.right.spec.dtype)) if apart else 0.0
+
+
+def _is_parameter(evidence: Evidence) -> bool:
+    """Is it a parameter itself, among what an optimizer takes and makes? They are its first argument."""
+    return evidence.pair.left_slot.startswith(("parameters", "0."))
+
+
 def _number(slot: str) -> str:
     """`3` of `parameters.3`, `state.3.momentum_buffer` and `state.accum.3`."""
     return next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
-
-
-def _ended(case: Case) -> int:
-    """A call ends after what it is made of."""
-    return max((call.order for call in case.match.left), default=0)
-
-
-def _last_gradient(trial: _Trial) -> int:
-    """The backward pass is through with a module after what it is made of, too."""
-    return max((gradient.order for call in trial.case.match.left for gradient in call.gradients), default=0)
-
-
-def _introduced(trial: _Trial, results: Sequence[TensorResult], differing: set[int]) -> bool:
-    """Did a difference arise here: nothing that came in, nothing inside, but something that went out?"""
-    calls = trial.case.match.left
-    if calls and all(call.site.kind is Kind.SAVE for call in calls):
-        return False  # what is saved arose before
-    settled = differing.isdisjoint(call.id for call in calls)
-    if not settled or _bad(results):
-        differing.update(call.parent for call in calls if call.parent is not None)
-    came = [item for item in results if item.pair.part.incoming]
-    went = [item for item in results if not item.pair.part.incoming]
-    return settled and _bad(went) and not _bad(came)
 
 
 def _single(match: Match) -> Iterator[tuple[Call, Call]]:
@@ -352,9 +441,7 @@ def _single(match: Match) -> Iterator[tuple[Call, Call]]:
         yield match.left[0], match.right[0]
 
 
-def _settings(
-    trial: _Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]
-) -> Mapping[str, tuple[str, str]]:
+def _settings(trial: Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
     """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
     may be an argument on one side, and a property of the kernel on the other.
     """
@@ -367,61 +454,16 @@ def _settings(
     return (different_settings(around[:1], around[1:]) if around else {}) or found
 
 
-def _find_absorbed(trials: Sequence[_Trial], *, backward: bool) -> None:
-    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
-
-    From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
-    """
-    effective: dict[int, bool] = {}  # left tensors that are taken: does what is made of them differ?
-    for _ in range(_PASSES):  # a region of calls may end after calls that take what it made first
-        before = dict(effective)
-        effective.clear()
-        for trial in reversed(trials):
-            results = trial.gradients if backward else trial.values
-            went = [item for item in results if not item.pair.part.incoming]
-            bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
-            effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)
-            effect = effect or (not backward and (trial.shown or _averages(trial, went)))
-            # Other weights always matter: the next input may show it.
-            weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
-            known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
-            came = [item for item in results if item.pair.part.incoming and item.verdict.outcome is Outcome.DIFFERENT]
-            fades = all(_fades(item, went) for item in came)
-            trial.absorbed[backward] = known and fades and not effect and _bad(results) and not _bad(weights)
-            for item in results:
-                if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
-                    lasting = effect or not known or not _fades(item, went)
-                    effective[item.pair.left] = effective.get(item.pair.left, False) or lasting
-            for stray in trial.case.match.only_left:
-                if stray.part in (Part.INPUT, Part.OUTPUT_GRADIENT):  # what becomes of it here is not known
-                    effective[stray.tensor] = True
-        if effective == before:
-            break
-
-
-def _averages(trial: _Trial, went: Sequence[TensorResult]) -> bool:
-    """A mean or a loss in which a difference is lost: without gradients that is no proof that it has no effect."""
-    if trial.gradients or not (trial.kind.cancels or trial.kind.exponential):
-        return False
-    bad = [item for item in trial.values if item.pair.part.incoming and item.verdict.outcome is Outcome.DIFFERENT]
-    most = max((elements(item.left) for item in went), default=0)
-    return any(elements(item.left) > most for item in bad)
-
-
-def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
-    """Is little left of a difference in those results that agree? A small one that is handed on undiminished has an effect."""
-    left = max((item.verdict.error or 0.0 for item in went if item.verdict.outcome.good), default=0.0)
-    return left <= 0.1 * (came.verdict.error or 0.0)
-
-
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
     return TensorResult(
         evidence.pair, evidence.left, evidence.right, verdict, evidence.measurement, evidence.statistics
     )
 
 
-def _bad(results: Sequence[TensorResult]) -> bool:
-    return any(item.verdict.outcome is Outcome.DIFFERENT for item in results)
+def _telling(item: TensorResult) -> bool:
+    """Does what rounding has done here tell of others? What is nothing but noise, or may be, says nothing of them."""
+    verdict = item.verdict
+    return verdict.outcome.good and max(verdict.error or 0.0, verdict.bound or 0.0) < NOISE
 
 
 def _worst(results: Sequence[TensorResult]) -> Verdict | None:

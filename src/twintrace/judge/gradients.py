@@ -18,6 +18,8 @@ from ..model.results import CallResult, TensorResult
 from ..model.sites import Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
+from .aftermath import identity
+from .rounding import size
 
 _ADDED_UP = (
     "the backward pass gives the same gradients on both sides, but the {side}'s optimizer takes them with those of the step before "
@@ -80,17 +82,11 @@ def _previous(update: CallResult, results: Sequence[CallResult]) -> CallResult |
 
 def _among(item: TensorResult, given: Sequence[TensorResult], side: int) -> TensorResult | None:
     """The gradient of a parameter that is this one, on one side."""
-    return next((each for each in given if _same(_of(item, side), _of(each, side))), None)
+    return next((each for each in given if identity(_of(item, side)) == identity(_of(each, side))), None)
 
 
 def _of(item: TensorResult, side: int) -> Tensor:
     return item.right if side else item.left
-
-
-def _same(one: Tensor, two: Tensor) -> bool:
-    if one.fingerprint and two.fingerprint:
-        return one.fingerprint == two.fingerprint
-    return one.spec == two.spec and one.statistics is not None and one.statistics == two.statistics
 
 
 def _is_sum(item: TensorResult, before: TensorResult, given: TensorResult | None, side: int) -> bool:
@@ -100,7 +96,10 @@ def _is_sum(item: TensorResult, before: TensorResult, given: TensorResult | None
     if any(mean is None for mean in means):
         return False
     now, then, new = (mean or 0.0 for mean in means)
-    return math.isclose(now, then + new, rel_tol=1e-4, abs_tol=1e-6 * (abs(then) + abs(new)))
+    rounding = 1e-6 * (
+        size(_of(before, side)) + size(_of(given, side))
+    )  # a mean may be small where the elements are not
+    return math.isclose(now, then + new, rel_tol=1e-4, abs_tol=rounding)
 
 
 def _mean(tensor: Tensor) -> float | None:

@@ -4,6 +4,8 @@
     torch.nn.functional.layer_norm, sub             cancels: what comes out may be much smaller than what came in
     softmax, cross_entropy                          exponential: an absolute error becomes a relative one
     relu, max_pool2d, argmax                        decides: near a tie, rounding picks the other side
+    sum                                             sums: of terms that may cancel, too
+    embedding, getitem, gather                      selects: few of the elements, with the errors of all
     tanh, gelu, LSTM                                approximates: a polynomial stands for the function, not the same everywhere
     LSTM, MultiheadAttention                        many steps in one call
 
@@ -32,6 +34,19 @@ class Traits:
     approximates: bool = False
     steps: int = 1
     """Elementary operations in one call, one after the other."""
+    selects: bool = False
+    sums: bool = False
+
+    def __or__(self, other: Traits) -> Traits:
+        """What is known of one that does both."""
+        return Traits(
+            self.contracts or other.contracts,
+            self.cancels or other.cancels,
+            self.exponential or other.exponential,
+            self.decides or other.decides,
+            self.approximates or other.approximates,
+            self.steps,
+        )
 
 
 def _words(*words: str) -> re.Pattern[str]:
@@ -56,6 +71,8 @@ _APPROXIMATES = _words(
     "tanh", "sigmoid", "exp", "[gsc]?elu", "erf", "silu", "swish", "mish", "softplus", "softmax", r"\blog", "logits",
     r"\bsin", r"\bcos", r"\btan", r"\bpow", "rsqrt", "lstm", "gru", "rnn", "attention", "entropy", "transformer",
 )  # fmt: skip
+_SELECTS = _words("embedding", "getitem", "select", "gather", "slice", "narrow", "split", "chunk", "unbind", r"\btake")
+_SUMS = _words(r"\bsum", "reduce_?sum")
 _STEPS = (
     (_words("transformerencoder$", "transformerdecoder$", "^transformer$"), 64),
     (_words(r"transformer\w*layer"), 24),
@@ -84,4 +101,6 @@ def _traits(name: str) -> Traits:
         decides=bool(_DECIDES.search(text)),
         approximates=bool(_APPROXIMATES.search(text)) and not text.startswith("relu"),
         steps=steps,
+        selects=bool(_SELECTS.search(text)),
+        sums=bool(_SUMS.search(text)),
     )

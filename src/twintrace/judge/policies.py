@@ -54,11 +54,18 @@ class Policy(Protocol):
         """`tie`: how far apart what the operation decides by is; 0 where it does not decide, or by equal values."""
 
 
+_SUMMED = 4e-16
+"""The error of a sum of one element, in f64; of many it grows with their square root."""
+
+
 # --- what needs no policy ---------------------------------------------------------------------------------------------
 
 
-def certain(evidence: Evidence, *, equal_nan: bool = True) -> Verdict | None:
-    """The verdict where it does not depend on what is allowed; None where it does. `equal_nan`: NaN equals NaN."""
+def certain(evidence: Evidence, *, equal_nan: bool = True, rounded: bool = False) -> Verdict | None:
+    """The verdict where it does not depend on what is allowed; None where it does.
+
+    equal_nan   NaN equals NaN          rounded   what it was made of is apart by rounding, so a few last bits may be
+    """
     left, right, measured = evidence.left, evidence.right, evidence.measurement
     lost = [f"{side}: {item.missing}" for side, item in (("left", left), ("right", right)) if item.is_lost]
     if lost:
@@ -93,10 +100,10 @@ def certain(evidence: Evidence, *, equal_nan: bool = True) -> Verdict | None:
                 f"{measured.inf_both} in the same places",
             )
         return None
-    return _by_statistics(evidence, types)
+    return _by_statistics(evidence, types, rounded)
 
 
-def _by_statistics(evidence: Evidence, types: str) -> Verdict | None:
+def _by_statistics(evidence: Evidence, types: str, rounded: bool) -> Verdict | None:
     left, right, apart = evidence.left, evidence.right, evidence.statistics
     one, two = left.statistics, right.statistics
     if apart is None or one is None or two is None:
@@ -115,8 +122,8 @@ def _by_statistics(evidence: Evidence, types: str) -> Verdict | None:
     if not _same_kind(left.fingerprint, right.fingerprint) or evidence.pair.layout != Layout() or types:
         return Verdict(Outcome.SAME, f"equal statistics{types}", 0.0)
     # The bits differ, and the numbers do not: other places, or bits that mean the same (-0.0, a NaN's payload).
-    if left.spec.dtype in ("f64", "c128"):
-        return None  # rounding of the last bits would not show in the statistics
+    if left.spec.dtype in UNITS and (rounded or _moved_by_last_bits(evidence, one, apart)):
+        return None
     around_zero = rough and (one.min or 0) <= 0 <= (one.max or 0)
     if (one.zero or one.nan or around_zero) and left.spec.dtype in UNITS:
         return Verdict(
@@ -125,6 +132,18 @@ def _by_statistics(evidence: Evidence, types: str) -> Verdict | None:
             0.0,
         )
     return Verdict(Outcome.DIFFERENT, "the same values in other places: equal statistics, but the bits differ")
+
+
+def _moved_by_last_bits(evidence: Evidence, one: Statistics, apart: StatisticsDifference) -> bool:
+    """Were a few elements rounded otherwise, which sums hardly show? Of values in another order they are equal but for their own
+    rounding; of one element that is off by a unit in the last place they are not.
+    """
+    coarsest, count = unit(evidence.left.spec.dtype), elements(evidence.left)
+    if coarsest <= UNITS["f64"]:
+        return True
+    own = _SUMMED * math.sqrt(count)
+    whole = one.norm or 0.0
+    return abs(apart.norm or 0.0) > own * whole or abs(apart.mean or 0.0) > own * whole / math.sqrt(max(count, 1))
 
 
 def _odd(known: Statistics, rough: bool) -> tuple[int, ...]:

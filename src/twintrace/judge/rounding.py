@@ -37,6 +37,10 @@ POLYNOMIAL = 256.0
 """Units by which two implementations of tanh, exp or erf differ, in f32; measured between PyTorch and MindSpore: up to 160."""
 
 
+NOISE = 0.5
+"""A relative error from which on two values have nothing in common: the gradient of a bias before a batch norm."""
+
+
 UNDERFLOW = 104.0
 """exp(-104) is zero in f32."""
 
@@ -97,13 +101,15 @@ def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits:
     if not sizes or not out:
         return 1.0
     gain = 1.0
+    if traits.selects:  # all of the error may be in the elements that were taken
+        gain = max(gain, *(math.sqrt(elements(item) / max(elements(left), 1)) * size(item) / out for item in known))
     if traits.contracts and len(sizes) > 1:
         gain = max(gain, math.sqrt(length) * sizes[0] * sizes[1] / out)
     if traits.exponential:
         # Beyond 100 an exponential is infinite, or nothing: a mask of -1e9 makes no result uncertain.
         gain = max(gain, *(min(_largest(item), 100.0) for item in known))
     elif traits.cancels:
-        gain = max(gain, sizes[0] / out)
+        gain = max(gain, sizes[0] / out * (math.sqrt(length) if traits.sums else 1.0))
     return gain
 
 
@@ -184,6 +190,9 @@ def allowance(
         gain = cancellation(left, right, sources, traits, length)
     steps = max(traits.steps, calls)
     own = coarsest * (4 + math.sqrt(length) / 2) * math.sqrt(steps)
+    aligned = gain * math.sqrt(length)  # the errors of what a mean was taken from all point the same way
+    if gain > 1 and (traits.contracts or traits.sums) and aligned * own >= NOISE:
+        gain = aligned
     if traits.approximates:
         own += POLYNOMIAL * min(coarsest, UNITS["f32"])  # what has 16 bits is computed in f32 and rounded once
     bound = own if tainted else gain * (own + SPREAD * incoming)

@@ -43,7 +43,7 @@ Row = list[Any]
 Label = Callable[[Mapping[str, Any]], str | None]
 """A call's line in, its name out; None if it is not to be written."""
 
-_PACKAGE = str(Path(__file__).resolve().parents[2])
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _FLOATS = ("f", "bf")
 _EMPTY = b"{\n}"
 
