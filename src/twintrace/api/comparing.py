@@ -303,7 +303,8 @@ def _compare_place(
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     told = f"{label}: measuring"
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, told, brief=brief)
-    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan)
+    foreign = sides[0].framework != sides[1].framework
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign)
     inside = _inside(sides[0].calls)
     cases = [
         Case(

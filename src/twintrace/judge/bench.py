@@ -51,8 +51,12 @@ _LITTLE = 0.1
 """Beside a gradient that is larger by more than this, a small one may be what is left of large ones that cancel."""
 _UNSEEN = 8.0
 """So many roundings of all elements may be there, and statistics show none of them; or half of a larger error."""
+_UNKNOWN = Traits(approximates=True, steps=16)
+"""What is done between two modules, where their level shows no functions."""
 _INEXACT = of_average(0.999)
 """So far apart is what two optimizers make of the same gradient, in relation to the step that they take."""
+_EPSILON = 1e-8 / math.sqrt(1 - 0.999)
+"""What two frameworks' Adams add otherwise, where nobody has recorded what they were told."""
 _UNCERTAIN = 0.1
 """From here on a weight is made of noise, at least in part: it says nothing of the others."""
 
@@ -77,7 +81,7 @@ class _Making:
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
-    Without `equal_nan`, NaN beside NaN is a difference.
+    Without `equal_nan`, NaN beside NaN is a difference. `foreign`: the two sides are of two frameworks.
     """
 
     def __init__(
@@ -87,8 +91,10 @@ class Bench:
         noise: Mapping[int, float] | None = None,
         before: Aftermath | None = None,
         equal_nan: bool = True,
+        foreign: bool = False,
     ) -> None:
         self._policy = policy
+        self._foreign = foreign
         self._equal_nan = equal_nan
         self._noise = noise or {}
         self._before = before or Aftermath()
@@ -179,9 +185,7 @@ class Bench:
 
     def _judge_parameters(self, gradients: Sequence[Evidence], trials: Sequence[Trial]) -> None:
         largest = max((size(item.left) for item in gradients), default=0.0)
-        modules = {
-            calls[0].site.name: trial for trial in trials if (calls := trial.case.match.left) and is_module(calls)
-        }
+        modules = {trial.case.match.left[0].site.name: trial for trial in trials if is_module(trial.case.match.left)}
         for item in gradients:
             key = key_of(item)
             if key in self._known:
@@ -210,9 +214,12 @@ class Bench:
     def _judge_values(self, trial: Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
         # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
-        between = max(self._before.apart, self._forward, self._backward if trial.updates else 0.0)
+        made_so_far = max(self._before.apart, self._forward, self._backward if trial.updates else 0.0)
+        unknown = self._made and is_module(trial.case.match.left)
+        between = _Making(_UNKNOWN if unknown else Traits(), apart=made_so_far)
+        weights = _Making(Traits(), apart=self._before.apart)
         came = [
-            self._remembered_from_before(item, trial, between if item.pair.part is Part.INPUT else self._before.apart)
+            self._remembered_from_before(item, trial, between if item.pair.part is Part.INPUT else weights)
             for item in evidence
             if item.pair.part in PASSED
         ]
@@ -220,7 +227,9 @@ class Bench:
         sources = [item.left for item in came]
         # What another epsilon does is not to be put down to cancellation.
         steady = another_number(trial.settings)
-        making = _Making(trial.kind, sources, trial.apart, trial.calls, trial.apart, any_differs(came), steady=steady)
+        # What a module puts out is made of what was made in it.
+        apart = max(trial.apart, self._forward) if trial.case.inside else trial.apart
+        making = _Making(trial.kind, sources, apart, trial.calls, apart, any_differs(came), steady=steady)
         went = [item for item in evidence if item.pair.part not in PASSED]
         self._made += [(trial.updates, item) for item in went]
         if trial.updates:
@@ -234,8 +243,9 @@ class Bench:
         steady_ones = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
         self._forward = max([self._forward, *(self._error(item) for item in steady_ones if item.verdict.outcome.good)])
 
-    def _remembered_from_before(self, evidence: Evidence, trial: Trial, apart: float) -> TensorResult:
+    def _remembered_from_before(self, evidence: Evidence, trial: Trial, making: _Making) -> TensorResult:
         """What comes into a call: judged where it was made; or else as far apart as the steps before may have left it."""
+        apart = making.apart
         left_by_steps = max(
             self._before.of_value(evidence), self._updates.get(both(evidence), 0.0) if self._updates else 0.0
         )
@@ -247,13 +257,13 @@ class Bench:
                 apart, left_by_steps = 0.0, max(left_by_steps, by_name)
         if left_by_steps > apart and key_of(evidence) not in self._known:
             self._left_over.add(key_of(evidence))
-        return self._remembered(evidence, _Making(Traits(), apart=max(apart, left_by_steps), unseen=left_by_steps))
+        return self._remembered(evidence, replace(making, apart=max(apart, left_by_steps), unseen=left_by_steps))
 
     def _updated(
         self, trial: Trial, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
     ) -> list[TensorResult]:
         """What an optimizer makes. Each parameter is made of its own gradient, not of the worst."""
-        rate, inexact = _of_optimizer(trial.case.match)
+        (rate, inexact), epsilon = _of_optimizer(trial.case.match), _epsilon(trial.case.match)
         whole = all(call.site.kind is not Kind.OP for call in trial.case.match.left)
         taken: dict[str, list[Evidence]] = {}
         for item in evidence:
@@ -266,6 +276,7 @@ class Bench:
             own, share, uncertain = taken.get(_number(item.pair.left_slot), []), _share(item, rate), 0.0
             if whole and _is_parameter(item) and not making.steady:
                 uncertain = max((self._uncertain(each) for each in own if not _is_parameter(each)), default=0.0)
+                uncertain = max(uncertain, *(_beside(epsilon, each) for each in own if _is_gradient(each)), 0.0)
                 share = max(share, *(moved(each.left, item.left) for each in own if _is_parameter(each)), 0.0)
             elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
                 own = own if each_for_itself(trial) else [each for each in evidence if each.pair.part in PASSED]
@@ -291,7 +302,8 @@ class Bench:
         uncertain = {name: weight.uncertain for name, weight in self._before.weights.items()}
         for item in self._gradients:
             name = item.pair.left_slot
-            uncertain[name] = max(uncertain.get(name, _INEXACT), self._uncertain(item))
+            known = max(uncertain.get(name, _INEXACT), self._uncertain(item))
+            uncertain[name] = max(known, _beside(_EPSILON, item)) if self._foreign else known
         for name, evidence in self._weights.items():
             verdict, error = self._known[key_of(evidence)]
             if verdict.outcome.good and name in uncertain:
@@ -410,6 +422,32 @@ def _of_optimizer(match: Match) -> tuple[float, float]:
     return max((rate for rate in rates if rate), default=0.0), max(
         (of_average(decay or 0.0) for decay in decays), default=0.0
     )
+
+
+def _of_adam(epsilon: float, decay: float) -> float:
+    """By how much two implementations of Adam differ in what they add to the root of the mean square: one before, the other after
+    it has corrected the average for its beginning.
+    """
+    return epsilon / math.sqrt(1 - decay) if decay < 1 else 0.0
+
+
+def _epsilon(match: Match) -> float:
+    """The same, as the two were told; nothing, where there is one implementation."""
+    names = {call.site.name for call in (*match.left, *match.right)}
+    if len(names) < 2:
+        return 0.0
+    found = [(number_set(call, "eps"), number_set(call, "betas.1")) for call in (*match.left, *match.right)]
+    return max((_of_adam(eps, beta) for eps, beta in found if eps and beta), default=0.0)
+
+
+def _beside(epsilon: float, gradient: Evidence) -> float:
+    """How uncertain a step is by that, with elements of all sizes in its gradient."""
+    whole = size(gradient.left)
+    return math.sqrt(min(1.0, epsilon / whole)) if whole else 0.0
+
+
+def _is_gradient(evidence: Evidence) -> bool:
+    return evidence.pair.left_slot.startswith("kw.gradients.")
 
 
 def _share(evidence: Evidence, rate: float) -> float:

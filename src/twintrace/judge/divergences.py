@@ -46,7 +46,7 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
     elif _saved(chosen):
         because = "the values that were saved differ, wherever they come from"
     else:
-        because = SWAPPED if swapped else _inherited_because(tensors, step in alone)
+        because = SWAPPED if swapped else _inherited_because(chosen, tensors, step in alone)
     if update and not own and not swapped:
         because, advice = otherwise(chosen, results) or (because, advice)
     place = _forward_order(chosen)
@@ -110,8 +110,8 @@ def _sides(results: Sequence[TensorResult]) -> list[tuple[Tensor, Tensor]]:
     return [(item.left, item.right) for item in results]
 
 
-def _inherited_because(tensors: Sequence[TensorResult], alone: bool) -> str:
-    if any(item.is_weight for item in tensors):
+def _inherited_because(result: CallResult, tensors: Sequence[TensorResult], alone: bool) -> str:
+    if any(map(result.holds, tensors)):
         return "the two start from different weights"
     if alone:
         return "what comes in differs already: by a call that only one side makes, or outside what was recorded"

@@ -81,7 +81,7 @@ def key_of(evidence: Evidence) -> tuple[int, int]:
 
 def is_module(calls: Sequence[Call]) -> bool:
     """Are these the call of a module?"""
-    return calls[0].site.kind is Kind.MODULE
+    return bool(calls) and calls[0].site.kind is Kind.MODULE
 
 
 def of_outputs(case: Case) -> Iterator[Evidence]:

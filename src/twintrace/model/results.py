@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from .measurements import Measurement, StatisticsDifference
 from .pairs import Alone, Match, Part, TensorPair
-from .sites import Phase
+from .sites import Kind, Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
 
@@ -30,13 +30,6 @@ class TensorResult:
     verdict: Verdict
     measurement: Measurement | None = None
     statistics: StatisticsDifference | None = None
-
-    @property
-    def is_weight(self) -> bool:
-        """Is it held by the network? A function takes its weight as an argument: one that no call made, and that is trained."""
-        if self.pair.part is Part.INPUT:
-            return all(side.requires_grad and side.producer is None for side in (self.left, self.right))
-        return self.pair.part in (Part.PARAMETER, Part.BUFFER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +54,15 @@ class CallResult:
     """Values differ here, but nothing that is made of them does: they have no effect."""
     absorbed_backward: bool = False
     """The same of gradients."""
+
+    def holds(self, item: TensorResult) -> bool:
+        """Is a tensor of it held by the network? A function takes its weight as an argument: one that no call made, and that is
+        trained. What a module takes may have been made between the modules.
+        """
+        if item.pair.part is Part.INPUT:
+            function = not any(call.site.kind is Kind.MODULE for call in self.match.left)
+            return function and all(side.requires_grad and side.producer is None for side in (item.left, item.right))
+        return item.pair.part in (Part.PARAMETER, Part.BUFFER)
 
     @property
     def harmless(self) -> bool:

@@ -218,7 +218,7 @@ def advice(result: Comparison, found: Divergence) -> str:
     if found.advice:
         return found.advice
     names = list(found.result.settings)
-    if found.inherited and any(item.is_weight for item in found.tensors):
+    if found.inherited and any(map(found.result.holds, found.tensors)):
         if _had_the_same_weights(result, found):
             return (
                 f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
@@ -267,7 +267,7 @@ def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
         for before in result.results
         if (before.step, before.rank) == (found.result.step - 1, found.result.rank)
         for item in before.tensors
-        if item.is_weight
+        if before.holds(item)
     ]
     return bool(weights) and all(item.verdict.outcome in (Outcome.SAME, Outcome.ROUNDING) for item in weights)
 
