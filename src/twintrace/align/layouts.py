@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from ..model.pairs import Layout
-from ..model.tensors import Tensor
+from ..model.tensors import Tensor, same_values
 from .values import alike, numel
 
 AS_IT_IS = Layout()
@@ -94,13 +94,7 @@ def _reordered(left: Tensor, right: Tensor) -> tuple[int, ...] | None:
         return None
     assert one is not None
     assert two is not None
-    # Rounding moves the extremes or the norm by a bit: only copies agree in all of them.
-    exact = (one.min, one.max, one.zero) == (two.min, two.max, two.zero) and alike(left, right) == 1
-    return (1, 0) if exact and _within_a_bit(one.norm, two.norm) else None
-
-
-def _within_a_bit(one: float | None, two: float | None) -> bool:
-    return one is not None and two is not None and abs(one - two) <= 1e-12 * abs(one)
+    return (1, 0) if same_values(one, two, numel(left)) and alike(left, right) == 1 else None
 
 
 def _orders(

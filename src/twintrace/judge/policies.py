@@ -21,7 +21,7 @@ from typing import Protocol
 from ..model.errors import UsageError
 from ..model.measurements import HISTOGRAM_EDGES, Measurement, StatisticsDifference
 from ..model.pairs import Layout, TensorPair
-from ..model.tensors import CRC, Statistics, Tensor
+from ..model.tensors import CRC, Statistics, Tensor, same_values
 from ..model.verdicts import Outcome, Verdict
 from .rounding import UNITS, Allowance, elements, size, unit
 from .tolerances import Tolerance, Tolerances, check, read_tolerances
@@ -52,10 +52,6 @@ class Policy(Protocol):
 
     def verdict(self, evidence: Evidence, allowance: Allowance, tie: float) -> Verdict:
         """`tie`: how far apart what the operation decides by is; 0 where it does not decide, or by equal values."""
-
-
-_SUMMED = 4e-16
-"""The error of a sum of one element, in f64; of many it grows with their square root."""
 
 
 # --- what needs no policy ---------------------------------------------------------------------------------------------
@@ -122,7 +118,7 @@ def _by_statistics(evidence: Evidence, types: str, rounded: bool) -> Verdict | N
     if not _same_kind(left.fingerprint, right.fingerprint) or evidence.pair.layout != Layout() or types:
         return Verdict(Outcome.SAME, f"equal statistics{types}", 0.0)
     # The bits differ, and the numbers do not: other places, or bits that mean the same (-0.0, a NaN's payload).
-    if left.spec.dtype in UNITS and (rounded or _moved_by_last_bits(evidence, one, apart)):
+    if left.spec.dtype in UNITS and (rounded or _moved_by_last_bits(left, one, two)):
         return None
     around_zero = rough and (one.min or 0) <= 0 <= (one.max or 0)
     if (one.zero or one.nan or around_zero) and left.spec.dtype in UNITS:
@@ -134,16 +130,11 @@ def _by_statistics(evidence: Evidence, types: str, rounded: bool) -> Verdict | N
     return Verdict(Outcome.DIFFERENT, "the same values in other places: equal statistics, but the bits differ")
 
 
-def _moved_by_last_bits(evidence: Evidence, one: Statistics, apart: StatisticsDifference) -> bool:
-    """Were a few elements rounded otherwise, which sums hardly show? Of values in another order they are equal but for their own
-    rounding; of one element that is off by a unit in the last place they are not.
-    """
-    coarsest, count = unit(evidence.left.spec.dtype), elements(evidence.left)
-    if coarsest <= UNITS["f64"]:
+def _moved_by_last_bits(tensor: Tensor, one: Statistics, two: Statistics) -> bool:
+    """Were a few elements rounded otherwise, which their sums hardly show?"""
+    if unit(tensor.spec.dtype) <= UNITS["f64"]:
         return True
-    own = _SUMMED * math.sqrt(count)
-    whole = one.norm or 0.0
-    return abs(apart.norm or 0.0) > own * whole or abs(apart.mean or 0.0) > own * whole / math.sqrt(max(count, 1))
+    return not tensor.is_rough and not same_values(one, two, elements(tensor))
 
 
 def _odd(known: Statistics, rough: bool) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ memory is the store's concern.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -58,6 +59,18 @@ class Statistics:
     posinf: int
     neginf: int
     zero: int
+
+
+def same_values(one: Statistics, two: Statistics, count: int) -> bool:
+    """Are these the statistics of the same elements, in whatever order? Then sums in f64 are equal, but for their own rounding.
+    They are not, if a single element is off by a unit in the last place of f32.
+    """
+    if (one.min, one.max, one.zero) != (two.min, two.max, two.zero) or None in (one.mean, one.norm, two.mean, two.norm):
+        return False
+    mean, norm = one.mean or 0.0, one.norm or 0.0
+    many = math.sqrt(max(count, 1))
+    apart = abs((two.mean or 0.0) - mean), abs((two.norm or 0.0) - norm)
+    return apart[0] <= 4e-16 * norm / many + 4e-17 * many * abs(mean) and apart[1] <= (4e-16 + 4e-17 * many) * norm
 
 
 @dataclass(frozen=True, slots=True)
