@@ -22,6 +22,8 @@ from ..model.tensors import Statistics, Tensor
 from .policies import Evidence, relative_error
 from .rounding import elements, root_mean_square, unit
 
+UNCERTAIN = 0.1
+"""From here on a weight is made of noise, at least in part: it says nothing of the others."""
 _FLIPPED = 2.0
 """The relative error of a number that has changed its sign. An optimizer makes no more of a larger one."""
 _BINS = (0.0, *(10.0 ** (edge - 0.5) for edge in HISTOGRAM_EDGES), 10.0 ** (HISTOGRAM_EDGES[-1] + 0.5))
@@ -56,7 +58,11 @@ class Aftermath:
     def of_weight(self, name: str, tensor: Tensor) -> float | None:
         """How far apart a weight may be, by its name, of which the left side has this value now. None: nothing is known of it."""
         known = self.weights.get(name)
-        return known.apart + known.uncertain * moved(known.tensor, tensor) if known else None
+        if known is None:
+            return None
+        share = moved(known.tensor, tensor)
+        # Noise moves each element by another amount, and the ends may have moved least.
+        return known.apart + known.uncertain * (min(1.0, 4 * share) if known.uncertain >= UNCERTAIN else share)
 
 
 def both(evidence: Evidence) -> tuple[Hashable, Hashable]:

@@ -24,7 +24,7 @@ from ..model.results import CallResult, TensorResult, badness
 from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
-from .aftermath import Aftermath, Weight, both, moved, uncertainty
+from .aftermath import UNCERTAIN, Aftermath, Weight, both, moved, uncertainty
 from .operations import Traits
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
@@ -57,8 +57,6 @@ _INEXACT = of_average(0.999)
 """So far apart is what two optimizers make of the same gradient, in relation to the step that they take."""
 _EPSILON = 1e-8 / math.sqrt(1 - 0.999)
 """What two frameworks' Adams add otherwise, where nobody has recorded what they were told."""
-_UNCERTAIN = 0.1
-"""From here on a weight is made of noise, at least in part: it says nothing of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +286,7 @@ class Bench:
             result = self._remembered(item, replace(making, apart=apart, unseen=share * uncertain))
             made.append(result)
             self._updates[both(item)] = self._error(result)
-            if uncertain < _UNCERTAIN and _telling(result):
+            if uncertain < UNCERTAIN and _telling(result):
                 self._after = max(self._after, result.verdict.error or 0.0)
         return made
 
