@@ -6,6 +6,7 @@
     operations.py    what an operation does to errors: sums, cancels, exponentiates, decides
     settings.py      what was set differently, whatever the two sides call it
     bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
+    optimizers.py    what a record of an optimizer's step says
     aftermath.py     what one step leaves to the next
     trials.py        a match on its way to a verdict: introduced, inherited, without effect
     divergences.py   which difference is the first, and whose is it?

@@ -26,9 +26,10 @@ from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from .aftermath import UNCERTAIN, Aftermath, Weight, both, moved, uncertainty
 from .operations import Traits
+from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
-from .settings import NOT_GIVEN, another_number, different_settings, number_set
+from .settings import NOT_GIVEN, another_number, different_settings
 from .trials import (
     PASSED,
     Case,
@@ -55,7 +56,7 @@ _UNKNOWN = Traits(approximates=True, steps=16)
 """What is done between two modules, where their level shows no functions."""
 _INEXACT = of_average(0.999)
 """So far apart is what two optimizers make of the same gradient, in relation to the step that they take."""
-_EPSILON = 1e-8 / math.sqrt(1 - 0.999)
+_EPSILON = of_adam(1e-8, 0.999)
 """What two frameworks' Adams add otherwise, where nobody has recorded what they were told."""
 
 
@@ -100,9 +101,8 @@ class Bench:
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
         self._left_over: set[tuple[int, int]] = set()  # what only the steps before explain
-        self._updates: dict[
-            tuple[Hashable, Hashable], float
-        ] = {}  # what optimizers have made in this step, by its bits
+        # What optimizers have made in this step, by its bits.
+        self._updates: dict[tuple[Hashable, Hashable], float] = {}
         self._weights: dict[str, Evidence] = {}
         self._gradients: Sequence[Evidence] = ()
         self._came_back: Mapping[int | None, float] = {}  # the size of the gradients that came into each left call
@@ -135,9 +135,8 @@ class Bench:
             for call in case.match.left
         }
         returned = {key_of(item) for case in cases for item in case.evidence if item.pair.part.backward}
-        returned |= {
-            key_of(item) for item in gradients if item.left.producer is None
-        }  # which no recorded call has made
+        # Of parameters those that no recorded call has made: the others are judged where they were.
+        returned |= {key_of(item) for item in gradients if item.left.producer is None}
         differing: tuple[set[int], set[int]] = (set(), set())  # left calls with something inside that differs
         backward = waiting = sorted(trials, key=last_gradient)
         judged: set[int] = set()
@@ -238,8 +237,8 @@ class Bench:
         else:
             made = [self._remembered(item, making) for item in went]
         trial.values = came + made
-        steady_ones = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
-        self._forward = max([self._forward, *(self._error(item) for item in steady_ones if item.verdict.outcome.good)])
+        of_this_step = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
+        self._forward = max([self._forward, *(self._error(item) for item in of_this_step if item.verdict.outcome.good)])
 
     def _remembered_from_before(self, evidence: Evidence, trial: Trial, making: _Making) -> TensorResult:
         """What comes into a call: judged where it was made; or else as far apart as the steps before may have left it."""
@@ -261,21 +260,22 @@ class Bench:
         self, trial: Trial, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
     ) -> list[TensorResult]:
         """What an optimizer makes. Each parameter is made of its own gradient, not of the worst."""
-        (rate, inexact), epsilon = _of_optimizer(trial.case.match), _epsilon(trial.case.match)
+        rate, inexact = rate_and_precision(trial.case.match)
+        epsilon = epsilon_of(trial.case.match)
         whole = all(call.site.kind is not Kind.OP for call in trial.case.match.left)
         taken: dict[str, list[Evidence]] = {}
         for item in evidence:
             if item.pair.part in PASSED:
-                taken.setdefault(_number(item.pair.left_slot), []).append(item)
+                taken.setdefault(number_in(item.pair.left_slot), []).append(item)
         made: list[TensorResult] = []
         for item in evidence:
             if item.pair.part in PASSED:
                 continue
-            own, share, uncertain = taken.get(_number(item.pair.left_slot), []), _share(item, rate), 0.0
-            if whole and _is_parameter(item) and not making.steady:
-                uncertain = max((self._uncertain(each) for each in own if not _is_parameter(each)), default=0.0)
-                uncertain = max(uncertain, *(_beside(epsilon, each) for each in own if _is_gradient(each)), 0.0)
-                share = max(share, *(moved(each.left, item.left) for each in own if _is_parameter(each)), 0.0)
+            own, share, uncertain = taken.get(number_in(item.pair.left_slot), []), share_of(item, rate), 0.0
+            if whole and is_parameter(item) and not making.steady:
+                uncertain = max((self._uncertain(each) for each in own if not is_parameter(each)), default=0.0)
+                uncertain = max(uncertain, *(beside(epsilon, each) for each in own if is_gradient(each)), 0.0)
+                share = max(share, *(moved(each.left, item.left) for each in own if is_parameter(each)), 0.0)
             elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
                 own = own if each_for_itself(trial) else [each for each in evidence if each.pair.part in PASSED]
                 uncertain = max(map(self._uncertain, own), default=0.0)
@@ -301,7 +301,7 @@ class Bench:
         for item in self._gradients:
             name = item.pair.left_slot
             known = max(uncertain.get(name, _INEXACT), self._uncertain(item))
-            uncertain[name] = max(known, _beside(_EPSILON, item)) if self._foreign else known
+            uncertain[name] = max(known, beside(_EPSILON, item)) if self._foreign else known
         for name, evidence in self._weights.items():
             verdict, error = self._known[key_of(evidence)]
             if verdict.outcome.good and name in uncertain:
@@ -309,8 +309,8 @@ class Bench:
 
     def _apart_of_one(self, evidence: Evidence, came: Sequence[TensorResult]) -> float:
         """How far apart that is which has the same number among what an optimizer takes: its parameter, gradient and state."""
-        number = _number(evidence.pair.left_slot)
-        own = [item for item in came if _number(item.pair.left_slot) == number]
+        number = number_in(evidence.pair.left_slot)
+        own = [item for item in came if number_in(item.pair.left_slot) == number]
         return max((self._error(item) for item in own or came), default=0.0)
 
     # --- gradients ------------------------------------------------------------------------------------------------------
@@ -412,63 +412,9 @@ class Bench:
         return self._known[item.pair.left, item.pair.right][1]
 
 
-def _of_optimizer(match: Match) -> tuple[float, float]:
-    """The learning rate, and how far apart two optimizers are that keep their settings in other dtypes."""
-    calls = (*match.left, *match.right)
-    decays = [number_set(call, name) for call in calls for name in ("betas.0", "betas.1")]
-    rates = [number_set(call, "lr") for call in calls]
-    return max((rate for rate in rates if rate), default=0.0), max(
-        (of_average(decay or 0.0) for decay in decays), default=0.0
-    )
-
-
-def _of_adam(epsilon: float, decay: float) -> float:
-    """By how much two implementations of Adam differ in what they add to the root of the mean square: one before, the other after
-    it has corrected the average for its beginning.
-    """
-    return epsilon / math.sqrt(1 - decay) if decay < 1 else 0.0
-
-
-def _epsilon(match: Match) -> float:
-    """The same, as the two were told; nothing, where there is one implementation."""
-    names = {call.site.name for call in (*match.left, *match.right)}
-    if len(names) < 2:
-        return 0.0
-    found = [(number_set(call, "eps"), number_set(call, "betas.1")) for call in (*match.left, *match.right)]
-    return max((_of_adam(eps, beta) for eps, beta in found if eps and beta), default=0.0)
-
-
-def _beside(epsilon: float, gradient: Evidence) -> float:
-    """How uncertain a step is by that, with elements of all sizes in its gradient."""
-    whole = size(gradient.left)
-    return math.sqrt(min(1.0, epsilon / whole)) if whole else 0.0
-
-
-def _is_gradient(evidence: Evidence) -> bool:
-    return evidence.pair.left_slot.startswith("kw.gradients.")
-
-
-def _share(evidence: Evidence, rate: float) -> float:
-    """How much of a value this step has made: all of a running average; of a parameter about the learning rate, if it is Adam's."""
-    if not _is_parameter(evidence):
-        return 1.0
-    whole = size(evidence.left)
-    return min(1.0, rate / whole) if whole else 1.0
-
-
 def _beyond_statistics(apart: float, evidence: Evidence) -> float:
     """How far apart that may be which is apart by so much as far as statistics tell."""
     return max(2 * apart, _UNSEEN * unit(evidence.left.spec.dtype, evidence.right.spec.dtype)) if apart else 0.0
-
-
-def _is_parameter(evidence: Evidence) -> bool:
-    """Is it a parameter itself, among what an optimizer takes and makes? They are its first argument."""
-    return evidence.pair.left_slot.startswith(("parameters", "0."))
-
-
-def _number(slot: str) -> str:
-    """`3` of `parameters.3`, `state.3.momentum_buffer` and `state.accum.3`."""
-    return next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
 
 
 def _single(match: Match) -> Iterator[tuple[Call, Call]]:

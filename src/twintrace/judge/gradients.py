@@ -19,6 +19,7 @@ from ..model.sites import Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .aftermath import identity
+from .optimizers import GRADIENTS
 from .rounding import size
 
 _ADDED_UP = (
@@ -62,7 +63,7 @@ def otherwise(update: CallResult, results: Sequence[CallResult]) -> tuple[str, s
 
 def _taken(update: CallResult | None) -> Iterator[TensorResult]:
     for item in update.tensors if update else ():
-        if item.pair.part is Part.INPUT and item.pair.left_slot.startswith("kw.gradients."):
+        if item.pair.part is Part.INPUT and item.pair.left_slot.startswith(GRADIENTS):
             yield item
 
 

@@ -16,7 +16,7 @@ nothing but sharpness: the operation is judged as an ordinary one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..model.records import Call
@@ -39,13 +39,13 @@ class Traits:
 
     def __or__(self, other: Traits) -> Traits:
         """What is known of one that does both."""
-        return Traits(
-            self.contracts or other.contracts,
-            self.cancels or other.cancels,
-            self.exponential or other.exponential,
-            self.decides or other.decides,
-            self.approximates or other.approximates,
-            self.steps,
+        return replace(
+            self,
+            contracts=self.contracts or other.contracts,
+            cancels=self.cancels or other.cancels,
+            exponential=self.exponential or other.exponential,
+            decides=self.decides or other.decides,
+            approximates=self.approximates or other.approximates,
         )
 
 
