@@ -1,0 +1,11 @@
+"""Operations: what a recorded call computes, whatever its framework calls it.
+
+    meaning_of(call, framework, spec)      operation, arguments by name with defaults, results
+    kernels.KERNELS["layer_norm"]          the same in float64, with torch
+
+Lives here: the table of operations (names in each framework, arguments, defaults, one convention), their float64
+computation, their error bounds, their known variants. In: recorded calls (`model.records.Call`). Out: meanings, and numbers for
+those who have values. Not here: which calls belong together (`align`), whether a difference counts (`judge`).
+
+Surprising: only `kernels.py` and `evaluation.py` import torch, and only when values are to be recomputed; meanings are had without it.
+"""
