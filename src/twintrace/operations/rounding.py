@@ -55,6 +55,7 @@ class RunningError(TorchDispatchMode):
         self.sum_unit = sum_unit
         self.function_units = function_units
         self.least = least
+        self.largest_sum = math.inf
         self.unknown: set[str] = set()
         self._errors: dict[int, tuple[torch.UntypedStorage, Tensor]] = {}
 
@@ -64,6 +65,14 @@ class RunningError(TorchDispatchMode):
         if known is None or not tensor.numel():
             return None
         return known[1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def walk(self, terms: float) -> float:
+        """Error of summing so many terms, over the sum of their magnitudes."""
+        return min(WALK * math.sqrt(terms) * self.sum_unit, self.largest_sum)
+
+    def walks(self, terms: Tensor) -> Tensor:
+        """The same for each of many sums."""
+        return (WALK * self.sum_unit * terms.clamp_min(0).sqrt()).clamp_max(self.largest_sum)
 
     def rounded(self, value: Tensor, units: float = 1.0) -> Tensor:
         """Error of rounding these values once; what is not finite is not rounded."""
@@ -475,7 +484,7 @@ def _reduce(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any)
     size = x.abs().sum(*args, **kwargs)
     error = _of(mode, x)
     passed = None if error is None else error.sum(*args, **kwargs)
-    total = _sum(passed, WALK * math.sqrt(terms) * mode.sum_unit * size if terms > 1 else None)
+    total = _sum(passed, mode.walk(terms) * size if terms > 1 else None)
     return None if total is None else total + mode.rounded(y)
 
 
@@ -492,7 +501,7 @@ def _cumsum(mode: RunningError, y: Tensor, x: Tensor, dim: int, **_: Any) -> Err
     error = _of(mode, x)
     length = x.shape[dim] if x.dim() else 1
     passed = None if error is None else error.cumsum(dim)
-    return _sum(passed, WALK * math.sqrt(length) * mode.sum_unit * x.abs().cumsum(dim), mode.rounded(y))
+    return _sum(passed, mode.walk(length) * x.abs().cumsum(dim), mode.rounded(y))
 
 
 @_rule("amax", "amin")
@@ -524,7 +533,7 @@ def _prod(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -
 def _vector_norm(mode: RunningError, y: Tensor, x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Error:
     error = _of(mode, x)
     passed = None if error is None else torch.linalg.vector_norm(error, ord, dim, keepdim)
-    return _sum(passed, (2 + WALK * math.sqrt(_terms(x, y))) * mode.sum_unit * y.abs(), mode.rounded(y))
+    return _sum(passed, (2 * mode.sum_unit + mode.walk(_terms(x, y))) * y.abs(), mode.rounded(y))
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -534,7 +543,7 @@ def _product(mode: RunningError, multiply: Callable[[Tensor, Tensor], Tensor], a
     """Error of a sum of products: those of the operands, and its own."""
     ma, mb = a.abs(), b.abs()
     ea, eb = mode.of(a), mode.of(b)
-    total = WALK * math.sqrt(terms) * mode.sum_unit * multiply(ma, mb)
+    total = mode.walk(terms) * multiply(ma, mb)
     if ea is not None:
         total = total + multiply(ea, mb if eb is None else mb + eb)
     if eb is not None:
@@ -587,7 +596,7 @@ def _convolution_backward(mode: RunningError, y: Any, g: Tensor, x: Tensor, w: T
         if value is None:
             errors.append(None)
             continue
-        walk = WALK * math.sqrt(terms[place]) * mode.sum_unit * own[place]
+        walk = mode.walk(terms[place]) * own[place]
         errors.append(_sum(walk, mode.rounded(value), *(part[place] for part in parts)))
     return [error for error, value in zip(errors, y, strict=True) if value is not None]
 
@@ -646,7 +655,7 @@ def _added(name: str, value_at: int) -> Rule:
             return result
 
         count, error = of(torch.ones_like(value)), _of(mode, value)
-        own = WALK * mode.sum_unit * count.clamp_min(0).sqrt() * of(value.abs()) * (count > 1)
+        own = mode.walks(count) * of(value.abs()) * (count > 1)
         base = [_of(mode, item) for item in args[:value_at] if _is_float(item) and item.shape == y.shape]
         return _sum(own, None if error is None else of(error), *base)
 
@@ -679,7 +688,7 @@ def _index_put(mode: RunningError, y: Tensor, x: Tensor, indices: Any, values: T
     count = aten.index_put(zero, indices, torch.ones_like(values), True)
     size = aten.index_put(zero, indices, values.abs(), True)
     passed = None if ev is None else aten.index_put(zero, indices, ev, True)
-    return _sum(ex, passed, WALK * mode.sum_unit * count.sqrt() * size * (count > 1))
+    return _sum(ex, passed, mode.walks(count) * size * (count > 1))
 
 
 @_rule("scatter")
@@ -701,7 +710,7 @@ def _averaged(name: str) -> Rule:
         size = packet(x.abs(), *args, **kwargs)
         return _sum(
             None if error is None else packet(error, *args, **kwargs),
-            (4 + WALK * math.sqrt(terms)) * mode.sum_unit * size + mode.rounded(y),
+            (4 * mode.sum_unit + mode.walk(terms)) * size + mode.rounded(y),
         )
 
     return rule
@@ -731,7 +740,7 @@ def _max_pool(mode: RunningError, result: Any, x: Tensor, *args: Any, **kwargs: 
 @_rule("_softmax", "_safe_softmax")
 def _softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Error:
     distance = (x.amax(dim, True) - x).clamp_max(1e4).nan_to_num(0.0, 1e4, 0.0)  # beyond that exp is zero in any precision
-    units = mode.function_units + WALK * math.sqrt(x.shape[dim] if x.dim() else 1) * mode.sum_unit / mode.unit
+    units = mode.function_units + mode.walk(x.shape[dim] if x.dim() else 1) / mode.unit
     own = y * mode.unit * (distance + units)
     error = _of(mode, x)
     if error is None:
@@ -744,7 +753,7 @@ def _softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Err
 @_rule("_log_softmax")
 def _log_softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Error:
     finite = x.nan_to_num(0.0, 0.0, 0.0).abs()
-    terms = WALK * math.sqrt(x.shape[dim] if x.dim() else 1) * mode.sum_unit
+    terms = mode.walk(x.shape[dim] if x.dim() else 1)
     own = mode.unit * (finite + finite.amax(dim, True) + mode.function_units + y.nan_to_num(0.0, 0.0, 0.0).abs()) + terms
     error = _of(mode, x)
     if error is None:
@@ -755,6 +764,6 @@ def _log_softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) ->
 @_rule("logsumexp")
 def _logsumexp(mode: RunningError, y: Tensor, x: Tensor, dim: Any, keepdim: bool = False) -> Error:
     size = x.nan_to_num(0.0, 0.0, 0.0).abs().amax(dim, keepdim)
-    own = mode.unit * (size + y.abs() + mode.function_units) + WALK * math.sqrt(_terms(x, y)) * mode.sum_unit
+    own = mode.unit * (size + y.abs() + mode.function_units) + mode.walk(_terms(x, y))
     error = _of(mode, x)
     return _sum(own, None if error is None else error.amax(dim, keepdim))

@@ -1,0 +1,176 @@
+"""Pair calls by the flow of data: what takes the same tensors, or gives them to the same calls, and does the same.
+
+    left     conv ─▶ relu ─▶ fc          conv and fc belong together on both sides, so the two relus between them do too,
+    right    conv ─▶ ReLU ─▶ Dense       whatever they are called and wherever they stand in the record
+
+Casts, reshapes and the like that only one side has are looked through.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+
+from ..model.pairs import Part, TensorPair
+from ..model.records import Call
+from .mappings import Mapping
+from .strands import OUT, Strand
+from .tensors import Mapped, Mapper
+from .units import main_parameter, operation
+from .webs import Bond, Web
+
+_NEAR = 64  # users of one tensor that are looked at
+
+
+class Flowing:
+    """Follows the data from pair to pair. `mapped` has the tensors of every bond that was visited."""
+
+    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]], mapping: Mapping) -> None:
+        self.mapping = mapping
+        self._web, self._mapper, self.units = web, mapper, units
+        self.shared_weights = False
+        self.mapped: dict[int, Mapped] = {}
+
+    def follow(self) -> None:
+        """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
+        self._visit(deque(bond for bond in self._web.bonds if id(bond) not in self.mapped), self._near())
+
+    def following(self) -> Callable[[Bond], None]:
+        """What does the same from one bond that is new; the units are to stay as they are while it is used."""
+        near = self._near()
+        return lambda bond: self._visit(deque((bond,)), near)
+
+    def _visit(self, waiting: deque[Bond], near: tuple[set[int], set[int]]) -> None:
+        while waiting:
+            bond = waiting.popleft()
+            mapped = self.mapped[id(bond)] = self._map(bond)
+            before = len(self._web.bonds)
+            for pair in mapped.pairs:
+                if pair.left in near[0] and pair.right in near[1] and not pair.part.backward:
+                    self._forward(pair.left, pair.right)
+                    self._backward(pair.left, pair.right)
+            waiting.extend(self._web.bonds[before:])
+
+    def _near(self) -> tuple[set[int], set[int]]:
+        """The tensors that free units take or put out: from any others there is nothing to be found."""
+        web = self._web
+        ours, theirs = (
+            {
+                slot.tensor
+                for index in self.units[which]
+                if web.is_free(which, index)
+                for slot in web.strands[which].slots(index)
+                if not slot.part.backward
+            }
+            for which in (0, 1)
+        )
+        return ours, theirs
+
+    def _map(self, bond: Bond) -> Mapped:
+        strands = self._web.strands
+        slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
+        call = strands[0].calls[bond.left[0]]
+        asked = self.mapping.tensors
+        forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
+        functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        mapped = self._mapper.map(
+            slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions
+        )
+        return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
+
+    def _met_inside(self, which: int, bond: Bond) -> Callable[[int], bool]:
+        """Which results of this side does the other side's region have too? Where both are several calls deep, they may meet."""
+        if len(bond.left) == len(bond.right) == 1 or bond.named:
+            return lambda tensor: False
+        classes, strand = self._web.classes, self._web.strands[1 - which]
+        there = {
+            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in strand.outputs(index)
+        } - {-1}
+        there -= {
+            classes.of(which, slot.tensor)
+            for slot in self._web.strands[which].edge(bond.side(which))
+            if slot.part in OUT
+        }
+        return lambda tensor: classes.of(which, tensor) in there
+
+    def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:
+        """The pairs with the layouts that the mapping asks for."""
+        for pair in mapped.pairs:
+            owner = f"{call.site.name}." if call.site.name else ""
+            layout = self.mapping.layouts.get(owner + pair.left_slot) if pair.part is Part.PARAMETER else None
+            yield pair if layout is None else replace(pair, layout=layout, because="the mapping says so")
+
+    def _forward(self, left: int, right: int) -> None:
+        """Whatever takes these two tensors and is alone of its kind."""
+        users = self._by_operation(0, left), self._by_operation(1, right)
+        for what in users[0].keys() & users[1].keys():
+            if len(users[0][what]) == len(users[1][what]) == 1:
+                self._pair(users[0][what][0], users[1][what][0], f"{what} of the same tensor")
+
+    def _by_operation(self, which: int, tensor: int) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index in dict.fromkeys(self._users(which, tensor)):
+            found.setdefault(operation(self._web.strands[which].calls[index]), []).append(index)
+        return found
+
+    def _users(self, which: int, tensor: int) -> Iterator[int]:
+        """Free units that take this tensor, or what casts, reshapes and the like have made of it."""
+        web, strand = self._web, self._web.strands[which]
+        waiting, seen = [tensor], {tensor}
+        while waiting and len(seen) < _NEAR:
+            for index in web.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
+                if index not in self.units[which] or not web.is_free(which, index):
+                    continue
+                if not web.hands_on(which, index):
+                    yield index
+                    continue
+                fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                seen |= fresh
+                waiting.extend(fresh)
+
+    def _backward(self, left: int, right: int) -> None:
+        """Whatever made these two tensors."""
+        makers = [self._maker(0, left), self._maker(1, right)]
+        if None not in makers:
+            one, two = makers
+            assert one is not None
+            assert two is not None
+            if self._same_operation(one, two):
+                self._pair(one, two, "made what the same call takes")
+
+    def _maker(self, which: int, tensor: int) -> int | None:
+        made = self._web.flow(which).makers.get(self._web.source(which, tensor), ())
+        free = [i for i in made if i in self.units[which] and self._web.is_free(which, i)]
+        return free[-1] if free and not self._web.hands_on(which, free[-1]) else None
+
+    def _same_operation(self, left: int, right: int) -> bool:
+        one, two = (operation(strand.calls[i]) for strand, i in zip(self._web.strands, (left, right), strict=True))
+        return one == two
+
+    def _pair(self, left: int, right: int, because: str) -> None:
+        strands = self._web.strands
+        if not (self._web.is_free(0, left) and self._web.is_free(1, right)):
+            return
+        if strands[0].calls[left].site.phase is not strands[1].calls[right].site.phase:
+            return
+        if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
+            return
+        if self._web.conflict(left, right):
+            return
+        self._web.pair(left, right, because, 0.8)
+
+    def _other_weights(self, left: int, right: int) -> bool:
+        if not self.shared_weights:
+            return False
+        numbers = []
+        for which, index in ((0, left), (1, right)):
+            strand = self._web.strands[which]
+            slot = main_parameter(strand, index, operation(strand.calls[index]))
+            numbers.append(-1 if slot is None else self._web.classes.of(which, slot.tensor))
+        return min(numbers) >= 0 and numbers[0] != numbers[1]
+
+
+def _size(strand: Strand, index: int) -> tuple[int, ...]:
+    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])

@@ -1,0 +1,250 @@
+"""Pair the gradients of parameters: they go where their parameters go.
+
+norm.weight     norm.gamma        the parameters of two modules that belong together
+head.weight     fc.weight         gradients that belong together as arguments' gradients of two calls
+scale           scale             the same name, where nothing else is known
+w1              w2                equal values, and no other gradient is like them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..model.pairs import Layout, Match, Part, Stray, TensorPair
+from ..model.records import Gradient
+from ..model.sites import Kind
+from .equivalents import parameter_meaning
+from .layouts import fits, layout_between
+from .strands import IN, OUT, Strand
+from .tensors import Mapped, Mapper
+from .values import alike, numel
+from .webs import Bond, Web
+
+
+class Gradients(NamedTuple):
+    """What an Alignment says of them."""
+
+    pairs: tuple[TensorPair, ...]
+    only_left: tuple[Stray, ...]
+    only_right: tuple[Stray, ...]
+
+
+def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
+    """The tensors of a bond without results that no kernel wrote, and without gradients that differ because the tensor goes to
+    other calls on the two sides.
+
+    What a concatenation is given back depends on who takes its result; an argument that a region takes in three places
+    has three gradients there and one beside it.
+    """
+    if _is_batch_norm(web, bond):
+        unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(web, pair)}
+        mapped = _without(mapped, unwritten, _UNWRITTEN)
+    doubtful = [
+        pair
+        for pair in mapped.pairs
+        if pair.part.backward and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
+    ]
+    if not doubtful or bond.named:
+        return mapped
+    given = {pair.left_slot: pair for pair in mapped.pairs if pair.part in OUT}
+    taken = {pair.left_slot: pair for pair in mapped.pairs if pair.part in IN}
+    same_takers = {slot: web.takers(0, pair.left) == web.takers(1, pair.right) for slot, pair in given.items()}
+    dropped = set()
+    for pair in doubtful:
+        if pair.part is Part.OUTPUT_GRADIENT:
+            good = same_takers.get(pair.left_slot, True)
+        else:
+            argument = taken.get(pair.left_slot)
+            good = all(same_takers.values()) and (
+                argument is None or _uses(web, 0, bond, argument.left) == _uses(web, 1, bond, argument.right) == 1
+            )
+        if not good:
+            dropped.add(pair)
+    return _without(mapped, dropped, _OTHER_TAKERS)
+
+
+def _without(mapped: Mapped, dropped: set[TensorPair], because: str) -> Mapped:
+    gone = [pair for pair in mapped.pairs if pair in dropped]
+    return Mapped(
+        tuple(pair for pair in mapped.pairs if pair not in dropped),
+        (*mapped.only_left, *(Stray(pair.part, pair.left_slot, pair.left, because) for pair in gone)),
+        (*mapped.only_right, *(Stray(pair.part, pair.right_slot, pair.right, because) for pair in gone)),
+    )
+
+
+def _is_batch_norm(web: Web, bond: Bond) -> bool:
+    return len(bond.left) == len(bond.right) == 1 and all(
+        web.strands[which].calls[bond.side(which)[0]].site.name == "mindspore.ops.BatchNorm" for which in (0, 1)
+    )
+
+
+def _is_unwritten(web: Web, pair: TensorPair) -> bool:
+    """MindSpore's kernel for a CPU leaves two results of a batch norm as the memory was: another run has other numbers there."""
+    tensors = (pair.left, pair.right)
+    return pair.left_slot == pair.right_slot in ("1", "2") and not any(
+        web.takers(which, tensor) for which, tensor in enumerate(tensors)
+    )
+
+
+_UNWRITTEN = "the kernel need not write it, and nobody takes it"
+_OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradient comes from them"
+
+
+def _uses(web: Web, which: int, bond: Bond, tensor: int) -> int:
+    strand = web.strands[which]
+    return sum(slot.tensor == tensor for index in bond.side(which) for slot in strand.inputs(index))
+
+
+class _Turn(NamedTuple):
+    """The gradient of a parameter, and which backward pass it is of."""
+
+    gradient: Gradient
+    turn: int
+
+
+_WHY = "the other side has no gradient of such a parameter"
+
+
+def pair_gradients(
+    left: Strand,
+    right: Strand,
+    sides: tuple[Iterable[Gradient], Iterable[Gradient]],
+    matches: Sequence[Match],
+    mapper: Mapper,
+) -> Gradients:
+    """The gradients of parameters that belong together, and those that only one side has."""
+    ours, theirs = (list(_turns(side)) for side in sides)
+    names = _partners(matches)
+    by_name = {(item.gradient.slot, item.turn): item for item in theirs}
+    by_tensor = {item.gradient.tensor: item for item in theirs}
+    taken = {names[slot][0] for slot in names}
+    found: dict[int, tuple[_Turn, Layout | None, str]] = {}
+    free = set(map(id, theirs))
+
+    def take(number: int, other: _Turn | None, layout: Layout | None, because: str) -> None:
+        if other is not None and id(other) in free:
+            free.discard(id(other))
+            found[number] = other, layout, because
+
+    by_meaning = {(_meaning(item.gradient.slot), item.turn): item for item in theirs}
+
+    def take_siblings() -> None:
+        owners = {
+            ours[number].gradient.slot.rpartition(".")[0]: other.gradient.slot.rpartition(".")[0]
+            for number, (other, _, _) in found.items()
+        }
+        for number, (gradient, turn) in enumerate(ours):
+            owner = gradient.slot.rpartition(".")[0]
+            if number not in found and gradient.slot not in names and owner in owners:
+                wanted = owners[owner], _meaning(gradient.slot)[1]
+                sibling = by_meaning.get((wanted, turn))
+                if sibling and numel(left.tensor(gradient.tensor)) == numel(right.tensor(sibling.gradient.tensor)):
+                    take(number, sibling, None, "other parameters of their owners belong together")
+
+    for number, (gradient, turn) in enumerate(ours):
+        if gradient.slot in names:
+            name, lies_there = names[gradient.slot]
+            because = "" if name == gradient.slot else "their parameters belong together"
+            take(number, by_name.get((name, turn)), lies_there, because)
+    by_bits = {right.tensor(item.gradient.tensor).fingerprint: item for item in theirs}
+    bits = _paired_bits(left, right, matches)
+    for number, (gradient, _) in enumerate(ours):
+        if number not in found and gradient.slot not in names:
+            partner = mapper.partner(0, gradient.tensor)
+            other = by_tensor.get(partner) if partner is not None else None
+            mark = bits.get(left.tensor(gradient.tensor).fingerprint)
+            take(number, other or (by_bits.get(mark) if mark else None), None, "the gradients of one argument")
+    take_siblings()
+    for number, (gradient, turn) in enumerate(ours):
+        if number not in found and gradient.slot not in names and gradient.slot not in taken:
+            namesake = by_name.get((gradient.slot, turn))
+            if namesake and numel(left.tensor(gradient.tensor)) == numel(right.tensor(namesake.gradient.tensor)):
+                take(number, namesake, None, "")
+    for number, other in _alike(
+        left, right, [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
+    ):
+        take(number, other, None, "the same values")
+    take_siblings()
+    pairs = []
+    for number, (partner_turn, layout, because) in sorted(found.items()):
+        one, two = ours[number].gradient, partner_turn.gradient
+        tensors = left.tensor(one.tensor), right.tensor(two.tensor)
+        fitting = layout if layout is not None and fits(*tensors, layout) else layout_between(*tensors)
+        lies = fitting or Layout()
+        turn = ours[number].turn
+        pairs.append(
+            TensorPair(Part.PARAMETER_GRADIENT, one.slot, two.slot, one.tensor, two.tensor, lies, because, turn)
+        )
+    return Gradients(
+        tuple(pairs),
+        tuple(_stray(item.gradient) for number, item in enumerate(ours) if number not in found),
+        tuple(_stray(item.gradient) for item in theirs if id(item) in free),
+    )
+
+
+def _meaning(slot: str) -> tuple[str, str]:
+    owner, _, name = slot.rpartition(".")
+    return owner, parameter_meaning(name)
+
+
+def _paired_bits(left: Strand, right: Strand, matches: Sequence[Match]) -> dict[str | None, str | None]:
+    """Fingerprints of gradients of arguments that belong together: the gradient of a parameter may be a copy of one."""
+    found: dict[str | None, str | None] = {}
+    for match in matches:
+        for pair in match.tensors:
+            if pair.part is Part.INPUT_GRADIENT:
+                found.setdefault(left.tensor(pair.left).fingerprint, right.tensor(pair.right).fingerprint)
+    found.pop(None, None)
+    return found
+
+
+def _stray(gradient: Gradient) -> Stray:
+    return Stray(Part.PARAMETER_GRADIENT, gradient.slot, gradient.tensor, _WHY)
+
+
+def _turns(gradients: Iterable[Gradient]) -> Iterator[_Turn]:
+    counts: dict[str, int] = {}
+    for item in gradients:
+        counts[item.slot] = counts.get(item.slot, -1) + 1
+        yield _Turn(item, counts[item.slot])
+
+
+def _partners(matches: Sequence[Match]) -> dict[str, tuple[str, Layout]]:
+    """Full names of parameters on one side; what they are called on the other, and how they lie there."""
+    names: dict[str, tuple[str, Layout]] = {}
+    for match in matches:
+        if len(match.left) != 1 or len(match.right) != 1:
+            continue
+        one, two = match.left[0].site, match.right[0].site
+        if one.kind is two.kind is Kind.MODULE:
+            for pair in match.tensors:
+                if pair.part is Part.PARAMETER:
+                    partner = _full(two.name, pair.right_slot), pair.layout
+                    names.setdefault(_full(one.name, pair.left_slot), partner)
+    return names
+
+
+def _full(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if owner else name
+
+
+def _alike(
+    left: Strand, right: Strand, ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn]
+) -> Iterator[tuple[int, _Turn]]:
+    """Gradients with the same values, where just one of each side has them."""
+    sizes: dict[int, list[_Turn]] = {}
+    for item in theirs:
+        sizes.setdefault(numel(right.tensor(item.gradient.tensor)), []).append(item)
+    chosen: dict[int, list[int]] = {}
+    for number, item in ours:
+        tensor = left.tensor(item.gradient.tensor)
+        fitting = [
+            other for other in sizes.get(numel(tensor), ()) if alike(tensor, right.tensor(other.gradient.tensor)) > 0
+        ]
+        if len(fitting) == 1:
+            chosen.setdefault(id(fitting[0]), []).append(number)
+    by_id = {id(item): item for item in theirs}
+    for other, numbers in chosen.items():
+        if len(numbers) == 1:
+            yield numbers[0], by_id[other]

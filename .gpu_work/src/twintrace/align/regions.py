@@ -1,0 +1,358 @@
+"""Find where one side does in one call, or in other calls, what the other does in several.
+
+    left     q, k, v ─▶ attention ─────────────────────────────────▶ proj
+    right    q, k, v ─▶ matmul ─▶ div ─▶ softmax ─▶ dropout ─▶ matmul ─▶ proj
+                        └─────────────── one region ────────────────┘
+
+A region is made of calls without a partner that give each other tensors which the other side does not have. Two regions
+belong together if they put out the same tensors (by value, or because the same calls take them) and take the same ones.
+
+Once two runs have parted, no results agree, and what would take them has no partner either. There, calls that hold the same
+parameters are the beginning of a region (`linear` beside `MatMul` and `BiasAdd`), and what follows it is found from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ..model.sites import Kind, Phase
+from .layouts import layout_between
+from .tensors import Mapper
+from .units import is_parameter, operation
+from .values import is_constant, numel
+from .webs import Bond, Web
+
+_LARGE = 12
+"""More calls than this on a side are a region only if their results have equal values."""
+
+
+_LARGEST = 400
+"""A recurrent layer that one side has written out may be long; a region of more calls than this says nothing to anybody."""
+
+
+class Regions:
+    """Regions of the free units of a web."""
+
+    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
+        self._web, self._mapper, self._units = web, mapper, units
+        self._values = self._visible(0), self._visible(1)
+        self._held: set[int] = set()
+
+    def bind(self) -> None:
+        """Bind the regions that belong together."""
+        sides = self._components(0), self._components(1)
+        results = [[set(self._results(which, members)) for members in sides[which]] for which in (0, 1)]
+        makers: dict[int, list[int]] = {}
+        by_class: dict[int, list[int]] = {}
+        for number, tensors in enumerate(results[1]):
+            for tensor in tensors:
+                makers.setdefault(tensor, []).append(number)
+                by_class.setdefault(self._web.classes.of(1, tensor), []).append(number)
+        links: list[tuple[int, int, bool]] = []
+        for number, tensors in enumerate(results[0]):
+            for tensor in tensors:
+                value = self._web.classes.of(0, tensor)
+                if value >= 0:
+                    links += [(number, other, True) for other in by_class.get(value, ())]
+                partner = self._mapper.partner(0, tensor)
+                if partner is not None:
+                    links += [(number, other, False) for other in makers.get(partner, ())]
+        for ours, theirs, equal in _groups(links):
+            left, right = [i for n in ours for i in sides[0][n]], [j for n in theirs for j in sides[1][n]]
+            if self._can_be_bound(0, left) and self._can_be_bound(1, right):  # not yet grown into by another
+                self._bind(left, right, equal)
+
+    def _bind(self, left: list[int], right: list[int], equal: bool) -> None:
+        left, right = self._grown(left, right)
+        if not (self._can_be_bound(0, left) and self._can_be_bound(1, right) and self._takes_the_same(left, right)):
+            return
+        if len(left) == len(right) == 1 and self._are_other_layers(left[0], right[0]):
+            return
+        if not equal and max(len(left), len(right)) > _LARGE:
+            return
+        because = (
+            "takes and gives the same tensors"
+            if len(left) == len(right) == 1
+            else f"{_calls(left)} and {_calls(right)} between the same tensors"
+        )
+        self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
+
+    # --- by parameters --------------------------------------------------------------------------------------------
+
+    def bind_holders(self, follow: Callable[[Bond], None]) -> None:
+        """Bind the regions that hold the same parameters and take the same tensors, though nothing that they put out is equal.
+
+        From each of them `follow` looks for more before the next is tried: what comes next takes what this one puts out.
+        """
+        self._held = self._held_values(0) | self._held_values(1)
+        holders = self._holders(0), self._holders(1)
+        seeds = [
+            pair
+            for value, ours in holders[0].items()
+            if len(ours) == len(holders[1].get(value, ()))
+            for pair in zip(ours, holders[1][value], strict=True)
+        ]
+        for left, right in sorted(seeds):
+            region = self._holding_the_same(left, right)
+            if region is not None:
+                ones, twos = region
+                because = "the same parameters"
+                if len(ones) > 1 or len(twos) > 1:
+                    because = f"{_calls(ones)} and {_calls(twos)} with {because}, between the same tensors"
+                self._web.bind(Bond(tuple(sorted(ones)), tuple(sorted(twos)), because, 0.8))
+                follow(self._web.bonds[-1])
+
+    def _held_values(self, which: int) -> set[int]:
+        """The values that calls without a partner hold."""
+        web, strand = self._web, self._web.strands[which]
+        return {
+            value
+            for index in self._units[which]
+            if web.is_free(which, index)
+            for slot in strand.inputs(index)
+            if (value := web.classes.of(which, slot.tensor)) >= 0 and is_parameter(strand, index, slot)
+        }
+
+    def _holders(self, which: int) -> dict[int, list[int]]:
+        """Calls without a partner, by the largest parameter that they hold; those whose results the other side has are left out."""
+        web, strand = self._web, self._web.strands[which]
+        found: dict[int, list[int]] = {}
+        for index in sorted(self._units[which]):
+            if not web.is_free(which, index) or strand.calls[index].site.phase is not Phase.FORWARD:
+                continue
+            held = [slot.tensor for slot in strand.inputs(index) if web.classes.of(which, slot.tensor) in self._held]
+            if held and not web.hands_on(which, index) and not any(map(web.classes.shared, web.gives(which, index))):
+                largest = max(held, key=lambda tensor: numel(strand.tensor(tensor)))
+                found.setdefault(web.classes.of(which, largest), []).append(index)
+        return found
+
+    def _holding_the_same(self, left: int, right: int) -> tuple[list[int], list[int]] | None:
+        """The regions around two calls that hold the same parameter, if they hold and take the same as a whole."""
+        members = [left], [right]
+        while any(lacking := (self._lacking(0, members), self._lacking(1, members))):
+            fresh = [self._next_holder(which, members[which], lacking[which]) for which in (0, 1)]
+            if fresh == [None, None] or max(map(len, members)) >= _LARGE:
+                return None
+            for which, index in enumerate(fresh):
+                if index is not None:
+                    members[which].append(index)
+        ones, twos = self._grown(*members, most=_LARGE)
+        members = ones, twos
+        if max(map(len, members)) > _LARGE or not all(self._can_be_bound(which, members[which]) for which in (0, 1)):
+            return None
+        if self._lacking(0, members) or self._lacking(1, members):
+            return None
+        takes = self._arguments(0, ones), self._arguments(1, twos)
+        keys = [{self._key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
+        if any(
+            self._key(which, tensor) not in keys[1 - which] for which in (0, 1) for tensor in self._unmet(which, takes)
+        ):
+            return None
+        results = [list(self._results(which, members[which])) for which in (0, 1)]
+        sizes = [[numel(self._web.strands[which].tensor(tensor)) for tensor in results[which]] for which in (0, 1)]
+        if len(sizes[0]) != 1 or sizes[0] != sizes[1]:
+            return None
+        if any(self._web.classes.shared(self._web.classes.of(which, results[which][0])) for which in (0, 1)):
+            return None
+        return None if len(ones) == len(twos) == 1 and self._are_other_layers(left, right) else members
+
+    def _lacking(self, which: int, members: tuple[list[int], list[int]]) -> set[object]:
+        """What the other side's region holds and this one does not take."""
+        other, strand = 1 - which, self._web.strands[1 - which]
+        held = {
+            self._key(other, slot.tensor)
+            for index in members[other]
+            for slot in strand.inputs(index)
+            if self._web.classes.of(other, slot.tensor) in self._held or is_parameter(strand, index, slot)
+        }
+        return held - {self._key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
+
+    def _key(self, which: int, tensor: int) -> object:
+        """What tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
+        value = self._web.classes.of(which, tensor)
+        if value >= 0:
+            return value
+        known = self._web.strands[which].tensor(tensor)
+        size, statistics = numel(known), known.statistics
+        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+
+    def _next_holder(self, which: int, members: list[int], lacking: set[object]) -> int | None:
+        """The one call without a partner that takes a result of these, cast and reshaped or not, and a tensor that they lack."""
+        web, strand = self._web, self._web.strands[which]
+        waiting = list(self._results(which, members))
+        seen, found = set(waiting), set()
+        while waiting:
+            for index in web.flow(which).users.get(waiting.pop(), ()):
+                if index in members or index not in self._units[which] or not web.is_free(which, index):
+                    continue
+                if any(self._key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
+                    found.add(index)
+                elif web.hands_on(which, index):
+                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                    seen |= fresh
+                    waiting.extend(fresh)
+        return found.pop() if len(found) == 1 else None
+
+    # --- what a region is -----------------------------------------------------------------------------------------
+
+    def _are_other_layers(self, left: int, right: int) -> bool:
+        """Two modules of different kinds: what they do alike is inside them, and will be found there."""
+        calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
+        inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
+        modules = all(call.site.kind is Kind.MODULE for call in calls)
+        if operation(calls[0]) == operation(calls[1]):
+            return False
+        return (bool(inside) and modules) or not self._can_be_laid(left, right)
+
+    def _can_be_laid(self, left: int, right: int) -> bool:
+        """Is it known how what comes out of one lies on what comes out of the other?"""
+        strands = self._web.strands
+        given = strands[0].outputs(left)[:1], strands[1].outputs(right)[:1]
+        if not given[0] or not given[1]:
+            return True
+        first = strands[0].tensor(given[0][0].tensor), strands[1].tensor(given[1][0].tensor)
+        return layout_between(*first) is not None
+
+    def _can_be_bound(self, which: int, members: list[int]) -> bool:
+        phases = {self._web.strands[which].calls[index].site.phase for index in members}
+        return (
+            len(phases) == 1
+            and all(self._web.is_free(which, index) for index in members)
+            and any(not self._web.hands_on(which, index) for index in members)
+        )
+
+    def _components(self, which: int) -> list[list[int]]:
+        """Free units that are connected by tensors without a counterpart."""
+        web = self._web
+        free = [index for index in sorted(self._units[which]) if web.is_free(which, index)]
+        leader = {index: index for index in free}
+
+        def find(index: int) -> int:
+            while leader[index] != index:
+                leader[index] = leader[leader[index]]
+                index = leader[index]
+            return index
+
+        flow = web.flow(which)
+        for index in free:
+            for slot in web.strands[which].outputs(index):
+                if self._has_counterpart(which, slot.tensor):
+                    continue
+                for user in flow.users.get(slot.tensor, ()):
+                    if user in leader and user > index:
+                        leader[find(user)] = find(index)
+        groups: dict[int, list[int]] = {}
+        for index in free:
+            groups.setdefault(find(index), []).append(index)
+        return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
+
+    def _has_counterpart(self, which: int, tensor: int) -> bool:
+        return (
+            self._web.classes.of(which, tensor) in self._values[1 - which]
+            or self._mapper.partner(which, tensor) is not None
+        )
+
+    def _visible(self, which: int) -> set[int]:
+        """The values that go between units: what happens inside one is not seen."""
+        web = self._web
+        found: set[int] = set()
+        for index in self._units[which]:
+            found |= web.takes(which, index)
+            found |= web.gives(which, index)
+        return found
+
+    def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
+        """Tensors that leave the region: taken by others, or by nobody."""
+        inside = set(members)
+        users = self._web.flow(which).users
+        seen: set[int] = set()
+        for index in members:
+            for slot in self._web.strands[which].outputs(index):
+                takers = users.get(slot.tensor, ())
+                if slot.tensor not in seen and (not takers or any(user not in inside for user in takers)):
+                    seen.add(slot.tensor)
+                    yield slot.tensor
+
+    def _arguments(self, which: int, members: Iterable[int]) -> tuple[set[int], set[int]]:
+        """Tensors that come into the region from elsewhere: those that are no parameters, and all of them."""
+        inside = set(members)
+        makers = self._web.flow(which).makers
+        strand = self._web.strands[which]
+        slots = [
+            (index, slot)
+            for index in members
+            for slot in strand.inputs(index)
+            if not any(maker in inside for maker in makers.get(slot.tensor, ()))
+        ]
+        given = {slot.tensor for index, slot in slots if not is_parameter(strand, index, slot)}
+        return given, {slot.tensor for _, slot in slots}
+
+    def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
+        """Is most of what goes into one region what goes into the other?"""
+        takes = self._arguments(0, left), self._arguments(1, right)
+        given = takes[0][0], takes[1][0]
+        if not given[0] or not given[1]:
+            return not given[0] and not given[1]
+        common = [len(given[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
+
+    def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
+        """What goes into this side's region and not into the other's. What no call made may be a parameter there: not every tool
+        knows which of the tensors that it records are. What a call made of a parameter, its transpose, is not that parameter.
+        """
+        makers = self._web.flow(which).makers
+        theirs = takes[1 - which]
+        numbers = [{self._web.classes.of(1 - which, tensor) for tensor in tensors} - {-1} for tensors in theirs]
+        return [
+            tensor
+            for tensor in sorted(takes[which][0])
+            if self._web.classes.of(which, tensor) not in numbers[tensor not in makers]
+            and self._mapper.partner(which, tensor) not in theirs[tensor not in makers]
+        ]
+
+    def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
+        """The regions with the free calls before them that made what the other does not take."""
+        members = [*left], [*right]
+        while max(map(len, members)) < most:
+            takes = self._arguments(0, members[0]), self._arguments(1, members[1])
+            before = [
+                {
+                    maker
+                    for tensor in self._unmet(which, takes)
+                    for maker in self._web.flow(which).makers.get(tensor, ())
+                    if maker in self._units[which] and self._web.is_free(which, maker)
+                }
+                - set(members[which])
+                for which in (0, 1)
+            ]
+            if not any(before):
+                break
+            for which in (0, 1):
+                members[which].extend(sorted(before[which]))
+        return members
+
+
+def _calls(members: list[int]) -> str:
+    return f"{len(members)} call{'s' * (len(members) > 1)}"
+
+
+def _groups(links: list[tuple[int, int, bool]]) -> list[tuple[list[int], list[int], bool]]:
+    """Regions of both sides that are linked with each other, directly or by others; and whether by values."""
+    leader: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def find(node: tuple[int, int]) -> tuple[int, int]:
+        leader.setdefault(node, node)
+        while leader[node] != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    by_value: dict[tuple[int, int], bool] = {}
+    for one, two, _ in links:
+        leader[find((1, two))] = find((0, one))
+    for one, _, equal in links:
+        by_value[find((0, one))] = by_value.get(find((0, one)), False) or equal
+    groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for node in sorted(leader):
+        groups.setdefault(find(node), ([], []))[node[0]].append(node[1])
+    return [(ours, theirs, by_value[top]) for top, (ours, theirs) in groups.items()]

@@ -1,0 +1,147 @@
+"""One side of a comparison, made ready: the tree of its calls, their tensors by slot, and each tensor read once.
+
+strand.calls[i]           the calls, in the order in which they began
+strand.parent[i]          the position of the module around it, -1 for none
+strand.children[i]        positions of what was called inside it
+strand.slots(i)           (part, slot, tensor, turn) of everything that goes in and comes out
+strand.tensor(7)          what is known of tensor 7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..model.pairs import Part, Side
+from ..model.records import Call, Role
+from ..model.tensors import Tensor
+from ..model.values import TensorRef, leaves, tensor_slots
+
+IN = frozenset((Part.INPUT, Part.PARAMETER, Part.BUFFER))
+OUT = frozenset((Part.OUTPUT, Part.AFTER))
+
+
+class Slot(NamedTuple):
+    """One tensor of a call. `turn` numbers the backward passes of a gradient."""
+
+    part: Part
+    slot: str
+    tensor: int
+    turn: int = 0
+
+
+class Strand:
+    """One side, indexed."""
+
+    def __init__(self, side: Side) -> None:
+        self.framework = side.framework
+        self.calls: list[Call] = _in_order(side.calls)
+        self._read = side.tensor
+        self._tensors: dict[int, Tensor] = {}
+        self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._inputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self._outputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
+        self.position = {call.id: index for index, call in enumerate(self.calls)}
+        self.parent: list[int] = []
+        self.children: list[list[int]] = [[] for _ in self.calls]
+        self.roots: list[int] = []
+        self.containers: dict[int, bool] = {}  # what units.is_container has found
+        for index, call in enumerate(self.calls):
+            up = -1 if call.parent is None else self.position.get(call.parent, -1)
+            up = up if up < index else -1  # a parent began before its child: anything else is damage
+            self.parent.append(up)
+            (self.roots if up < 0 else self.children[up]).append(index)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def tensor(self, identity: int) -> Tensor:
+        """What is known of a tensor; each is read once."""
+        found = self._tensors.get(identity)
+        if found is None:
+            found = self._tensors[identity] = self._read(identity)
+        return found
+
+    def slots(self, index: int) -> tuple[Slot, ...]:
+        """Every tensor of a call: inputs, parameters, buffers, outputs, gradients."""
+        found = self._slots[index]
+        if found is None:
+            found = self._slots[index] = tuple(_slots(self.calls[index]))
+        return found
+
+    def inputs(self, index: int) -> tuple[Slot, ...]:
+        """What goes in: arguments, parameters, buffers."""
+        found = self._inputs[index]
+        if found is None:
+            found = self._inputs[index] = tuple([slot for slot in self.slots(index) if slot.part in IN])
+        return found
+
+    def outputs(self, index: int) -> tuple[Slot, ...]:
+        """What comes out."""
+        found = self._outputs[index]
+        if found is None:
+            found = self._outputs[index] = tuple([slot for slot in self.slots(index) if slot.part in OUT])
+        return found
+
+    def edge(self, members: Sequence[int], also: Callable[[int], bool] = lambda tensor: False) -> tuple[Slot, ...]:
+        """The tensors at the edge of a region of calls: what comes into it, what leaves it, and their gradients.
+
+        Of several calls each slot carries the name of its call: `matmul#3:0`. `also` may ask for results that stay inside.
+        """
+        if len(members) == 1:
+            return self.slots(members[0])
+        made, used = set(), set()
+        for index in members:
+            for slot in self.slots(index):
+                if slot.part in OUT:
+                    made.add(slot.tensor)
+                elif slot.part in IN:
+                    used.add(slot.tensor)
+        found: dict[tuple[bool, int], Slot] = {}
+        gradients: list[Slot] = []
+        for index in members:
+            site = self.calls[index].site
+            prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
+            kept = set()
+            for slot in self.slots(index):
+                inner = slot.tensor in (made if slot.part in IN else used) and not (
+                    slot.part in OUT and also(slot.tensor)
+                )
+                key = slot.part in IN, slot.tensor
+                if not slot.part.backward and not inner and key not in found:
+                    found[key] = slot._replace(slot=prefix + slot.slot)
+                    kept.add((slot.part in IN, slot.slot))
+            gradients += [
+                slot._replace(slot=prefix + slot.slot)
+                for slot in self.slots(index)
+                if slot.part.backward and (slot.part is Part.INPUT_GRADIENT, slot.slot) in kept
+            ]
+        return (*found.values(), *gradients)
+
+
+def _in_order(calls: Sequence[Call]) -> list[Call]:
+    """Calls in the order in which they began. A journal has them in the order in which they ended: a child before its parent."""
+    seen: set[int] = set()
+    parents = {call.id for call in calls}
+    for call in calls:
+        if call.parent is not None and call.parent in parents and call.parent not in seen:
+            return sorted(calls, key=lambda call: call.id)
+        seen.add(call.id)
+    return list(calls)
+
+
+def _slots(call: Call) -> Iterator[Slot]:
+    for slot, tensor in tensor_slots(call.args, call.kwargs):
+        yield Slot(Part.INPUT, slot, tensor)
+    for slot, tensor in call.parameters.items():
+        yield Slot(Part.PARAMETER, slot, tensor)
+    for slot, tensor in call.buffers.items():
+        yield Slot(Part.BUFFER, slot, tensor)
+    for slot, leaf in leaves(call.output):
+        if isinstance(leaf, TensorRef):
+            yield Slot(Part.OUTPUT, slot, leaf.id)
+    for slot, tensor in call.after.items():
+        yield Slot(Part.AFTER, slot, tensor)
+    for gradient in call.gradients:
+        part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
+        yield Slot(part, gradient.slot, gradient.tensor, gradient.count)

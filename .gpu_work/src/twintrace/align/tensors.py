@@ -1,0 +1,317 @@
+"""Which tensor of one call belongs to which of its partner.
+
+    Linear                          Dense
+    input 0      f32[2, 144]        input 0       f32[2, 144]       same slot
+    weight       f32[5, 144]        weight        f32[144, 5]       axes 1, 0
+    bias         f32[5]             –                               a stray, with its reason
+
+What goes in (arguments, parameters, buffers), what comes out, and gradients are mapped apart from each other; a gradient
+follows the tensor that it is the gradient of. Evidence, strongest first: equal values, tensors that are known to belong
+together, names that mean the same, shapes, position. Some tools' dumps have gradients without saying whose they are (`node.0`):
+those are paired by their values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..model.pairs import Layout, Part, Stray, TensorPair
+from ..model.tensors import Tensor
+from .equivalents import meaning_of, ranks
+from .layouts import AS_IT_IS, fits, layout_between
+from .strands import IN, OUT, Slot, Strand
+from .values import alike, numel
+
+_HELD = frozenset((Part.PARAMETER, Part.BUFFER))
+_FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
+_ASKED = "the mapping says so"
+_BY_SHAPE = "the only ones of this shape"
+_MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
+
+
+class Mapped(NamedTuple):
+    """The tensors of a match."""
+
+    pairs: tuple[TensorPair, ...]
+    only_left: tuple[Stray, ...]
+    only_right: tuple[Stray, ...]
+
+
+class _Chosen(NamedTuple):
+    left: Slot
+    right: Slot
+    because: str
+    follows: int | None = None
+    """Of a gradient: which of the pairs before it has the tensors that it is the gradient of."""
+
+
+class Mapper:
+    """Maps the tensors of matched calls; remembers which tensors belong together."""
+
+    def __init__(self, left: Strand, right: Strand, reshaped: Callable[[int, int], Iterable[tuple[int, ...]]]) -> None:
+        self._left, self._right, self._reshaped = left, right, reshaped
+        self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
+
+    def partner(self, which: int, tensor: int) -> int | None:
+        """The tensor of the other side that this one was paired with in an earlier match, first of all."""
+        return self._partners[which].get(tensor)
+
+    def map(
+        self,
+        left: Sequence[Slot],
+        right: Sequence[Slot],
+        operation: str = "",
+        *,
+        named: bool = False,
+        forced: Mapping[str, str] | None = None,
+        functions: tuple[str, str] = ("", ""),
+    ) -> Mapped:
+        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes."""
+        if named and _same_slots(left, right):
+            chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
+        else:
+            chosen = []
+            for group in (IN, OUT):
+                ones = [slot for slot in left if slot.part in group]
+                twos = [slot for slot in right if slot.part in group]
+                chosen += self._assign(ones, twos, operation, functions, named, forced or {})
+            chosen += _gradients(left, right, chosen)
+            chosen += self._loose_gradients(left, right, chosen, operation)
+        pairs: list[TensorPair] = []
+        for item in chosen:
+            pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
+            pairs.append(pair)
+            self._partners[0].setdefault(pair.left, pair.right)
+            self._partners[1].setdefault(pair.right, pair.left)
+        if len(chosen) == len(left) == len(right):
+            return Mapped(tuple(pairs), (), ())
+        taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
+        return Mapped(
+            tuple(pairs),
+            tuple(_stray(slot, right) for slot in left if id(slot) not in taken[0]),
+            tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
+        )
+
+    def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
+        left, right, because, _ = chosen
+        part = right.part if right.part in _HELD else left.part
+        layout = AS_IT_IS
+        if not named:  # in one program another shape is a difference
+            one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+            fitting = followed is not None and fits(one, two, followed)
+            layout = (followed if fitting else layout_between(one, two, operation)) or AS_IT_IS
+            if layout != AS_IT_IS:
+                because = because or str(layout)
+        return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
+
+    # --- choosing -----------------------------------------------------------------------------------------------
+
+    def _assign(
+        self,
+        left: list[Slot],
+        right: list[Slot],
+        operation: str,
+        functions: tuple[str, str],
+        named: bool,
+        forced: Mapping[str, str],
+    ) -> list[_Chosen]:
+        """The best candidates first, each slot once."""
+        if not left or not right:
+            return []
+        means = _meanings(left, operation, functions[0]), _meanings(right, operation, functions[1])
+        if len(left) == len(right) == 1:
+            score, because = self._score(left[0], right[0], means[0] == means[1], operation, named, True)
+            said = forced.get(left[0].slot) == right[0].slot
+            return [_Chosen(left[0], right[0], _ASKED if said else because)] if said or score > 0 else []
+        ranked: list[tuple[float, int, int, int, str]] = []
+        for i, j in self._candidates(left, right):
+            score, because = self._score(left[i], right[j], means[0][i] == means[1][j], operation, named, i == j)
+            if forced.get(left[i].slot) == right[j].slot:
+                score, because = 100.0, _ASKED
+            if score > 0:
+                ranked.append((-score, i + j, i, j, because))
+        ranked.sort()
+        free_left, free_right = set(range(len(left))), set(range(len(right)))
+        chosen: dict[int, tuple[int, str]] = {}
+        for _, _, i, j, because in ranked:
+            if i in free_left and j in free_right:
+                if because == _BY_SHAPE and not self._only_choice(left, right, i, j, free_left, free_right):
+                    continue
+                free_left.remove(i)
+                free_right.remove(j)
+                chosen[i] = j, because
+        return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _loose_gradients(
+        self, left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen], operation: str
+    ) -> list[_Chosen]:
+        """Gradients of which a dump does not say whose they are (`node.0`): those of the same values; the same zeros in order."""
+        if len(chosen) in (len(left), len(right)):  # nothing is left, as nearly always
+            return []
+        taken = {id(slot) for item in chosen for slot in item[:2]}
+        ones, twos = (
+            [slot for slot in side if slot.part is Part.INPUT_GRADIENT and id(slot) not in taken]
+            for side in (left, right)
+        )
+        ranked = []
+        for i, one in enumerate(ones):
+            for j, two in enumerate(twos):
+                if one.turn == two.turn and (_is_loose(one.slot) or _is_loose(two.slot)):
+                    tensors = self._left.tensor(one.tensor), self._right.tensor(two.tensor)
+                    known = tensors[0].statistics is not None and tensors[1].statistics is not None
+                    likeness = alike(*tensors)
+                    if likeness >= (not known) and layout_between(*tensors, operation) is not None:
+                        ranked.append((-likeness, i, j))
+        found: dict[int, int] = {}
+        for _, i, j in sorted(ranked):
+            if i not in found and j not in found.values():
+                found[i] = j
+        return [_Chosen(ones[i], twos[j], "the same values") for i, j in sorted(found.items())]
+
+    def _only_choice(
+        self, left: list[Slot], right: list[Slot], i: int, j: int, free_left: set[int], free_right: set[int]
+    ) -> bool:
+        """Has nothing else that is left over their shape? Two zero biases of one size could be any two."""
+        size = numel(self._left.tensor(left[i].tensor))
+        ours = sum(1 for k in free_left if numel(self._left.tensor(left[k].tensor)) == size)
+        theirs = sum(1 for k in free_right if numel(self._right.tensor(right[k].tensor)) == size)
+        return ours == theirs == 1
+
+    def _candidates(self, left: list[Slot], right: list[Slot]) -> Iterable[tuple[int, int]]:
+        if len(left) * len(right) <= _MANY:
+            return ((i, j) for i in range(len(left)) for j in range(len(right)))
+        places: dict[object, list[int]] = {}
+        for j, slot in enumerate(right):
+            tensor = self._right.tensor(slot.tensor)
+            for key in ((slot.part, slot.slot), tensor.fingerprint):
+                if key is not None:
+                    places.setdefault(key, []).append(j)
+        return (
+            (i, j)
+            for i, slot in enumerate(left)
+            for key in ((slot.part, slot.slot), self._left.tensor(slot.tensor).fingerprint)
+            for j in places.get(key, ())[:64]
+        )
+
+    def _score(
+        self, left: Slot, right: Slot, meant: bool, operation: str, named: bool, level: bool
+    ) -> tuple[float, str]:
+        """What speaks for two tensors, and what to say of it. Nothing above zero: they are not a pair."""
+        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        same_slot = left.slot == right.slot and left.part == right.part
+        because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE
+        score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
+        if named and same_slot:
+            return 20.0, ""
+        if _unknown(one) or _unknown(two):
+            return (score if meant else 0.0), because
+        if not named and one.spec.shape != two.spec.shape and numel(one) == numel(two):
+            layout = layout_between(one, two, operation)
+            if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
+                return 0.0, ""  # the same elements perhaps, and nothing tells in which order
+        likeness = alike(one, two)
+        known = self.partner(0, left.tensor) == right.tensor
+        score += _shapes(one, two)
+        if likeness > 0:
+            score += 6.0 + likeness
+            because = because if meant else "the same values"
+        elif known:
+            score += 5.0
+            because = because if meant else "they belong together elsewhere too"
+        elif likeness < 0:
+            score -= 0.5
+            if not meant or _kind(one) != _kind(two):  # a mask of true and false is not one of 0 and -1e9
+                return 0.0, ""
+            if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
+                return 0.0, ""  # other values, and at least one of them belongs to another
+        return score, because
+
+    def _turned(self, left: int, right: int) -> bool:
+        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""
+        shapes = _long(self._left.tensor(left).spec.shape), _long(self._right.tensor(right).spec.shape)
+        near = [_long(s) for s in self._reshaped(0, left)], [_long(s) for s in self._reshaped(1, right)]
+        for which in (0, 1):
+            other = shapes[1 - which]
+            if any(sorted(shape) == sorted(other) for shape in near[which]):
+                return other not in near[which]
+        return False
+
+
+def _is_loose(slot: str) -> bool:
+    """Is it the place of a gradient in a list, and not the argument that it is the gradient of?"""
+    return slot.rpartition(":")[2].startswith("node.")
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
+    if slot.part.backward:
+        rivals = [other for other in others if other.part is slot.part]
+        loose = rivals and (_is_loose(slot.slot) or any(_is_loose(other.slot) for other in rivals))
+        why = f"the other side has no gradient {'with these values' if loose else 'here'}"
+    elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
+        why = "the other side has no tensor there"
+    else:
+        why = "no tensor of the other side fits"
+    return Stray(slot.part, slot.slot, slot.tensor, why)
+
+
+def _shapes(one: Tensor, two: Tensor) -> float:
+    if one.spec.shape == two.spec.shape:
+        return 2.0
+    if sorted(one.spec.shape) == sorted(two.spec.shape):
+        return 1.0
+    if numel(one) == numel(two):
+        return 0.25
+    return -6.0
+
+
+def _kind(tensor: Tensor) -> str:
+    dtype = tensor.spec.dtype
+    return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else dtype[0]
+
+
+def _unknown(tensor: Tensor) -> bool:
+    return tensor.missing is not None and tensor.statistics is None and tensor.fingerprint is None
+
+
+def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
+    if len(slots) == 1:
+        part, slot, *_ = slots[0]
+        if part in OUT:
+            return [slot.rpartition(":")[2] or "0"]  # of a region the slot bears the name of its call: `matmul#3:0`
+        return [meaning_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
+    places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
+    return [
+        (slot.slot or "0")  # a single result, and the first of several
+        if slot.part in OUT
+        else meaning_of(operation, slot.part, slot.slot, place, function)
+        for slot, place in zip(slots, places, strict=True)
+    ]
+
+
+def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:
+    return len(left) == len(right) and all(
+        one.slot == two.slot and one.part is two.part and one.turn == two.turn
+        for one, two in zip(left, right, strict=True)
+    )
+
+
+def _gradients(left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen]) -> list[_Chosen]:
+    """A gradient goes with the tensor that it is the gradient of."""
+    partners: dict[tuple[frozenset[Part], str], int] = {}
+    for number, item in enumerate(chosen):
+        partners.setdefault((IN if item.left.part in IN else OUT, item.left.slot), number)
+    there = {(slot.part, slot.slot, slot.turn): slot for slot in right if slot.part.backward}
+    found = []
+    for slot in left:
+        follows = partners.get((_FOLLOWS[slot.part], slot.slot)) if slot.part.backward else None
+        if follows is not None:
+            other = there.pop((slot.part, chosen[follows].right.slot, slot.turn), None)
+            if other is not None:
+                because = "" if other.slot == slot.slot else "goes with its tensor"
+                found.append(_Chosen(slot, other, because, follows))
+    return found

@@ -1,0 +1,187 @@
+"""Calls as the loom sees them: what operation, which of them are whole units, what they have in common.
+
+    module  encoder.fc1    Linear      a unit: one operation, whatever is recorded inside it
+      api   F.linear                   inside a unit
+    module  encoder        Encoder     no unit: it only holds others
+    api     torch.relu                 a unit
+
+Units are what is laid side by side first. Modules that hold others follow from what they hold, since two programs seldom
+nest alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import prod
+
+from ..model.pairs import Part
+from ..model.records import Call
+from ..model.sites import Kind
+from .classes import Classes
+from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
+from .features import Numbering
+from .strands import IN, Slot, Strand
+
+
+def operation(call: Call) -> str:
+    """What a call does, by the name that it has here."""
+    return operation_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+
+
+def is_container(strand: Strand, index: int) -> bool:
+    """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
+    found = strand.containers.get(index)
+    if found is None:
+        found = strand.containers[index] = _only_holds(strand, index)
+    return found
+
+
+def _only_holds(strand: Strand, index: int) -> bool:
+    call = strand.calls[index]
+    if call.site.kind is not Kind.MODULE:
+        return False
+    what = operation(call)
+    inside = strand.children[index]
+    if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
+        return what not in COMPOSITE  # a user's `Stack` or `Attention` is not the operation of that name
+    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
+
+
+def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
+    """The units among these calls and, where they only hold others or are to be opened, inside them; in order."""
+    found: list[int] = []
+    waiting = list(reversed(below))
+    while waiting:
+        index = waiting.pop()
+        if is_container(strand, index) or (strand.children[index] and opened(index)):
+            waiting.extend(reversed(strand.children[index]))
+        else:
+            found.append(index)
+    return found
+
+
+_RUNNING = frozenset(("runningmean", "runningvar"))
+_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+
+
+def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
+    """Does the network hold this tensor, rather than compute it or be given it?"""
+    if slot.part is not Part.INPUT:
+        return slot.part in IN
+    tensor = strand.tensor(slot.tensor)
+    if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
+        return False  # an argument of a module has no known producer where functions are not recorded
+    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+
+
+def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
+    """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
+    best: Slot | None = None
+    most = (1, False)
+    for slot in strand.inputs(index) if into is None else into:
+        if slot.part is Part.BUFFER or not is_parameter(strand, index, slot, what):
+            continue
+        meaning = meaning_of(what, slot.part, slot.slot)
+        size = prod(strand.tensor(slot.tensor).spec.shape), meaning == "weight"
+        if meaning not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
+            best, most = slot, size
+    return best
+
+
+def hands_on(strand: Strand, index: int, classes: Classes, which: int) -> bool:
+    """Does what comes out hold just what went in: a cast, a reshape, a dropout that is off?"""
+    what = operation(strand.calls[index])
+    if what in SHAPING:
+        return True
+    if what not in SOMETIMES_SHAPING:
+        return False
+    into = strand.inputs(index)
+    return bool(into) and all(_same(out, into, classes, which, strand) for out in strand.outputs(index))
+
+
+def _same(out: Slot, into: Sequence[Slot], classes: Classes, which: int, strand: Strand) -> bool:
+    number = classes.of(which, out.tensor)
+    mark = strand.tensor(out.tensor).fingerprint
+    return any(
+        slot.tensor == out.tensor
+        or (number >= 0 and number == classes.of(which, slot.tensor))
+        or (mark is not None and mark == strand.tensor(slot.tensor).fingerprint)
+        for slot in into
+    )
+
+
+# The columns of `describe`, and what each is worth in a sum: for agreement, against disagreement.
+WORTH = {
+    "operation": (3.0, 6.0),
+    "handing": (0.0, 20.0),
+    "out": (6.0, 0.3),
+    "out there": (0.0, 30.0),
+    "weight": (6.0, 0.0),
+    "in": (3.0, 0.2),
+    "out shape": (1.5, 4.0),
+    "exact shape": (0.75, 0.0),
+    "in shape": (0.5, 0.5),
+    "weight shape": (1.0, 4.0),
+    "name": (0.5, 0.0),
+    "type": (2.0, 0.0),
+}
+COLUMNS = tuple(WORTH)
+SHARED_WEIGHTS = 6.0
+"""Against units with other parameters, where most parameters of the two sides are equal."""
+
+
+def describe(
+    strand: Strand, index: int, handing: bool, classes: Classes, which: int, numberings: Sequence[Numbering]
+) -> tuple[int, ...]:
+    """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known.
+
+    `handing` is whether the call only hands on what it is given.
+    """
+    call = strand.calls[index]
+    what = operation(call)
+    known = what in OPERATIONS
+    into, out = strand.inputs(index), strand.outputs(index)
+    weight = main_parameter(strand, index, what, into)
+    flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]
+    given = _values(out, classes, which)
+    shape = strand.tensor(out[0].tensor).spec.shape if out else ()
+    things = (
+        what if known else None,
+        handing,
+        given,
+        # The values that come out, if the other side has them at all. A call that puts out other values than one whose results
+        # are found elsewhere is not its partner; where both are found nowhere else, the two runs have parted before.
+        given and tuple([number for number in given if classes.shared(number)]),
+        _values([weight], classes, which) if weight else None,
+        _values(flowing, classes, which),
+        _size(shape) if out else None,
+        shape if out else None,
+        tuple(sorted([_size(strand.tensor(slot.tensor).spec.shape) for slot in flowing])) if flowing else None,
+        _size(strand.tensor(weight.tensor).spec.shape) if weight else None,
+        call.site.name.rpartition(".")[2].lower() if call.site.kind is Kind.MODULE else None,
+        None if known else what,
+    )
+    return tuple([numbering.of(thing) for numbering, thing in zip(numberings, things, strict=True)])
+
+
+def _values(slots: Sequence[Slot], classes: Classes, which: int) -> tuple[int, ...] | None:
+    """The set of values in these slots; constants, which tell nothing, take no part."""
+    if len(slots) == 1:
+        number = classes.of(which, slots[0].tensor)
+        return (number,) if number >= 0 else None
+    return tuple(sorted({number for slot in slots if (number := classes.of(which, slot.tensor)) >= 0})) or None
+
+
+@lru_cache(maxsize=65536)
+def _size(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape whatever the order of its axes."""
+    return tuple(sorted(size for size in shape if size != 1))
+
+
+def worth(shared_weights: bool) -> list[tuple[float, float]]:
+    """What each of COLUMNS adds to a sum, and takes off it."""
+    return [
+        (weight, SHARED_WEIGHTS if name == "weight" and shared_weights else against)
+        for name, (weight, against) in WORTH.items()
+    ]

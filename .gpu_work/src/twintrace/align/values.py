@@ -1,0 +1,89 @@
+"""How far two tensors are known to hold the same values, without opening either.
+
+    alike(left, right)    2   the same bits in the same order, of which few tensors have the like
+                          1   statistics that agree to rounding, in whatever order the elements lie
+                          0   nothing can be said: no statistics, or a constant, which every second bias is
+                         -1   statistics that do not agree
+
+A permuted weight has another fingerprint and the same minimum, maximum, mean and norm. So the statistics of two tensors are
+compared whenever their fingerprints differ, and shapes play no part here.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..model.tensors import Statistics, Tensor
+
+_COARSE = frozenset(
+    ("f16", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn_x2", "c32")
+)
+ROUNDING = 2e-4
+"""What a deep network in f32 makes of another order of additions, relative to the largest element."""
+COARSE_ROUNDING = 3e-2
+
+
+def numel(tensor: Tensor) -> int:
+    """How many elements."""
+    return math.prod(tensor.spec.shape)
+
+
+def alike(left: Tensor, right: Tensor) -> int:
+    """2 the same bits, 1 close, 0 unknown, -1 different (see above)."""
+    one, two = left.statistics, right.statistics
+    if left.fingerprint is not None and left.fingerprint == right.fingerprint and left.spec.dtype == right.spec.dtype:
+        return 0 if one is not None and is_constant(one, numel(left)) else 2
+    if one is None or two is None:
+        return 0
+    size, other = numel(left), numel(right)
+    if size != other:
+        return -1
+    if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
+        return -1
+    return 0 if is_constant(one, size) else 1
+
+
+def tolerance(left: Tensor, right: Tensor) -> float:
+    """How far two statistics may lie apart, relative to the largest element."""
+    return COARSE_ROUNDING if left.spec.dtype in _COARSE or right.spec.dtype in _COARSE else ROUNDING
+
+
+def is_coarse(tensor: Tensor) -> bool:
+    """Has it so few bits that its statistics agree only roughly with those of a finer one?"""
+    return tensor.spec.dtype in _COARSE
+
+
+def is_constant(statistics: Statistics, size: int) -> bool:
+    """All elements are the same, or none is finite: equality with another tensor means little.
+
+    A single number tells something (a loss) unless it is one that is written down in programs: 0, 1, -1e9, 0.5.
+    """
+    if statistics.min is None or statistics.max is None:
+        return True
+    if size != 1:
+        return statistics.min == statistics.max
+    return isinstance(statistics.min, int) or float(f"{statistics.min:.3g}") == statistics.min
+
+
+def scale_of(statistics: Statistics) -> float:
+    """The largest magnitude among the finite elements."""
+    if statistics.min is None or statistics.max is None:
+        return 0.0
+    return max(abs(float(statistics.min)), abs(float(statistics.max)))
+
+
+def close(one: Statistics, two: Statistics, size: int, tolerance: float, *, counted: bool = True) -> bool:
+    """Do two statistics of as many elements agree to rounding? `counted`: were those that are not finite counted, on both sides?"""
+    if counted and (one.nan, one.posinf, one.neginf) != (two.nan, two.posinf, two.neginf):
+        return False
+    if one.min is None or two.min is None:
+        return one.min is two.min
+    bound = tolerance * max(scale_of(one), scale_of(two))
+    for first, second in ((one.min, two.min), (one.max, two.max), (one.mean, two.mean)):
+        if first is None or second is None:  # some tools leave out the mean of integers
+            continue
+        if not abs(float(first) - float(second)) <= bound:
+            return False
+    if one.norm is None or two.norm is None:
+        return True
+    return abs(one.norm - two.norm) <= tolerance * max(one.norm, two.norm, 1e-30)

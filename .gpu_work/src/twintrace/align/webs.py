@@ -1,0 +1,324 @@
+"""What has been found so far: who belongs to whom, and why; and the flow of data on both sides.
+
+    web.pair(3, 5, "same parameters", 0.95)      calls by position
+    web.partner(0, 3)                            5
+    web.flow[0].makers[17]                       the calls that put out tensor 17 of the left side, the innermost last
+    web.flow[1].users[9]                         the calls that take tensor 9 of the right side
+
+`which` is 0 for the left side and 1 for the right one throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ..model.pairs import Part
+from ..model.sites import Kind
+from .classes import Classes
+from .strands import Slot, Strand
+from .units import hands_on, is_container, is_parameter, main_parameter, operation
+from .values import is_constant, numel
+
+_WRAPPED = 4
+"""A module with more functions inside than this is more than a wrapper."""
+
+
+@dataclass(frozen=True)
+class Bond:
+    """Calls that belong together, by position. One each as a rule."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    because: str
+    confidence: float
+    named: bool = False
+
+    def side(self, which: int) -> tuple[int, ...]:
+        """The calls of one side."""
+        return self.right if which else self.left
+
+
+@dataclass
+class Flow:
+    """Who makes and who uses each tensor. A call that hands its argument on as it is makes nothing."""
+
+    makers: dict[int, list[int]] = field(default_factory=dict)
+    users: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Web:
+    """Two strands and the bonds between them."""
+
+    def __init__(self, left: Strand, right: Strand) -> None:
+        self.strands = left, right
+        self.bonds: list[Bond] = []
+        self.left_out: tuple[set[int], set[int]] = set(), set()
+        self.wrappers: tuple[set[int], set[int]] = set(), set()
+        self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
+        self._flow: list[Flow | None] = [None, None]
+        self._classes: Classes | None = None
+        self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
+        self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
+        self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
+
+    # --- bonds --------------------------------------------------------------------------------------------------
+
+    def pair(self, left: int, right: int, because: str, confidence: float, *, named: bool = False) -> None:
+        """These two belong together."""
+        self.bind(Bond((left,), (right,), because, confidence, named))
+
+    def bind(self, bond: Bond) -> None:
+        """These calls belong together; none of them may belong to others already.
+
+        Beside functions, a module that only wraps a function or a few gives its place to them.
+        """
+        kinds = [{self.strands[which].calls[index].site.kind for index in bond.side(which)} for which in (0, 1)]
+        if not bond.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
+            bond = replace(bond, left=self._unwrapped(0, bond.left), right=self._unwrapped(1, bond.right))
+        self.bonds.append(bond)
+        for which in (0, 1):
+            for index in bond.side(which):
+                assert index not in self._bond[which]
+                self._bond[which][index] = bond
+
+    def _unwrapped(self, which: int, members: tuple[int, ...]) -> tuple[int, ...]:
+        found: list[int] = []
+        for index in members:
+            inner = self._inside(which, index)
+            if inner:
+                self.wrappers[which].add(index)
+            found.extend(inner or [index])
+        return tuple(sorted(found))
+
+    def _inside(self, which: int, index: int) -> list[int]:
+        """The function that a module hands its arguments and takes its result from; or all its functions, if they are few."""
+        strand = self.strands[which]
+        inside = strand.children[index]
+        free = all(self.is_free(which, child) and not strand.children[child] for child in inside)
+        functions = all(strand.calls[child].site.kind is not Kind.MODULE for child in inside)
+        if not inside or not free or not functions:
+            return []
+        gives = {slot.tensor for slot in strand.outputs(index)}
+        takes = {slot.tensor for slot in strand.inputs(index) if slot.part is Part.INPUT}
+        for child in reversed(inside):
+            ours = {slot.tensor for slot in strand.inputs(child)}
+            if takes <= ours and gives == {slot.tensor for slot in strand.outputs(child)}:
+                return [child]
+        working = [child for child in inside if strand.outputs(child)]
+        return working if len(working) <= _WRAPPED else []
+
+    def bond(self, which: int, index: int) -> Bond | None:
+        """What a call belongs to."""
+        return self._bond[which].get(index)
+
+    def is_free(self, which: int, index: int) -> bool:
+        """Has it no partner yet, and may it have one?"""
+        return not (index in self._bond[which] or index in self.left_out[which] or index in self.wrappers[which])
+
+    def partner(self, which: int, index: int) -> int | None:
+        """The call that belongs to it, where it is one."""
+        bond = self._bond[which].get(index)
+        if bond is None or len(bond.left) != 1 or len(bond.right) != 1:
+            return None
+        return bond.side(1 - which)[0]
+
+    # --- flow ---------------------------------------------------------------------------------------------------
+
+    def flow(self, which: int) -> Flow:
+        """Makers and users of the tensors of one side."""
+        found = self._flow[which]
+        if found is None:
+            found = self._flow[which] = Flow()
+            strand = self.strands[which]
+            for index in range(len(strand)):
+                into = {slot.tensor for slot in strand.inputs(index)}
+                for tensor in dict.fromkeys(slot.tensor for slot in strand.outputs(index)):
+                    if tensor not in into:
+                        found.makers.setdefault(tensor, []).append(index)
+                for tensor in into:
+                    found.users.setdefault(tensor, []).append(index)
+            for tensor, twin in _marked(strand, found):
+                for flows in (found.makers, found.users):
+                    flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
+        return found
+
+    @property
+    def classes(self) -> Classes:
+        """Numbers for the values of both sides."""
+        if self._classes is None:
+            self._classes = Classes(*self.strands, (self._tensors(0), self._tensors(1)))
+        return self._classes
+
+    def _tensors(self, which: int) -> Iterable[int]:
+        strand = self.strands[which]
+        return (slot.tensor for index in range(len(strand)) for slot in strand.slots(index) if not slot.part.backward)
+
+    def hands_on(self, which: int, index: int) -> bool:
+        """Does this call only hand on what it is given?"""
+        known = self._hands_on[which]
+        if index not in known:
+            known[index] = hands_on(self.strands[which], index, self.classes, which)
+        return known[index]
+
+    def gives(self, which: int, index: int) -> frozenset[int]:
+        """The numbers of the values that a call puts out, as far as they tell anything."""
+        return self._numbers(which, index, self._gives[which], self.strands[which].outputs)
+
+    def takes(self, which: int, index: int) -> frozenset[int]:
+        """The numbers of the values that go into it."""
+        return self._numbers(which, index, self._takes[which], self.strands[which].inputs)
+
+    def _numbers(
+        self, which: int, index: int, known: dict[int, frozenset[int]], slots: Callable[[int], Iterable[Slot]]
+    ) -> frozenset[int]:
+        found = known.get(index)
+        if found is None:
+            of = self.classes.of
+            found = known[index] = frozenset([n for slot in slots(index) if (n := of(which, slot.tensor)) >= 0])
+        return found
+
+    def elsewhere(self, left: int, right: int) -> bool:
+        """Do these calls put out other values than each other, which the other side has in another place?"""
+        found = self.gives(0, left), self.gives(1, right)
+        if found[0] & found[1]:
+            return False
+        known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
+        return known and any(map(self.classes.shared, found[0] | found[1]))
+
+    def _is_constant(self, which: int, index: int) -> bool:
+        """Is it known that all numbers that a call puts out are one and the same?"""
+        strand = self.strands[which]
+        given = [strand.tensor(slot.tensor) for slot in strand.outputs(index)]
+        return bool(given) and all(t.statistics is not None and is_constant(t.statistics, numel(t)) for t in given)
+
+    def conflict(self, left: int, right: int) -> bool:
+        """Do the values say that these two are not the same step, although their operations or results are alike?
+
+        They put out what the other side has elsewhere. Or each takes something that its partner does not, and the other side
+        has it: a sum of other terms. Or they put out the same and take what only their own side has: runs that have parted
+        do not meet again, so these two get there by different ways, and the ways are to be compared as a whole. Different
+        operations must take just the same.
+        """
+        if self.elsewhere(left, right):
+            return True
+        takes = self.takes(0, left), self.takes(1, right)
+        only = takes[0] - takes[1], takes[1] - takes[0]
+        if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
+            if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
+                return True
+            return bool(only[0] or only[1]) and not self._same_weight(left, right)
+        if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
+            return False
+        same = self.gives(0, left) & self.gives(1, right)
+        return bool(same) or any(map(self.classes.shared, only[0] | only[1]))
+
+    def _holds(self, which: int, index: int) -> bool:
+        strand = self.strands[which]
+        return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
+
+    def _same_weight(self, left: int, right: int) -> bool:
+        """A convolution over single points and a linear layer are one, if they hold the same parameters."""
+        numbers = []
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            slot = main_parameter(strand, index, operation(strand.calls[index]))
+            numbers.append(-1 if slot is None else self.classes.of(which, slot.tensor))
+        return numbers[0] == numbers[1] >= 0
+
+    def _size(self, which: int, index: int) -> int:
+        strand = self.strands[which]
+        return sum(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])
+
+    def takers(self, which: int, tensor: int) -> set[Bond | int]:
+        """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
+        strand, users = self.strands[which], self.flow(which).users
+        found: set[Bond | int] = set()
+        waiting, seen = [tensor], {tensor}
+        while waiting:
+            for index in users.get(waiting.pop(), ()):
+                if strand.children[index]:
+                    continue  # what is inside it takes the tensor
+                bond = self._around(which, index)
+                if bond is None and self.hands_on(which, index):
+                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                    seen |= fresh
+                    waiting.extend(fresh)
+                else:
+                    found.add(index if bond is None else bond)
+        return found
+
+    def _around(self, which: int, index: int) -> Bond | None:
+        """What a call belongs to, or the operation around it."""
+        up = index
+        while up >= 0:
+            bond = self._bond[which].get(up)
+            if bond is not None:
+                return bond if up == index or not is_container(self.strands[which], up) else None
+            up = self.strands[which].parent[up]
+        return None
+
+    def reshaped(self, which: int, tensor: int) -> Iterator[tuple[int, ...]]:
+        """The shapes that a tensor has before and after reshapes next to it."""
+        strand, flow = self.strands[which], self.flow(which)
+        for index in (*flow.makers.get(tensor, ()), *flow.users.get(tensor, ())[:8]):
+            if operation(strand.calls[index]) == "reshape":
+                for slot in (*strand.inputs(index), *strand.outputs(index)):
+                    if slot.tensor != tensor:
+                        yield strand.tensor(slot.tensor).spec.shape
+
+    def is_supported(self, left: int, right: int) -> bool:
+        """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
+        calls that belong together have made? So it is with all calls after two runs have parted. Where two runs have no value in
+        common, weights and data included, there is nothing to speak for a pair but its place.
+        """
+        if not self.classes.any_shared:
+            return True
+        given = self.gives(0, left), self.gives(1, right)
+        if not given[0] or not given[1] or given[0] & given[1]:
+            return True
+        takes: list[set[object]] = []
+        for which, index in ((0, left), (1, right)):
+            strand = self.strands[which]
+            found: set[object] = set()
+            for slot in strand.inputs(index):
+                tensor = self.source(which, slot.tensor)
+                found.add(("values", self.classes.of(which, tensor)))
+                for maker in self.flow(which).makers.get(tensor, ()):
+                    found.add(("bond", self._bond[which].get(maker)))
+            takes.append(found - {("values", -1), ("bond", None)})
+        return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
+
+    def source(self, which: int, tensor: int) -> int:
+        """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
+        strand, makers = self.strands[which], self.flow(which).makers
+        for _ in range(64):
+            made = makers.get(tensor)
+            if not made or not self.is_free(which, made[-1]) or not self.hands_on(which, made[-1]):
+                return tensor
+            into = strand.inputs(made[-1])
+            if not into:
+                return tensor
+            tensor = into[0].tensor
+        return tensor
+
+
+def _marked(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+    """Values that were marked after they were made (`requires_grad_`, the end of an autograd function): they have numbers of their
+    own, which their makers have not put out. Each with the number that these have put out.
+    """
+    found = []
+    for number in dict.fromkeys((*flow.users, *flow.makers)):
+        tensor = strand.tensor(number)
+        maker = None if tensor.producer is None else strand.position.get(tensor.producer)
+        if maker is None or maker in flow.makers.get(number, ()):
+            continue
+        for slot in strand.outputs(maker):
+            other = strand.tensor(slot.tensor)
+            if other.requires_grad != tensor.requires_grad and (other.spec, other.statistics, other.fingerprint) == (
+                tensor.spec, tensor.statistics, tensor.fingerprint
+            ):  # fmt: skip
+                found.append((number, slot.tensor))
+                break
+    return found

@@ -1,0 +1,213 @@
+"""The verbs.
+
+record(path, model)        record a run (api/recording.py)       -> Recorder
+open(path)                 a recorded run                        -> Trace
+listing(path)              a recorded run, for people            -> Listing
+compare(left, right)       where two runs part                   -> Comparison
+verdict(comparison)        the same as text, at most 15 lines    -> str
+write_html(comparison, p)  the same as one file to look at
+convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
+view(path)                 a report or a trace in the browser    -> Server
+selfcheck(step)            does recording change the run?        -> SelfCheck
+seed_all(seed)             the same random numbers every time    -> Undo
+stand_in(alias)            a device that is not here             -> what undoes it
+doctor()                   what can be recorded here             -> list of Finding
+map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
+pair_arrays, compare_arrays                                      -> api/arrays.py
+read_tensor, write_tensor                                        -> api/saved.py
+framework_of, array_of, tap, graph_tap, rank_and_world           -> api/tensors.py
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
+    from ..engine.forked import forked
+    from ..engine.local import Local
+    from ..measure.ratios import ratios
+    from ..measure.values import measure
+    from ..model.results import Comparison, Finding, Listing
+    from ..report.text import verdict
+    from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
+    from ..store.trace import Trace
+    from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
+    from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
+    from .converting import conversion_line, convert_trace, damage_of, exporters
+    from .opening import listing, open
+    from .recording import (
+        Recorder,
+        Run,
+        Seeded,
+        SelfCheck,
+        array_of,
+        framework_of,
+        graph_tap,
+        modules_of,
+        rank_and_world,
+        record,
+        seed_all,
+        selfcheck,
+        selfcheck_script,
+        tap,
+        without_dropout,
+    )
+    from .reporting import (
+        listing_json,
+        print_pairs,
+        print_table,
+        print_tree,
+        progress_bar,
+        read_report,
+        table_part,
+        view,
+        write_csv,
+        write_html,
+        write_json,
+        write_table,
+        write_table_parts,
+        write_text,
+        write_xlsx,
+    )
+    from .saved import read_tensor, write_tensor
+    from .surroundings import doctor, imported_frameworks, stand_in
+    from .weights import (
+        certify_weights,
+        compare_weights,
+        convert_weights,
+        describe_net,
+        framework_of_net,
+        from_troubleshooter,
+        map_weights,
+        net_from,
+        random_input,
+        read_weight_map,
+        run_net,
+        to_troubleshooter,
+        weight_names,
+        write_troubleshooter,
+        write_weight_map,
+    )
+
+# Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
+# for numpy nor for what a recording needs.
+_HOMES = {
+    "..engine.forked": ("forked",),
+    "..engine.local": ("Local",),
+    "..measure.ratios": ("ratios",),
+    "..measure.values": ("measure",),
+    "..model.results": ("Comparison", "Finding", "Listing"),
+    "..report.text": ("verdict",),
+    "..report.weights": ("certificate_text", "conversion_text", "map_text", "weight_comparison_text"),
+    "..store.trace": ("Trace",),
+    ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
+    ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
+    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters"),
+    ".opening": ("listing", "open"),
+    ".recording": (
+        "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
+        "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
+    ),
+    ".reporting": (
+        "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report", "table_part", "view",
+        "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
+    ),
+    ".saved": ("read_tensor", "write_tensor"),
+    ".surroundings": ("doctor", "imported_frameworks", "stand_in"),
+    ".weights": (
+        "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
+        "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
+        "to_troubleshooter", "weight_names", "write_troubleshooter", "write_weight_map",
+    ),
+}  # fmt: skip
+
+__all__ = [
+    "Comparison",
+    "Finding",
+    "Listing",
+    "Local",
+    "Recorder",
+    "Run",
+    "Seeded",
+    "SelfCheck",
+    "Trace",
+    "array_of",
+    "array_shapes",
+    "certificate_text",
+    "certify_weights",
+    "compare",
+    "compare_arrays",
+    "compare_weights",
+    "conversion_line",
+    "conversion_text",
+    "convert_trace",
+    "convert_weights",
+    "damage_of",
+    "describe_net",
+    "doctor",
+    "exporters",
+    "forked",
+    "framework_of",
+    "framework_of_net",
+    "from_troubleshooter",
+    "graph_tap",
+    "imported_frameworks",
+    "is_operation",
+    "listing",
+    "listing_json",
+    "map_text",
+    "map_weights",
+    "measure",
+    "measure_arrays",
+    "modules_of",
+    "net_from",
+    "open",
+    "pair_arrays",
+    "pair_up",
+    "parameter_role",
+    "print_pairs",
+    "print_table",
+    "print_tree",
+    "progress_bar",
+    "random_input",
+    "rank_and_world",
+    "ratios",
+    "read_report",
+    "read_tensor",
+    "read_weight_map",
+    "record",
+    "run_net",
+    "same_operation",
+    "seed_all",
+    "selfcheck",
+    "selfcheck_script",
+    "stand_in",
+    "table_part",
+    "tap",
+    "to_troubleshooter",
+    "verdict",
+    "view",
+    "weight_comparison_text",
+    "weight_names",
+    "without_dropout",
+    "write_csv",
+    "write_html",
+    "write_json",
+    "write_mapping",
+    "write_table",
+    "write_table_parts",
+    "write_tensor",
+    "write_text",
+    "write_troubleshooter",
+    "write_weight_map",
+    "write_xlsx",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home, __name__), name)
+    return value

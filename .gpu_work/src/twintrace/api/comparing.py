@@ -1,0 +1,626 @@
+"""Two traces in, a Comparison out: the stages one after the other.
+
+    store ─calls─▶ align ─pairs─▶ measure ─numbers─▶ judge ─results─▶
+
+For each step and rank that both have: the calls are paired, the tensors of the pairs are measured where their bits are not
+known to be equal (on all cores, one pair of arrays at a time), and the pairs are judged in the order of the data flow.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, policy_named
+from ..judge.policies import Evidence, certain, relative_error
+from ..judge.rounding import UNITS
+from ..judge.settings import different_settings
+from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
+from ..model.measurements import Measurement
+from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
+from ..model.records import Call
+from ..model.results import CallResult, Comparison, Recording
+from ..model.sites import Kind
+from ..model.verdicts import Outcome
+from ..store.registry import open_trace
+from ..store.trace import Journal, Trace
+
+Source = str | os.PathLike[str] | Trace
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, and how many there are."""
+
+_PICTURES = (
+    200  # pairs that differ and get a picture of where; more would make a report large, and nobody looks at them
+)
+
+
+def compare(
+    left: Source,
+    right: Source,
+    *,
+    policy: str = "auto",
+    rtol: float | None = None,
+    atol: float | None = None,
+    tolerances: str | os.PathLike[str] | None = None,
+    mapping: str | os.PathLike[str] | None = None,
+    noise: Source | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    equal_nan: bool = True,
+    pictures: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Lay two runs side by side: the first call whose inputs agree and whose output does not, and all the rest.
+
+    policy       auto (what rounding explains; no threshold) | msprobe | troubleshooter | torch_testing
+    rtol, atol   instead of a policy: every element within atol + rtol·|left|
+    tolerances   a TOML file with rtol and atol per dtype and per name
+    mapping      a YAML file that says what belongs together, where that is not found by itself
+    noise        a trace of the left run repeated: what differs between the two is not held against the right one
+    steps, ranks only these                          workers  threads to measure with; all cores if not given
+    equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
+    """
+    chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
+    traces = (_opened(left), _opened(right))
+    repeat = None if noise is None else _opened(noise)
+    mapped = _read_mapping(mapping)
+
+    def pair(one: Side, two: Side) -> Alignment:
+        from ..align import align
+
+        return align(one, two, mapping=mapped)
+
+    return compare_traces(
+        traces,
+        chosen,
+        pair,
+        repeat=repeat,
+        steps=steps,
+        ranks=ranks,
+        equal_nan=equal_nan,
+        pictures=pictures,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def compare_traces(
+    traces: tuple[Trace, Trace],
+    chosen: Policy,
+    pair: Callable[[Side, Side], Alignment],
+    *,
+    repeat: Trace | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    equal_nan: bool = True,
+    pictures: bool = True,
+    brief: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """The flow itself, for whoever knows what belongs together: `pair` says it for each step and rank.
+
+    equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
+    brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
+    """
+    common, left_out = _places(traces, steps, ranks)
+    told = progress or _silent
+    parts: list[_Part] = []
+    left_behind: dict[int, Aftermath] = {}
+    for place in common:
+        label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
+        parts.append(
+            _compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan, brief)
+        )
+        left_behind[place[1]] = parts[-1].left_behind
+    results = tuple(result for part in parts for result in part.results)
+    if pictures:
+        results = _with_pictures(results, traces, workers)
+    return Comparison(
+        _recording(traces[0], common),
+        _recording(traces[1], common),
+        results,
+        tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
+        tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
+        first_forward(results, alone=_steps_alone(common, parts)),
+        first_backward(results),
+        chosen.name,
+        tuple(left_out),
+        tuple(_remarks(traces, common, left_out, parts)),
+        sum(part.strays for part in parts),
+    )
+
+
+def pair_up(
+    left: Source,
+    right: Source,
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    modules: Mapping[str, str] | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> Mapping[tuple[int, int], Alignment]:
+    """What belongs together in two traces, by step and rank; nothing is measured.
+
+    modules   paths of modules that belong together, left: right; instead of a mapping file that says just that
+    """
+    from ..align import Mapping as Said
+    from ..align import align
+
+    if mapping is not None and modules is not None:
+        raise UsageError("mapping and modules were both given. Put the modules into the mapping file.")
+    traces = (_opened(left), _opened(right))
+    common, _ = _places(traces, steps, ranks)
+    mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
+    return {
+        place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
+        for place in common
+    }
+
+
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..align.equivalents import is_known
+
+    return is_known(name)
+
+
+def same_operation(one: str, two: str) -> bool:
+    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
+    from ..align.equivalents import operation_of
+
+    return operation_of(one) == operation_of(two)
+
+
+def parameter_role(name: str) -> str:
+    """What a parameter is, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    from ..align.equivalents import meaning_of
+
+    return meaning_of("", Part.PARAMETER, name)
+
+
+def write_mapping(
+    left: Source,
+    right: Source,
+    path: str | os.PathLike[str],
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> None:
+    """What was paired in the first step and rank that both have, as a YAML file to be edited and given back as `mapping`."""
+    from ..align.mappings import dumps, mapping_of
+
+    pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
+    try:
+        Path(path).write_text(dumps(mapping_of(pairs[min(pairs)])), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
+        ) from None
+
+
+def _opened(source: Source) -> Trace:
+    return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody wants to know."""
+
+
+def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
+    if path is None:
+        return None
+    from ..align.mappings import load
+
+    return load(Path(path))
+
+
+# --- which steps and ranks --------------------------------------------------------------------------------------------
+
+
+def _places(
+    traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(on both sides, on one side only) of what was asked for."""
+
+    def wanted(trace: Trace) -> set[tuple[int, int]]:
+        return {
+            place
+            for place in trace.places
+            if (steps is None or place[0] in steps) and (ranks is None or place[1] in ranks)
+        }
+
+    left, right = map(wanted, traces)
+    if not left & right:
+        which = "" if steps is None and ranks is None else " among those that were asked for"
+        raise TraceError(
+            f"{traces[0].path} and {traces[1].path} have no step and rank in common{which}: the left has "
+            f"{_listed(traces[0].places)}; the right has {_listed(traces[1].places)}."
+        )
+    return sorted(left & right), sorted(left ^ right)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _listed(places: Sequence[tuple[int, int]]) -> str:
+    shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
+    return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+
+
+# --- one step of one rank ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one step of one rank gave."""
+
+    results: list[CallResult]
+    only_left: tuple[Alone, ...]
+    only_right: tuple[Alone, ...]
+    strays: int
+    left_behind: Aftermath
+    """How far apart rounding may have left the weights."""
+
+
+def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
+    """The steps with calls that only one side makes, and that mean something."""
+    both = (
+        (place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left + part.only_right
+    )
+    return {place[0] for place, item in both if not item.skipped}
+
+
+def _side(journal: Journal) -> Side:
+    calls = sorted(journal.calls(), key=lambda call: call.id)
+    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()))
+
+
+def _compare_place(
+    traces: tuple[Trace, Trace],
+    place: tuple[int, int],
+    policy: Policy,
+    pair: Callable[[Side, Side], Alignment],
+    repeat: Trace | None,
+    workers: int | None,
+    progress: Progress,
+    label: str,
+    before: Aftermath | None,
+    equal_nan: bool,
+    brief: bool,
+) -> _Part:
+    journals = (traces[0].journal(*place), traces[1].journal(*place))
+    sides = (_side(journals[0]), _side(journals[1]))
+    progress(f"{label}: pairing", 0, 1)
+    alignment = pair(*sides)
+    noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
+    told = f"{label}: measuring"
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, told, brief=brief)
+    foreign = sides[0].framework != sides[1].framework
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign)
+    inside = _inside(sides[0].calls)
+    cases = [
+        Case(
+            match,
+            [replace(measured[_key(pair)], pair=pair) for pair in match.tensors],
+            max((inside.get(call.id, 0) for call in match.left), default=0),
+        )
+        for match in alignment.matches
+    ]
+    gradients = [replace(measured[_key(pair)], pair=pair) for pair in alignment.parameter_gradients]
+    results = bench.judge(*place, cases, gradients)
+    results += bench.judge_gradients(*place, gradients)
+    return _Part(
+        results, alignment.only_left, alignment.only_right, _stray_gradients(alignment, sides), bench.left_behind
+    )
+
+
+def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
+    """Gradients that one side alone has, and should not: within one framework all of them, between two those of parameters
+    that have a partner. A weight that the other side keeps in three pieces has none.
+    """
+    if sides[0].framework == sides[1].framework:
+        inner = (item for match in alignment.matches for item in (*match.only_left, *match.only_right))
+        return len(alignment.stray_left) + len(alignment.stray_right) + sum(item.part.backward for item in inner)
+    paired: tuple[set[str], set[str]] = (set(), set())
+    for match in alignment.matches:
+        for pair in match.tensors:
+            if pair.part is Part.PARAMETER:
+                paired[0].update(f"{call.site.name}.{pair.left_slot}" for call in match.left)
+                paired[1].update(f"{call.site.name}.{pair.right_slot}" for call in match.right)
+    strays = (alignment.stray_left, alignment.stray_right)
+    return sum(item.slot in names for side, names in zip(strays, paired, strict=True) for item in side)
+
+
+def _inside(calls: Iterable[Call]) -> dict[int, int]:
+    """How many calls were made within each."""
+    found: dict[int, int] = {}
+    for call in sorted(calls, key=lambda call: -call.id):  # what is inside has a higher number
+        if call.parent is not None:
+            found[call.parent] = found.get(call.parent, 0) + 1 + found.get(call.id, 0)
+    return found
+
+
+def _noise(
+    trace: Trace, repeat: Trace, place: tuple[int, int], policy: Policy, workers: int | None
+) -> Mapping[int, float]:
+    """How far two runs of the left side are apart, by the number of the left tensor."""
+    from ..align import align
+
+    if place not in repeat.places:
+        raise UsageError(
+            f"noise: {repeat.path} has no step {place[0]} of rank {place[1]}; it has {_listed(repeat.places)}. "
+            f"Give a trace of the left run repeated, with the same steps and ranks."
+        )
+    journals = (trace.journal(*place), repeat.journal(*place))
+    alignment = align(_side(journals[0]), _side(journals[1]))
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, _silent, "")
+    another = next(_unlike(journals, alignment, measured), None)
+    if another is not None:
+        raise UsageError(
+            f"noise: {repeat.path} is no repeated run of {trace.path}, so it does not tell how far two of its runs are apart: "
+            f"in step {place[0]} of rank {place[1]} {another}. Record the left program once more, with nothing changed."
+        )
+    return {key[0]: error for key, item in measured.items() if (error := relative_error(item))}
+
+
+def _unlike(
+    journals: tuple[Journal, Journal], alignment: Alignment, measured: Mapping[_Key, Evidence]
+) -> Iterator[str]:
+    """Why two traces are not those of one program that ran twice; nothing if they are."""
+    frameworks = [journal.header.framework for journal in journals]
+    if frameworks[0] != frameworks[1]:
+        yield f"one is of {frameworks[0]}, the other of {frameworks[1]}"
+    for only, alone in (("the first", alignment.only_left), ("the second", alignment.only_right)):
+        if alone:
+            yield f"only {only} calls {alone[0].call.site}"
+    for number, match in enumerate(sorted(alignment.matches, key=lambda match: match.left[0].order)):
+        sites = [" … ".join(str(call.site) for call in calls) for calls in (match.left, match.right)]
+        if sites[0] != sites[1]:
+            yield f"the first calls {sites[0]} where the second calls {sites[1]}"
+        for name, values in different_settings(match.left, match.right).items():
+            if not (
+                name.startswith("argument ") and _near(*values)
+            ):  # a number that was computed may be as unsteady as a tensor
+                yield f"{sites[0]} has {name}: {' | '.join(values)}"
+        for pair in match.tensors:
+            specs = [
+                str(journal.tensor(tensor).spec)
+                for journal, tensor in zip(journals, (pair.left, pair.right), strict=True)
+            ]
+            if specs[0] != specs[1]:
+                yield f"{sites[0]} has {pair.part} {pair.left_slot}: {' | '.join(specs)}"
+            fed = pair.part is Part.PARAMETER or (pair.part is Part.INPUT and not number)
+            if fed and (relative_error(measured[_key(pair)]) or 0.0) > _UNRELATED:
+                yield f"the {pair.part} {pair.left_slot} of {sites[0]} has other values: it was given other data or weights"
+
+
+def _near(left: str, right: str) -> bool:
+    try:
+        return math.isclose(float(left), float(right), rel_tol=0.1)
+    except ValueError:
+        return False
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+_Key = tuple[int, int, Layout]
+_UNRELATED = 0.5
+"""A relative error from which on two values have nothing in common."""
+
+
+def _key(pair: TensorPair) -> _Key:
+    return pair.left, pair.right, pair.layout
+
+
+def _tensor_pairs(alignment: Alignment) -> Iterator[tuple[TensorPair, tuple[str, ...]]]:
+    for match in alignment.matches:
+        sites = [call.site for call in (*match.left, *match.right)]
+        names = tuple(dict.fromkeys(name for site in sites for name in (site.name, site.path)))
+        for pair in match.tensors:
+            yield pair, names
+    for pair in alignment.parameter_gradients:
+        yield pair, (pair.left_slot, pair.right_slot)
+
+
+def _measure_all(
+    pairs: Iterable[tuple[TensorPair, tuple[str, ...]]],
+    journals: tuple[Journal, Journal],
+    policy: Policy,
+    workers: int | None,
+    progress: Progress,
+    label: str,
+    *,
+    brief: bool = False,
+) -> dict[_Key, Evidence]:
+    """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
+    from ..engine.local import Local
+    from ..measure.statistics import difference
+
+    found: dict[_Key, Evidence] = {}
+    to_read: list[Evidence] = []
+    for pair, names in pairs:
+        if _key(pair) in found:
+            continue
+        left, right = journals[0].tensor(pair.left), journals[1].tensor(pair.right)
+        apart = difference(left.statistics, right.statistics) if left.statistics and right.statistics else None
+        item = Evidence(pair, left, right, None, apart, names)
+        found[_key(pair)] = item
+        verdict = certain(
+            replace(item, statistics=None)
+        )  # what the statistics say is asked only if there is nothing else
+        decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
+        if not decided and left.payload is not None and right.payload is not None:
+            to_read.append(item)
+
+    def task(item: Evidence) -> Evidence:
+        return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
+
+    for number, done in enumerate(Local(workers).run(task, to_read), 1):
+        item = done.result()
+        found[_key(item.pair)] = item
+        progress(label, number, len(to_read))
+    return found
+
+
+def _measured(
+    item: Evidence,
+    journals: tuple[Journal, Journal],
+    tolerance: tuple[float, float],
+    *,
+    heat: bool = False,
+    brief: bool = False,
+) -> Evidence:
+    """Both values read and measured; a damaged one costs its row, not the comparison."""
+    from ..measure.values import measure
+
+    rtol, atol = tolerance
+    try:
+        arrays = [journal.array(tensor) for journal, tensor in zip(journals, (item.left, item.right), strict=True)]
+        found = measure(
+            arrays[0],
+            arrays[1],
+            item.left.spec.dtype,
+            item.right.spec.dtype,
+            item.pair.layout,
+            rtol=rtol,
+            atol=atol,
+            heat=heat,
+            brief=brief,
+        )
+    except (TwintraceError, OSError) as error:
+        return replace(item, failure=str(error))
+    return replace(item, measurement=found)
+
+
+def _with_pictures(
+    results: tuple[CallResult, ...], traces: tuple[Trace, Trace], workers: int | None
+) -> tuple[CallResult, ...]:
+    """The first pairs that differ, with a picture of where in the tensor they do."""
+    from ..engine.local import Local
+
+    wanted = [
+        (number, place)
+        for number, result in enumerate(results)
+        for place, item in enumerate(result.tensors)
+        if item.measurement is not None and item.verdict.outcome is Outcome.DIFFERENT
+    ][:_PICTURES]
+
+    def picture(which: tuple[int, int]) -> Measurement | None:
+        result = results[which[0]]
+        item = result.tensors[which[1]]
+        journals = (traces[0].journal(result.step, result.rank), traces[1].journal(result.step, result.rank))
+        known = item.measurement
+        assert known is not None
+        evidence = Evidence(item.pair, item.left, item.right)
+        drawn = _measured(evidence, journals, (known.rtol, known.atol), heat=True).measurement
+        return drawn or known
+
+    changed = list(results)
+    for done in Local(workers).run(picture, wanted):
+        number, place = done.item
+        tensors = list(changed[number].tensors)
+        tensors[place] = replace(tensors[place], measurement=done.result())
+        changed[number] = replace(changed[number], tensors=tuple(tensors))
+    return tuple(changed)
+
+
+# --- what is told of the traces themselves ----------------------------------------------------------------------------
+
+
+def _recording(trace: Trace, common: Sequence[tuple[int, int]]) -> Recording:
+    journals = [trace.journal(*place) for place in common]
+    return Recording(
+        trace.path,
+        trace.framework,
+        trace.layout,
+        trace.steps,
+        trace.ranks,
+        sum(len(journal) for journal in journals),
+        journals[0].header.environment if journals else {},
+    )
+
+
+def _remarks(
+    traces: tuple[Trace, Trace],
+    common: Sequence[tuple[int, int]],
+    left_out: Sequence[tuple[int, int]],
+    parts: Sequence[_Part],
+) -> Iterator[str]:
+    if left_out:
+        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
+        shown = ", ".join(f"step {step} rank {rank}" for step, rank in left_out[:6])
+        yield f"Not compared, only on one side: {shown}{more}."
+    for trace in traces:
+        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
+        if damage:
+            yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
+        open_ones = [place for place in common if not trace.journal(*place).complete]
+        if open_ones:
+            yield f"{trace.path} ended before {_listed(open_ones)} was closed; what it wrote is compared."
+    unreadable = [
+        item
+        for part in parts
+        for result in part.results
+        for item in result.tensors
+        if item.verdict.outcome is Outcome.UNKNOWN
+    ]
+    if unreadable:
+        yield f"{_count(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
+    results = [result for part in parts for result in part.results]
+    parted = any(not result.harmless for result in results)
+    harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
+    if harmless and not parted:
+        have = "has" if harmless == 1 else "have"
+        yield f"{_count(harmless, 'pair')} of calls {have} values that differ without effect: what is made of them agrees."
+    yield from _precisions(parts)
+    yield from _not_numbers(results)
+    strays = sum(part.strays for part in parts)
+    if strays:
+        yield f"{strays} gradients are on one side only."
+
+
+def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
+    """Two runs that agree in being NaN agree, and yet neither of them is well."""
+    from ..report.text import places
+
+    found = [
+        result
+        for result in results
+        if any(
+            item.left.statistics and item.right.statistics and item.left.statistics.nan and item.right.statistics.nan
+            for item in result.tensors
+            if not item.pair.part.incoming
+        )
+    ]
+    if found:
+        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
+        yield f"{count} NaN on both sides, first: {places(found[0])}."
+
+
+def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
+    """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
+    from ..report.text import places
+
+    found: list[tuple[CallResult, str]] = []
+    for result in (result for part in parts for result in part.results if result.match.left):
+        specs = [
+            (item.left.spec.dtype, item.right.spec.dtype) for item in result.tensors if item.pair.part is Part.OUTPUT
+        ]
+        if any(one != two and one in UNITS and two in UNITS for one, two in specs):
+            one, two = next(pair for pair in specs if pair[0] != pair[1])
+            found.append((result, f"{one} | {two}"))
+    if found:
+        things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
+        count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
+        yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
+
+
+__all__ = ["Progress", "compare", "compare_traces", "pair_up", "write_mapping"]

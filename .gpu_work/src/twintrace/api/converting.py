@@ -1,0 +1,79 @@
+"""A copy of a trace in another layout: own traces for other tools, other tools' dumps for this one.
+
+convert_trace("runs/a", "dump", to="msprobe")       what msprobe reads
+convert_trace("dump", "runs/a")                     a trace of our own
+
+The copy is there when it is complete, and not at all if it could not be made: it is written beside its place, under another name.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
+from ..store.registry import exporters, open_trace, write_trace
+from ..store.trace import Trace
+
+__all__ = ["conversion_line", "convert_trace", "damage_of", "exporters"]
+
+Progress = Callable[[str, int, int], None]
+
+
+def convert_trace(
+    source: Trace | str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    to: str = "twintrace",
+    progress: Progress | None = None,
+) -> Trace:
+    """Write a copy of a trace and open it. Nothing is overwritten: `target` must not be there yet.
+
+    source    a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them)
+    to        the layout to write: twintrace, torch_npu, msprobe …
+    progress  told what is being done, how many calls are done, how many there are
+
+    What is damaged in `source` is left out, and said: as notes in a trace of our own, as `missing` of a tensor.
+    """
+    if to not in exporters():
+        raise UsageError(f"to={to!r}: expected a layout that can be written, {', '.join(exporters())}.")
+    place = Path(target)
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise TraceExistsError(
+            f"{place} is there already, and nothing is overwritten. Choose another path, or remove it."
+        )
+    trace = source if isinstance(source, Trace) else open_trace(source, tolerant=True)
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        write_trace(trace, draft, to, tell=progress)
+        if place.is_dir():
+            place.rmdir()  # it is empty; a file could not take its place
+        draft.rename(place)
+    except OSError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceWriteError(
+            f"{place} could not be written ({error.strerror}). Nothing of it is left behind."
+        ) from error
+    finally:
+        if draft.is_dir():
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            draft.unlink(missing_ok=True)
+    return open_trace(place, tolerant=True)
+
+
+def conversion_line(trace: Trace) -> str:
+    """What was written, in one line."""
+    parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
+    counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
+    return f"written: {trace.path} ({trace.layout}): {counts}"
+
+
+def damage_of(trace: Trace) -> list[str]:
+    """What cannot be read of a trace that was opened with `tolerant=True`, as far as it was looked at."""
+    return [str(damage) for journal in trace.journals() for damage in journal.damage]

@@ -1,0 +1,118 @@
+"""A recorded run: opened, and as rows for people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ..model.errors import TraceNotFoundError
+from ..model.records import Call, Role
+from ..model.results import Listing, Row
+from ..model.tensors import Tensor
+from ..model.values import TensorRef, leaves, tensor_slots
+from ..store.registry import open_trace
+from ..store.trace import Journal, Trace
+
+__all__ = ["listing", "open"]
+
+
+def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
+    """Open a trace. `tolerant=True` skips damaged records and lists them, instead of raising when one is reached."""
+    return open_trace(path, tolerant=tolerant)
+
+
+def listing(
+    path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None
+) -> Listing:
+    """A trace for people: one row for each call, indented by the modules around it."""
+    trace = open_trace(path, tolerant=True)
+    for name, wanted, there in (("step", step, trace.steps), ("rank", rank, trace.ranks)):
+        if wanted is not None and wanted not in there:
+            raise TraceNotFoundError(
+                f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
+            )
+    rows: list[Row] = []
+    calls = tensors = 0
+    notes: list[str] = []
+    damage: list[str] = []
+    for place in trace.places:
+        if step not in (None, place[0]) or rank not in (None, place[1]):
+            continue
+        journal = trace.journal(*place)
+        found = list(journal.calls()) if limit is None or len(rows) < limit else []
+        rows.extend(_rows(journal, found))
+        calls += len(journal)
+        tensors += sum(1 for _ in journal.tensors())
+        notes += [f"{note.topic}: {note.text}" for note in journal.notes()]
+        if not journal.complete:
+            damage.append(
+                f"step {place[0]}, rank {place[1]}: the process ended before the step was closed; what it wrote is here"
+            )
+        damage += [str(item) for item in journal.damage]
+    shown = tuple(rows if limit is None else rows[:limit])
+    settings = trace.manifest.get("settings")
+    return Listing(
+        trace.path,
+        trace.layout,
+        trace.framework,
+        trace.steps,
+        trace.ranks,
+        settings if isinstance(settings, Mapping) else {},
+        calls,
+        tensors,
+        shown,
+        calls - len(shown),
+        tuple(dict.fromkeys(notes)),
+        tuple(damage),
+    )
+
+
+def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
+    for slot, identity in tensor_slots(call.args, call.kwargs):
+        yield ("input", slot), identity
+    for name, identity in (*call.parameters.items(), *call.buffers.items()):
+        yield ("parameter", name), identity
+    for slot, leaf in leaves(call.output):
+        if isinstance(leaf, TensorRef):
+            yield ("output", slot), leaf.id
+    for slot, identity in call.after.items():
+        yield ("output", slot), identity
+    for gradient in call.gradients:
+        role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"
+        yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
+
+
+def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
+    """Calls in the order in which they began: a module before what it called, although its line comes after."""
+    depths: dict[int, int] = {}
+
+    def specs(pairs: Iterator[tuple[tuple[str, str], int]], wanted: str) -> tuple[str, ...]:
+        return tuple(_spec(journal.tensor(identity)) for (role, _), identity in pairs if role == wanted)
+
+    for call in sorted(calls, key=lambda call: call.id):  # a module has a lower number than what it calls
+        depths[call.id] = depths.get(call.parent, -1) + 1 if call.parent is not None else 0
+        site = call.site
+        name = f"{site.name or '(model)'}#{site.call}" if site.call or site.kind != "module" else site.name or "(model)"
+        frame = f"{Path(call.stack[0].file).name}:{call.stack[0].line}" if call.stack else ""
+        remark = call.raised or "; ".join(call.missing)
+        phase = "" if site.phase == "forward" else f"{site.phase}/"
+        yield Row(
+            journal.header.step,
+            journal.header.rank,
+            depths[call.id],
+            phase + name,
+            str(site.kind),
+            site.type,
+            specs(_tensors(call), "input"),
+            specs(_tensors(call), "output"),
+            len(call.gradients),
+            frame,
+            remark,
+        )
+
+
+def _spec(tensor: Tensor) -> str:
+    return str(tensor.spec) + (
+        " (missing)" if tensor.missing and tensor.payload is None and not tensor.statistics else ""
+    )

@@ -1,0 +1,168 @@
+"""Begin a recording: what was asked for, checked and handed to the net.
+
+record("runs/a", net, level="mix")     -> Recorder
+modules_of(net)                        whose model it is, and its modules by the paths that a record gives them
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..collect import selfcheck as _selfcheck
+from ..collect.models import framework_for, named_models
+from ..collect.scripts import selfcheck_script
+from ..collect.seeding import Seeded, seed_all, without_dropout
+from ..collect.selection import Selection
+from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
+from ..collect.session import Session as Recorder
+from ..frameworks.protocol import Capability
+from ..model.errors import UsageError
+from ..model.records import Keep, Level
+from ..model.sites import Site
+from ..store.writer import Writer
+from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
+
+__all__ = [
+    "Recorder",
+    "Run",
+    "Seeded",
+    "SelfCheck",
+    "array_of",
+    "framework_of",
+    "graph_tap",
+    "modules_of",
+    "rank_and_world",
+    "record",
+    "seed_all",
+    "selfcheck",
+    "selfcheck_script",
+    "tap",
+    "without_dropout",
+]
+
+
+def record(
+    path: str | os.PathLike[str],
+    model: Any = None,
+    *,
+    level: str = "mix",
+    keep: str = "fingerprint",
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    names: Sequence[str] | None = None,
+    between: tuple[str, str] | None = None,
+    forward_only: bool = False,
+    inputs_only: bool = False,
+    flow_only: bool = False,
+    first: int | None = None,
+    predicate: Callable[[Site], bool] | None = None,
+    framework: str | None = None,
+    buffer: int | str = "64 MB",
+    strict: bool = False,
+    overwrite: bool = False,
+    eager: bool = False,
+    writer: Writer | None = None,
+    kernels: bool = False,
+) -> Recorder:
+    """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
+
+    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op
+    level         module | api (functions, methods, operators, collectives) | mix (both) | op (kernels)
+    keep          statistics (seven numbers) | fingerprint (those and 128 bits of the bytes) | tensor (every value as well)
+    steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
+    names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
+    forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
+    flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
+    framework     needed only when no model is given and several frameworks are imported
+    buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
+    eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
+    writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
+    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
+    strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
+    """
+    where = _place(path)
+    chosen_level = choose(Level, "level", level)
+    chosen_keep = choose(Keep, "keep", keep)
+    selection = Selection(
+        steps=steps,
+        ranks=ranks,
+        names=names,
+        between=between,
+        forward_only=forward_only,
+        inputs_only=inputs_only,
+        flow_only=flow_only,
+        first=first,
+        predicate=predicate,
+    )
+    models = named_models(model)
+    workshop = framework_for(models, framework)
+    if not models and chosen_level in (Level.MODULE, Level.MIX):
+        raise UsageError(
+            f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
+        )
+    for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
+        if wanted and capability not in workshop.capabilities():
+            raise UsageError(
+                f"{option}=True: {workshop.name} does not offer it, "
+                + (
+                    "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
+                    if Capability.KERNELS in workshop.capabilities()
+                    else "it is for MindSpore's graphs. Leave it out, and record the model before it is compiled."
+                )
+            )
+    options: dict[str, Any] = {
+        "level": chosen_level,
+        "keep": chosen_keep,
+        "selection": selection,
+        "strict": strict,
+        "buffer": _bytes(buffer),
+        "overwrite": overwrite,
+        "eager": eager,
+        "kernels": kernels,
+    }
+    override = _selfcheck.OVERRIDE.get()
+    if override is not None:
+        redirected: Recorder = override(workshop, models, options)
+        return redirected
+    return Recorder(where, workshop, models, **options, writer=writer)
+
+
+def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
+    """Whose model it is, and each of its modules by the path that a record gives it."""
+    models = named_models(model)
+    workshop = framework_for(models)
+    found = {
+        ".".join(filter(None, (prefix, path))): module
+        for prefix, item in models.items()
+        for path, module in workshop.named_modules(item)
+    }
+    return workshop.name, found
+
+
+def _place(path: Any) -> Path:
+    """Where the trace goes, whatever directory the process changes to later."""
+    try:
+        if "\0" in os.fsdecode(path) or not os.fsdecode(path):
+            raise ValueError("no file system has such a name")
+        return Path(os.fsdecode(path)).absolute()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None
+
+
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def _bytes(size: int | str) -> int:
+    if isinstance(size, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", size.upper())
+        if match and match[2] in _UNITS:
+            size = int(float(match[1]) * _UNITS[match[2]])
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        raise UsageError(
+            f"buffer: expected a number of bytes or a text such as '64 MB' (units B, KB, MB, GB), got {size!r}."
+        )
+    return size

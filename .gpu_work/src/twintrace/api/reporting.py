@@ -1,0 +1,161 @@
+"""Results on paper: the press, fetched when it is asked for, because recording must not need its libraries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..model.results import Comparison, Listing
+    from ..report.progress import Tell
+    from ..report.server import Server
+
+
+def print_tree(listing: Listing, console: Any) -> None:
+    """A trace as a tree, one branch for each step and rank."""
+    from ..report import tree
+
+    tree.print_tree(listing, console)
+
+
+def print_table(listing: Listing, console: Any) -> None:
+    """A trace as a flat table."""
+    from ..report import tree
+
+    tree.print_table(listing, console)
+
+
+def listing_json(listing: Listing) -> str:
+    """A trace's listing for machines."""
+    from ..report import tree
+
+    return tree.as_json(listing)
+
+
+def print_pairs(comparison: Comparison, console: Any) -> None:
+    """All pairs of a comparison as a table, and what is alone."""
+    from ..report import pairs
+
+    pairs.print_pairs(comparison, console)
+
+
+def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """One row for each pair of tensors, as CSV."""
+    from ..report import delimited
+
+    delimited.write_csv(comparison, path)
+
+
+def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """The same as a spreadsheet, coloured by verdict."""
+    from ..report import workbook
+
+    workbook.write_xlsx(comparison, path)
+
+
+def write_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
+    *,
+    fills: Mapping[str, str] | None = None,
+    widths: Sequence[float] = (),
+) -> None:
+    """A table that is not ours, whole or not at all: a spreadsheet where `path` ends in .xlsx, CSV otherwise.
+
+    A row is the name of its colour in `fills`, or None, and its cells. In a CSV there are no colours.
+    """
+    from ..report import delimited, files
+
+    if Path(path).suffix != ".xlsx":
+        delimited.write_rows(path, columns, (cells for _, cells in rows))
+        return
+    from ..report import spreadsheet
+
+    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
+        book.add("Sheet1", columns, rows, widths)
+
+
+def table_part(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
+    number: int,
+    *,
+    fills: Mapping[str, str] | None = None,
+) -> bytes:
+    """Some rows of a table that `write_table_parts` puts together at `path`; the first is its row `number`, counted from 0."""
+    if Path(path).suffix != ".xlsx":
+        from ..report import delimited
+
+        return delimited.as_part(cells for _, cells in rows)
+    from ..report import spreadsheet
+
+    return spreadsheet.as_part(columns, rows, number, fills or ())
+
+
+def write_table_parts(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    parts: Iterable[tuple[int, bytes]],
+    *,
+    fills: Mapping[str, str] | None = None,
+    widths: Sequence[float] = (),
+) -> None:
+    """The same as `write_table`, of what `table_part` has made of so many rows each: a spreadsheet's must fit on one sheet."""
+    from ..report import delimited, files
+
+    if Path(path).suffix != ".xlsx":
+        delimited.write_parts(path, columns, (text for _, text in parts))
+        return
+    from ..report import spreadsheet
+
+    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
+        book.add_parts("Sheet1", columns, parts, widths)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A text file, whole or not at all."""
+    from ..report import files
+
+    with files.written(path) as file:
+        file.write(text)
+
+
+def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    from ..report import document
+
+    document.write_json(comparison, path)
+
+
+def read_report(path: str | os.PathLike[str]) -> Comparison:
+    """A comparison that was written with `write_json`."""
+    from ..report import document
+
+    return document.read_json(path)
+
+
+def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
+    from ..report.comparison_sheet import comparison_sheet
+    from ..report.page import write_page
+
+    write_page(comparison_sheet(comparison), path)
+
+
+def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
+    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
+    from . import viewing
+
+    return viewing.view(path, port=port)
+
+
+def progress_bar() -> AbstractContextManager[Tell | None]:
+    """A bar for the verbs that take `progress`: on a terminal only, and gone when the work is done."""
+    from ..report import progress
+
+    return progress.bar()

@@ -1,0 +1,65 @@
+"""What is installed here, and what stands in for what is not."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+
+from ..frameworks import registry
+from ..model.errors import MissingPackageError
+from ..model.results import Finding
+from ..store import digest
+from ..store.registry import layouts
+from .converting import exporters
+
+__all__ = ["doctor", "imported_frameworks", "stand_in"]
+
+
+def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
+    """Let `device` (or the best one here) play a device called `alias` that is not here; calling the result ends that.
+
+    Said once in a warning, when it is first used; `remedy` ends it. Something of that name that is here already stays as it is.
+    """
+    undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
+    return undo
+
+
+def imported_frameworks() -> tuple[str, ...]:
+    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    return tuple(workshop.name for workshop in registry.foremost())
+
+
+def doctor() -> list[Finding]:
+    """What is installed, what can be recorded, what is missing and how to get it."""
+    import numpy
+
+    findings = [
+        Finding("python", True, platform.python_version()),
+        Finding("numpy", True, numpy.__version__),
+        Finding(
+            "layouts", True, f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
+        ),
+    ]
+    fast = digest.backend() == "numba"
+    findings.append(
+        Finding(
+            "fast digest",
+            fast,
+            "numba" if fast else "numpy only: recording works, and is slower",
+            "pip install 'twintrace[fast]'",
+        )
+    )
+    for name in registry.names():
+        if name == registry.REFERENCE:
+            continue
+        try:
+            workshop = registry.by_name(name)
+        except MissingPackageError as error:
+            findings.append(Finding(name, False, "not installed", str(error).rpartition("Get it with: ")[2]))
+            continue
+        except Exception as error:  # noqa: BLE001 - an installed framework may fail to import in any way; say so and go on
+            findings.append(Finding(name, False, f"installed, but it does not import: {type(error).__name__}: {error}"))
+            continue
+        version = workshop.environment().get(name, "")
+        findings.append(Finding(name, True, f"{version}: records {', '.join(sorted(workshop.capabilities()))}"))
+    return findings

@@ -1,0 +1,103 @@
+"""Reports and traces for this machine's browser.
+
+view("report.json")                       a Server of the page that `write_html` writes, with the tensors of all rows
+view("runs/a")                            a Server of one trace: its calls, statistics, and tensors when asked for
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..measure.pictures import picture
+from ..model.errors import TraceError, TraceNotFoundError, UsageError
+from ..model.pairs import Side
+from ..model.results import Recording
+from ..report.comparison_sheet import comparison_sheet
+from ..report.document import read_json
+from ..report.page import is_page, served
+from ..report.server import Server
+from ..report.sheets import Sheet
+from ..report.sheets import picture as picture_sheet
+from ..report.trace_sheet import Journal, trace_sheet
+from ..store.arrays import as_float
+from ..store.registry import open_trace
+
+if TYPE_CHECKING:
+    from ..store.trace import Trace
+
+
+REMARKS = 20
+"""Before the reader comes to the ribbon."""
+
+
+def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
+    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
+    where = Path(path)
+    if where.is_file():
+        content = where.read_bytes() if where.suffix.lower() in (".html", ".htm") else None
+        if content is None:
+            comparison = read_json(where)
+            sides = {"left": comparison.left.path, "right": comparison.right.path}
+            traces = {side: trace for side, name in sides.items() if (trace := _find_trace(name, where.parent))}
+            return Server(served(comparison_sheet(comparison, values=bool(traces)), _values(traces, sides)), port=port)
+        if not is_page(content):
+            raise UsageError(f"{where}: expected a report that twintrace wrote, or a trace, got another page.")
+        page: bytes = content
+        return Server(lambda name: None if name else ("text/html", lambda _: page), port=port)
+    trace = open_trace(where, tolerant=True)
+    return Server(served(_sheet(trace), _values({"left": trace}, {"left": trace.path})), port=port)
+
+
+def _find_trace(name: str, beside: Path) -> Trace | None:
+    """The trace of a report: where it was, or where it is if report and traces were moved together."""
+    for place in (Path(name), beside / name, beside / Path(name).name):
+        try:
+            return open_trace(place, tolerant=True)
+        except (TraceError, ValueError):  # ValueError: a name that no file can have
+            continue
+    return None
+
+
+def _sheet(trace: Trace) -> Sheet:
+    journals, remarks, calls = [], [], 0
+    for step, rank in trace.places:
+        found = trace.journal(step, rank)
+        side = Side(trace.framework, list(found.calls()), found.tensor, list(found.parameter_gradients()))
+        journals.append(Journal(step, rank, side))
+        calls += len(side.calls)
+        remarks += [f"{note.topic}: {note.text}" for note in found.notes()]
+        if not found.complete:
+            remarks.append(
+                f"Step {step}, rank {rank}: the process ended before the step was closed; what it wrote is here."
+            )
+        remarks += [str(item) for item in found.damage]
+    recording = Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls)
+    told = list(dict.fromkeys(remarks))
+    more = [f"And {len(told) - REMARKS} more remarks: twintrace show has them."] if len(told) > REMARKS else []
+    return trace_sheet(recording, journals, [*told[:REMARKS], *more])
+
+
+def _values(traces: Mapping[str, Trace], paths: Mapping[str, str]) -> Callable[[Mapping[str, str]], object]:
+    """Finds the tensor that a query names: side, step, rank, id."""
+
+    def find(query: Mapping[str, str]) -> object:
+        side = query.get("side", "left")
+        try:
+            step, rank, identity = (int(query[name]) for name in ("step", "rank", "id"))
+        except (KeyError, ValueError):
+            raise UsageError("tensor: expected side, step, rank and id.") from None
+        trace = traces.get(side)
+        if trace is None:
+            raise TraceNotFoundError(f"{paths.get(side, side)}: the trace is not there, so its values cannot be shown.")
+        journal = trace.journal(step, rank)
+        tensor = journal.tensor(identity)
+        if tensor.payload is None:
+            why = tensor.missing or "the trace was recorded without keep='tensor'"
+            raise TraceNotFoundError(f"{tensor.spec}: its values were not kept: {why}.")
+        dtype = tensor.spec.dtype
+        return picture_sheet(tensor.spec, picture(journal.array(tensor), lambda block: as_float(block, dtype)))
+
+    return find

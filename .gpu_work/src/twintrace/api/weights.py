@@ -1,0 +1,283 @@
+"""The verbs about weights.
+
+map_weights(left, right)        which weight is which             -> WeightMap
+convert_weights(source, target) carry them over: file or net      -> Conversion
+compare_weights(left, right)    shapes and values side by side    -> WeightComparison
+certify_weights(left, right)    proof that they arrived           -> Certificate
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..frameworks import registry
+from ..frameworks.protocol import Weights
+from ..model.errors import UsageError
+from ..model.weights import Certificate, Conversion, WeightComparison, WeightMap
+from ..store.arrays import STORAGE
+from ..weights.certificate import certify
+from ..weights.checkpoints import FRAMEWORKS, format_of
+from ..weights.comparison import by_name, compare
+from ..weights.conversion import Progress, convert
+from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
+from ..weights.mapping import declare, map_states
+from ..weights.prediction import predict
+from ..weights.states import State, open_state
+from ..weights.trial import run_both
+
+__all__ = [
+    "certify_weights",
+    "compare_weights",
+    "convert_weights",
+    "describe_net",
+    "framework_of_net",
+    "from_troubleshooter",
+    "map_weights",
+    "net_from",
+    "random_input",
+    "read_weight_map",
+    "to_troubleshooter",
+    "weight_names",
+    "write_troubleshooter",
+    "write_weight_map",
+]
+
+_OTHER = {"torch": "mindspore", "mindspore": "torch"}
+Weighty = Any
+"""A net, the path of a checkpoint, or a dict of tensors by name."""
+
+read_weight_map = read_map
+write_weight_map = write_map
+
+
+def map_weights(
+    left: Weighty,
+    right: Weighty = None,
+    *,
+    to: str | None = None,
+    mint: bool = False,
+    rename: Callable[[str], str] | None = None,
+    trust: bool = False,
+    key: str | None = None,
+) -> WeightMap:
+    """Which weight of `left` is which of `right`, how it gets there, how sure that is and why.
+
+    left, right  a net, a checkpoint's path, or a dict of tensors. With both at hand names may differ in any way: structure,
+                 shapes, kinds of layers and, where they are equal, values tell. Without `right`, names are predicted
+    to           "mindspore" or "torch": for which framework to predict; the other one than that of `left`, if not said
+    mint         predict the names of mindspore.mint.nn, not of mindspore.nn
+    rename       what to make of each predicted name
+    trust, key   for .pth files: load a whole pickled module; where in the file the state dict is
+    """
+    state = open_state(left, trust=trust, key=key)
+    if right is not None:
+        if to is not None or rename is not None or mint:
+            raise UsageError("to, mint and rename are for predicting names; `right` is given, so nothing is predicted.")
+        return map_states(state, open_state(right, trust=trust))
+    return predict(state, _framework(to) or _OTHER.get(state.framework, "mindspore"), mint=mint, rename=rename)
+
+
+def convert_weights(
+    source: Weighty,
+    target: Weighty,
+    *,
+    map: WeightMap | str | os.PathLike[str] | None = None,
+    like: Weighty = None,
+    to: str | None = None,
+    mint: bool = False,
+    partial: bool = False,
+    trust: bool = False,
+    key: str | None = None,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Carry weights over, into a file (completely or not at all) or into a net.
+
+    target   a file: .ckpt for MindSpore, .pth for PyTorch, .safetensors for either; or a net, which is then loaded
+    map      a WeightMap or the path of one; if it is not given, it is found as `map_weights` does
+    like     the net, or a checkpoint of it, that a file is for: names are then found, not predicted
+    partial  carry over what can be, although something stays behind
+    """
+    state = open_state(source, trust=trust, key=key)
+    into = open_state(target) if registry.weights_of(target) is not None else None
+    framework = into.framework if into else _target_framework(target, to, state)
+    if map is None:
+        if into is not None or like is not None:
+            map = map_states(state, into or open_state(like, framework=framework))
+        elif framework == state.framework:
+            map = by_name(state, state)
+        else:
+            map = predict(state, framework, mint=mint)
+    elif not isinstance(map, WeightMap):
+        map = read_map(map)
+    return convert(state, into or target, map, framework=framework, partial=partial, progress=progress)
+
+
+def compare_weights(
+    left: Weighty,
+    right: Weighty,
+    *,
+    map: WeightMap | str | os.PathLike[str] | None = None,
+    values: bool = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-4,
+    equal_nan: bool = False,
+    trust: bool = False,
+    progress: Progress | None = None,
+) -> WeightComparison:
+    """Two checkpoints, nets or dicts side by side: a row for every weight of either. `rtol` is relative to the right."""
+    states = open_state(left, trust=trust), open_state(right, trust=trust)
+    return compare(
+        *states,
+        _map_between(*states, map, named=True),
+        values=values,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        progress=progress,
+    )
+
+
+def certify_weights(
+    left: Weighty,
+    right: Weighty,
+    *,
+    map: WeightMap | str | os.PathLike[str] | None = None,
+    nets: tuple[Any, Any] | None = None,
+    inputs: Sequence[Any] | None = None,
+    trust: bool = False,
+    progress: Progress | None = None,
+) -> Certificate:
+    """The proof that the weights of `left` arrived in `right`, or what is wrong, in words.
+
+    map      what each weight should have become; if it is not given, it is found as `map_weights` does
+    nets     two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these)
+    inputs   arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do
+    """
+    states = [open_state(side, trust=trust) for side in (left, right)]
+    if nets is not None:
+        states = [_loaded(net, state) for net, state in zip(nets, states, strict=True)]
+    found = _map_between(states[0], states[1], map, named=False)
+    rows = []
+    notes = []
+    if inputs is not None:
+        if any(state.net is None for state in states):
+            raise UsageError(
+                "inputs: the nets themselves are needed to run them: certify_weights(net, net, inputs=…) or nets=(…)."
+            )
+        rows = run_both(states[0], states[1], found, inputs)
+    elif all(state.net is not None for state in states):
+        notes.append("no inputs were given, so the nets were not run")
+    return certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress)
+
+
+def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """What a net puts out for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
+    workshop = _owner(net)[1]
+    arrays = [np.asarray(array) for array in inputs]
+    return dict(workshop.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)
+
+
+def describe_net(net: Any) -> str:
+    """A net's architecture as its framework prints it."""
+    return _owner(net)[1].describe(net)
+
+
+def framework_of_net(net: Any) -> str:
+    """Whose net it is: torch, mindspore."""
+    return _owner(net)[0]
+
+
+def weight_names(thing: Weighty) -> tuple[str, ...]:
+    """The names of the weights, in their order."""
+    return tuple(open_state(thing).items)
+
+
+def _owner(net: Any) -> tuple[str, Weights]:
+    owner = registry.weights_of(net)
+    if owner is None or not owner[1].is_net(net):
+        raise UsageError(f"expected a net, got {type(net).__name__}.")
+    return owner
+
+
+def net_from(place: str, of: str | None = None) -> Any:
+    """The net that `FILE.py:NAME` makes: NAME is a class or a function without arguments, or a net. Runs the file.
+
+    With `of`, the names of its weights must be those in that checkpoint.
+    """
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    if not name or path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"{place}: expected FILE.py:NAME, with a file that is there.")
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        found = runpy.run_path(str(path), run_name=path.stem)
+    finally:
+        sys.path.pop(0)
+    if name not in found:
+        raise UsageError(f"{place}: {path} defines no {name}.")
+    net = found[name]
+    net = net if registry.weights_of(net) is not None else net()
+    if registry.weights_of(net) is None:
+        raise UsageError(f"{place}: makes a {type(net).__name__}, expected a net.")
+    if of is not None:
+        here, there = set(weight_names(net)), set(weight_names(of))
+        if here != there:
+            raise UsageError(
+                f"{of} is no checkpoint of {place}: names that only one has are {sorted(here ^ there)[:4]}."
+            )
+    return net
+
+
+def random_input(text: str) -> Any:
+    """An array for trying a net: `f32[2, 3, 8, 8]` of normal numbers; `i64[2, 5]<10` of whole ones from 0 to 9."""
+    match = re.fullmatch(r"(f32|f64|f16|i32|i64)\[([\d,\s]*)\](?:<(\d+))?", text.strip())
+    if match is None or (match[1][0] == "i") != (match[3] is not None):
+        raise UsageError(f"{text}: expected an input such as f32[2,3,8,8], or i64[2,5]<10 for numbers from 0 to 9.")
+    shape = tuple(int(size) for size in match[2].split(",") if size.strip())
+    numbers = np.random.default_rng(0)
+    if match[3] is not None:
+        return numbers.integers(0, int(match[3]), shape).astype(STORAGE[match[1]])
+    return numbers.standard_normal(shape).astype(STORAGE[match[1]])
+
+
+def _map_between(left: State, right: State, map: Any, *, named: bool) -> WeightMap:
+    if isinstance(map, WeightMap):
+        return map
+    if map is not None:
+        return read_map(map)
+    if left.framework == right.framework and (named or any(name in right for name in left.items)):
+        return by_name(left, right)
+    return map_states(left, right) if named else declare(left, right)
+
+
+def _loaded(net: Any, state: State) -> State:
+    """The net with the checkpoint's weights in it."""
+    target = open_state(net, label=state.label)
+    if state.net is not net:
+        convert(state, target, by_name(state, target), framework=target.framework)
+    return target
+
+
+def _framework(name: str | None) -> str | None:
+    if name is not None and name not in _OTHER:
+        raise UsageError(f"to: expected 'torch' or 'mindspore', got {name!r}.")
+    return name
+
+
+def _target_framework(target: Any, to: str | None, source: State) -> str:
+    if not isinstance(target, str | os.PathLike):
+        raise UsageError(f"target: expected a file name or a net, got {type(target).__name__}.")
+    told = FRAMEWORKS.get(format_of(target))
+    if _framework(to) is not None and told is not None and told != to:
+        raise UsageError(
+            f"{os.fspath(target)}: is a file of {told}'s, but to={to!r}. Use another ending, or .safetensors."
+        )
+    return to or told or _OTHER.get(source.framework, "mindspore")

@@ -1,0 +1,133 @@
+"""THE COUNTER: one file per command, options and one call into `api`.
+
+    twintrace show TRACE            a trace as a tree, a table, or JSON
+    twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace export TRACE --to …   a trace as another tool's dump
+    twintrace import DUMP           another tool's dump as a trace
+    twintrace view REPORT_OR_TRACE  the same in the browser
+    twintrace selfcheck SCRIPT      does recording change the run?
+    twintrace run-as TOOL SCRIPT    a script that was written for another tool
+    twintrace msprobe compare …     two dumps of msprobe's, with its options and tables
+    twintrace doctor                what is installed, what can be recorded
+    twintrace weights …             map, convert, compare, certify weights
+    twintrace npy compare DIR DIR   two folders of .npy files side by side
+
+In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+import click
+
+from ..model.errors import TwintraceError
+
+__all__ = ["cli", "main"]
+
+
+def _show() -> click.Command:
+    from .show import show as command
+
+    return command
+
+
+def _compare() -> click.Command:
+    from .compare import compare as command
+
+    return command
+
+
+def _view() -> click.Command:
+    from .view import view as command
+
+    return command
+
+
+def _export() -> click.Command:
+    from .export import export as command
+
+    return command
+
+
+def _import() -> click.Command:
+    from .export import import_ as command
+
+    return command
+
+
+def _selfcheck() -> click.Command:
+    from .selfcheck import selfcheck as command
+
+    return command
+
+
+def _run_as() -> click.Command:
+    from .run_as import run_as as command
+
+    return command
+
+
+def _msprobe() -> click.Command:
+    from .msprobe import msprobe as command
+
+    return command
+
+
+def _npy() -> click.Command:
+    from .npy import npy as command
+
+    return command
+
+
+def _doctor() -> click.Command:
+    from .doctor import doctor as command
+
+    return command
+
+
+def _weights() -> click.Command:
+    from .weights import weights as command
+
+    return command
+
+
+# A command is imported when it is called: the others would cost a fifth of a second.
+_COMMANDS: Mapping[str, Callable[[], click.Command]] = {
+    "show": _show, "compare": _compare, "view": _view, "export": _export, "import": _import, "selfcheck": _selfcheck,
+    "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
+}  # fmt: skip
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = _COMMANDS.get(cmd_name)
+        return None if found is None else found()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="twintrace")
+def cli() -> None:
+    """Record what a network computed, lay two records side by side, see where they first part and why."""
+
+
+def main() -> None:
+    """The `twintrace` command."""
+    try:
+        sys.exit(cli.main(standalone_mode=False))  # click hands an exit code back instead of raising it
+    except TwintraceError as error:
+        click.echo(f"twintrace: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("twintrace: interrupted", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # `twintrace show … | head`
+        sys.stderr.close()
+        sys.exit(0)

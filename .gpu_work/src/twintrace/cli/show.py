@@ -1,0 +1,30 @@
+"""`twintrace show`: look at a trace."""
+
+from __future__ import annotations
+
+import click
+
+from .. import api
+from .consoles import console
+
+
+@click.command()
+@click.argument("trace", type=click.Path())
+@click.option("--step", type=int, help="Only this step.")
+@click.option("--rank", type=int, help="Only this rank.")
+@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many calls.")
+@click.option("--all", "everything", is_flag=True, help="All calls, however many.")
+@click.option("--table", is_flag=True, help="A flat table instead of a tree.")
+@click.option("--json", "as_json", is_flag=True, help="The same for machines (all calls).")
+def show(
+    trace: str, step: int | None, rank: int | None, limit: int, everything: bool, table: bool, as_json: bool
+) -> None:
+    """Print a recorded run as a readable tree: modules, the calls inside them, shapes, gradients, source lines.
+
+    TRACE is the directory that was given to tt.record, or any other layout that twintrace knows.
+    """
+    found = api.listing(trace, step=step, rank=rank, limit=None if everything or as_json else limit)
+    if as_json:
+        click.echo(api.listing_json(found))
+        return
+    (api.print_table if table else api.print_tree)(found, console())

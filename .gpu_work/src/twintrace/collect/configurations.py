@@ -1,0 +1,48 @@
+"""What modules are set to: a line and a number for each configuration, written again only when it may have changed.
+
+{"k": "module", "id": 0, "path": "norm", "type": "LayerNorm", "values": {"eps": 1e-05, …}}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frameworks.protocol import ModuleView
+from ..store.lines import encode, seal_text
+from ..store.writer import Lines
+from .flatten import Flattener
+
+
+class Configurations:
+    """The configurations of one step's journal."""
+
+    def __init__(self, flattener: Flattener) -> None:
+        self._flatten = flattener.flatten
+        self._known: dict[str, tuple[Any, int]] = {}
+        self._count = 0
+
+    def number_of(self, module: ModuleView, journal: Lines) -> int:
+        """The number of this module's configuration, which is in the journal by then."""
+        state = module.state()
+        known = self._known.get(module.path)
+        if known is not None and known[0] == state:
+            return known[1]
+        values = ",".join(
+            f"{encode(str(name))}:{self._flatten(value, '', [])}" for name, value in module.configuration().items()
+        )
+        number = self.add(module.path, module.type, f"{{{values}}}", journal)
+        self._known[module.path] = (state, number)
+        return number
+
+    def add(self, path: str, kind: str, values: str, journal: Lines) -> int:
+        """Write one down, and give its number."""
+        number = self._count
+        self._count += 1
+        head = f'{{"k":"module","id":{number},"path":{encode(path)},"type":{encode(kind)}'
+        journal.add(seal_text(f'{head},"values":{values}'))
+        return number
+
+    def reset(self) -> None:
+        """The next step has a journal of its own."""
+        self._known.clear()
+        self._count = 0

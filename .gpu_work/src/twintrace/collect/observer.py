@@ -1,0 +1,365 @@
+"""Look at tensors: a number for each value that was seen, its line in the journal, its bytes in the payload.
+
+    observe(x)   ->  7      first sight: read once, statistics and fingerprint, a line `tensor 7`
+    observe(x)   ->  7      the same storage, the same version: not read again
+    x.add_(1)
+    observe(x)   ->  9      another version: another value, another number
+    observe(x.view(-1)) 10  the same bytes in another shape: another number, but not read again
+    x.requires_grad_()
+    observe(x)   -> 11      the same value, and a gradient is wanted: another number with the same maker, not read again
+
+Numbers are what makes the data flow: the call that puts out tensor 7 is its producer, and whoever takes 7 takes that very value.
+
+A version counter does not see everything (writes through `.data`, through numpy, by foreign kernels). So a few words all over a
+tensor that seems unchanged are compared as well: if they differ, it is a new value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..frameworks.protocol import Framework, Glance, Look, Lost, Unreadable
+from ..frameworks.runs import Runs
+from ..model.errors import TraceWriteError
+from ..model.records import Keep
+from ..model.tensors import Tensor
+from ..store.digest import address_of, gatherer, numbers_along, numbers_at, sampler
+from ..store.lines import encode as encode_json
+from ..store.lines import seal_text, text_float
+from ..store.writer import Lines, Writer
+
+if TYPE_CHECKING:
+    from ..store.digest import Found
+
+_PURGE_EVERY = 4096
+_MAX_WRITTEN = 16  # tensors of a call whose writer is remembered; an optimizer's are its results anyway
+_MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
+_MAX_GATHERED = 8 << 20  # bytes of a view that are brought together as a whole; an expanded one may be of any size
+
+_Seen = tuple[int, int, str, "int | None", Any]
+"""A view when it was read: its state, its number, the text of its values, its maker, its storage. The state is a hash of what must
+be the same for a value to be the same: version, life of the storage, a few words.
+"""
+
+
+class _Witness:
+    """A tensor that changes whenever certain others do, as it was when it was last looked at."""
+
+    __slots__ = ("check", "tensor", "version")
+
+    def __init__(self, tensor: Any, version: Any, check: object) -> None:
+        self.tensor, self.version, self.check = weakref.ref(tensor), version, check
+
+
+class Observer:
+    """Numbers the tensors of one journal after another."""
+
+    def __init__(self, framework: Framework, keep: Keep, writer: Writer, *, autograd: bool = True) -> None:
+        """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart."""
+        self._framework = framework
+        self._keep = keep
+        self._writer = writer
+        self._journal: Lines | None = None
+        # Of numbers and plain tuples, and few of these, on purpose: there are thousands in a step, and Python's garbage collector
+        # takes its time over all that may lead to something else.
+        self._holds: dict[Any, Any] = {}  # by storage
+        self._lives: dict[Any, int] = {}  # by storage: another number whenever all that is known of it is void
+        # By seat: where no gradient is wanted, and where one is.
+        self._seen: tuple[dict[Any, _Seen], dict[Any, _Seen]] = {}, {}
+        self._spoken: dict[Any, _Seen] = {}  # by stretch
+        self._witnesses: dict[Any, _Witness] = {}  # by storage
+        # By storage: who wrote last, its version then, from where to where.
+        self._writers: dict[Any, tuple[int, Any, int, int]] = {}
+        self._makers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by object
+        self._last_life = 0
+        self._next = 0
+        self._purge_at = _PURGE_EVERY
+        self.producer: int | None = None
+        """The call whose results are being observed."""
+        self.payload_trouble: TraceWriteError | None = None
+        self.gaps: dict[str, str] = {}
+        """What is missing and should not be, by topic; whoever tells it takes it out."""
+        self._autograd = autograd
+        self._glance, self._sample, self._gather = framework.glance, sampler(), gatherer()
+        self._scratch = np.empty(0, np.uint8)
+        # With tensors kept an array of them is needed anyway.
+        self._in_place = keep is not Keep.TENSOR
+        self._fingerprint = keep is not Keep.STATISTICS
+
+    @property
+    def count(self) -> int:
+        """How many tensors this journal has."""
+        return self._next
+
+    def begin(self, journal: Lines) -> None:
+        """A new journal: numbers begin at 0, and nothing is known but what lasts."""
+        self.end()
+        self.look_again()
+        self._journal = journal
+        self._next = 0
+
+    def end(self) -> None:
+        """The journal has ended: release every storage, except those whose digests may be said again in the next."""
+        release, released = self._framework.release, self._framework.released
+        lasting = {}
+        for key, hold in self._holds.items():
+            # With tensors kept, what is said of the values names a place in this step's payload.
+            if key in self._witnesses and self._keep is not Keep.TENSOR and not released(hold):
+                lasting[key] = hold
+            else:
+                release(hold)
+        self._holds = lasting
+        self._lives = {key: self._lives[key] for key in lasting}
+        self._witnesses = {key: self._witnesses[key] for key in lasting}
+        for seen in self._seen:
+            seen.clear()
+        self._writers.clear()
+        self._makers.clear()
+        self._drop_strays(self._spoken)
+
+    def forget_all(self) -> None:
+        """Release every storage."""
+        for hold in self._holds.values():
+            self._framework.release(hold)
+        for known in (
+            self._holds,
+            self._lives,
+            *self._seen,
+            self._spoken,
+            self._witnesses,
+            self._writers,
+            self._makers,
+        ):
+            known.clear()
+
+    def remember(self, tensors: Sequence[Any], witness: Any) -> None:
+        """These change only when the witness does: while that is as it is now, what is known of them lasts beyond the step."""
+        glance = self._glance(witness)
+        if glance is None:
+            return
+        _, _, version, _, _, address, nbytes, _, _ = glance
+        seen = _Witness(witness, version, self._sample(address, nbytes) if address else None)
+        for tensor in tensors:
+            key = self._framework.storage(tensor)
+            if key in self._holds:
+                self._witnesses[key] = seen
+
+    def look_again(self) -> None:
+        """Ask the witnesses: calls may have gone unseen. Who writes without counting versions still counts its steps."""
+        unchanged: dict[_Witness, bool] = {}
+        for key, witness in list(self._witnesses.items()):
+            if witness not in unchanged:
+                unchanged[witness] = self._is_unchanged(witness)
+            if not unchanged[witness]:
+                del self._witnesses[key]
+                self._begin_anew(key)
+
+    def _is_unchanged(self, witness: _Witness) -> bool:
+        tensor = witness.tensor()
+        glance = None if tensor is None else self._glance(tensor)
+        if glance is None:
+            return False
+        _, _, version, _, _, address, nbytes, _, _ = glance
+        return bool(
+            version == witness.version and (self._sample(address, nbytes) if address else None) == witness.check
+        )
+
+    def forget(self, tensors: Sequence[Any], writer: int | None = None) -> None:
+        """These were written to: whatever was known of their storages is no longer so. `writer`: the call that did it."""
+        for tensor in tensors:
+            self._begin_anew(self._framework.storage(tensor))
+            if writer is not None and len(tensors) <= _MAX_WRITTEN:
+                self._note_writer(tensor, writer)
+
+    def _note_writer(self, tensor: Any, writer: int) -> None:
+        glance = self._glance(tensor)
+        if glance is not None and (end := _end(glance)):
+            self._writers[glance[0]] = writer, glance[2], glance[5], end
+
+    def _writer_of(self, glance: Glance) -> int | None:
+        """Who has written to this memory through another view, if nobody else has written to it since."""
+        writer, version, start, end = self._writers.get(glance[0], (None, None, 0, 0))
+        return (
+            writer if writer is not None and version == glance[2] and glance[5] < end and start < _end(glance) else None
+        )
+
+    def _begin_anew(self, key: Any) -> None:
+        if key in self._lives:
+            self._last_life += 1
+            self._lives[key] = self._last_life
+
+    def observe(self, tensor: Any) -> int:
+        """The number of this tensor's present value."""
+        glance = self._glance(tensor)
+        if glance is None:
+            return self._write(tensor, self._framework.look(tensor), "", self._maker_of(tensor))[0]
+        key, seat, version, look, stretch, address, nbytes, order, runs = glance
+        life = self._lives.get(key) or self._meet(key, tensor)
+        state = hash((version, life, self._sample(address, nbytes) if address else None))
+        wants = self._autograd and look.requires_grad
+        seen = self._seen[wants].get(seat)
+        if seen is not None and seen[0] == state:
+            return seen[1]
+        by, text = self.producer, ""
+        if by is None and key in self._writers:  # not a result, and new
+            by = self._writer_of(glance)
+        twin = self._seen[not wants].get(seat)
+        if twin is not None and twin[0] == state:
+            text, by = twin[2], twin[3]
+        if order is not None and not self._fingerprint:  # statistics do not mind the order
+            stretch = address, nbytes, look.dtype
+        if stretch is not None and not text:
+            spoken = self._spoken.get(stretch)
+            if spoken is not None and spoken[0] == state:
+                text = spoken[2]
+        if not text and self._in_place and not look.parts:
+            if order or (order is False and not self._fingerprint):
+                text = self._text_at(address, nbytes, look.dtype)[0]
+            elif runs is not None:
+                text = self._text_along(address, runs, look.dtype)
+        number, text = self._write(tensor, look, text, by)
+        self._seen[wants][seat] = seen = state, number, text, by, key
+        if stretch is not None and text:
+            self._spoken[stretch] = seen
+        return number
+
+    def _maker_of(self, tensor: Any) -> int | None:
+        """Who put out this very object: all that is known of one that cannot be recognised by its memory. It is read every time."""
+        if self.producer is not None:
+            with contextlib.suppress(TypeError):  # an object that nobody may refer to weakly
+                self._makers[id(tensor)] = weakref.ref(tensor), self.producer
+            return self.producer
+        object_, maker = self._makers.get(id(tensor), (None, None))
+        return maker if object_ is not None and object_() is tensor else None
+
+    def _meet(self, key: Any, tensor: Any) -> int:
+        """A storage that was not seen before."""
+        if len(self._holds) >= self._purge_at:
+            self._purge()
+        self._holds[key] = self._framework.hold(tensor)
+        self._last_life += 1
+        self._lives[key] = self._last_life
+        return self._last_life
+
+    def take(self, tensor: Tensor, array: np.ndarray[Any, Any] | None) -> int:
+        """The number of a value that is not in the framework's hands: it was read from a file."""
+        number = self._next
+        self._next = number + 1
+        look = Look(tensor.spec.dtype, tensor.spec.shape, tensor.device, False)
+        by = "null" if self.producer is None else self.producer
+        missing = f',"missing":{encode_json(tensor.missing or "it was not dumped")}'
+        rest = missing if array is None else self._values(array, look.dtype)
+        if tensor.facts:
+            rest += f',"facts":{encode_json(dict(tensor.facts))}'
+        assert self._journal is not None
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{rest}'))
+        return number
+
+    def _write(self, tensor: Any, look: Look, values: str, producer: int | None) -> tuple[int, str]:
+        """The next number, for this tensor, and what its line says of the values, if it can be said again."""
+        number = self._next
+        self._next = number + 1
+        by = "null" if producer is None else producer
+        rest = ""
+        if look.parts:
+            rest = self._parts(look)
+        elif not values:
+            try:
+                values = self._values(self._framework.host(tensor), look.dtype)
+            except Unreadable as error:
+                rest = f',"missing":{encode_json(str(error))}'
+                if isinstance(error, Lost):
+                    self.gaps.setdefault("missing", f"the values of a tensor ({look.text}) are not kept: {error}")
+        if look.facts:
+            rest += f',"facts":{encode_json(dict(look.facts))}'
+        assert self._journal is not None
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{values}{rest}'))
+        return number, values
+
+    def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
+        text, fingerprint = self._text_at(address_of(array), array.nbytes, dtype)
+        return text + self._payload(array, fingerprint) if fingerprint and self._keep is Keep.TENSOR else text
+
+    def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
+        """What a line says of the values that lie there, and their fingerprint."""
+        found = numbers_at(address, nbytes, dtype, self._fingerprint)
+        return _text_of(found), found[8]
+
+    def _text_along(self, address: int, runs: Runs, dtype: str) -> str:
+        """The same of values that do not lie one beside the other; nothing where that would be slow here."""
+        nbytes = runs.nbytes
+        if self._gather is None or nbytes > _MAX_WALKED:
+            return ""
+        if nbytes > _MAX_GATHERED and dtype in ("f64", "c128"):  # squares that leave the range need all of it at once
+            return ""
+        if nbytes > _MAX_GATHERED:
+            return _text_of(numbers_along(self._gather, address, runs, dtype, self._fingerprint))
+        if nbytes > self._scratch.nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        place = address_of(self._scratch)
+        self._gather(address, runs.table, runs.size, place)
+        return self._text_at(place, nbytes, dtype)[0]
+
+    def _payload(self, array: np.ndarray[Any, Any], fingerprint: str) -> str:
+        if self.payload_trouble is None:
+            try:
+                place = self._writer.store(array.reshape(-1).view(np.uint8), fingerprint)
+            except TraceWriteError as error:
+                self.payload_trouble = error
+            else:
+                where = (
+                    f"{place.offset},{place.nbytes}"
+                    if place.step is None
+                    else f"{place.offset},{place.nbytes},{place.step}"
+                )
+                return f',"at":[{where}]'
+        return f',"missing":{encode_json(str(self.payload_trouble))}'
+
+    def _parts(self, look: Look) -> str:
+        numbers = {name: self.observe(part) for name, part in look.parts.items()}
+        return f',"parts":{encode_json(numbers)}'
+
+    def _purge(self) -> None:
+        """Forget storages that are gone; the next purge comes when as many again have been seen."""
+        gone = [key for key, hold in self._holds.items() if self._framework.released(hold)]
+        for key in gone:
+            self._framework.release(self._holds.pop(key))
+            self._lives.pop(key)
+            self._witnesses.pop(key, None)
+            self._writers.pop(key, None)
+        for known in (*self._seen, self._spoken):
+            self._drop_strays(known)
+        self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
+
+    def _drop_strays(self, known: dict[Any, _Seen]) -> None:
+        """What is known of storages that are no more."""
+        strays = [each for each, seen in known.items() if seen[4] not in self._holds]
+        for each in strays:
+            del known[each]
+
+
+def _end(glance: Glance) -> int:
+    """Where the memory of a view ends; 0 where that is not known."""
+    _, _, _, _, _, address, nbytes, order, runs = glance
+    if order is not None:
+        return address + nbytes
+    if runs is None or not runs.nbytes or (runs.table[:, 1] < 0).any():
+        return 0
+    return address + int(((runs.table[:, 0] - 1) * runs.table[:, 1]).sum()) + runs.size
+
+
+def _text_of(numbers: Found) -> str:
+    """Statistics and fingerprint as fields of a line."""
+    low, high, mean, norm, nan, posinf, neginf, zero, found = numbers
+    if norm is not None and norm < inf:  # then the other three are finite too
+        text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
+    else:
+        ends = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
+        text = f',"stats":[{ends},{nan},{posinf},{neginf},{zero}]'
+    return text if found is None else f'{text},"fp":"{found}"'

@@ -1,0 +1,251 @@
+"""Does recording change the run? Run it twice without and once with, and compare bit by bit.
+
+    def step(record):
+        net = Net(); …
+        with record(net):
+            loss = criterion(net(x), y); loss.backward(); optimizer.step()
+        return loss, net
+
+    selfcheck(step)
+    same bits: 14 values, recorded at mix/tensor; the run without recording repeats itself
+
+The two runs without recording must agree with each other first: if they do not, the step is not deterministic in itself, and
+that is what the answer says.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..frameworks import registry
+from ..frameworks.protocol import Framework, Unreadable
+from ..model.errors import UsageError
+from ..model.records import Keep, Level
+from ..store.digest import fingerprint
+from .models import framework_for, named_models
+from .seeding import seed_all
+from .selection import Selection
+from .session import Session
+
+OVERRIDE: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("twintrace_override", default=None)
+"""While a self-check runs, what `tt.record` calls instead of making a recorder."""
+
+_MAX_DEPTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """What a self-check found."""
+
+    compared: int
+    recorded: int
+    differences: tuple[str, ...]
+    unstable: tuple[str, ...]
+    level: str
+    keep: str
+    raised: str = ""
+    """What the step raised without recording; then there is nothing to tell."""
+
+    @property
+    def same(self) -> bool:
+        """True only if something was recorded, something was compared, the bare run repeats itself, and all bits are equal."""
+        return bool(self.compared and self.recorded) and not (self.differences or self.unstable or self.raised)
+
+    def __bool__(self) -> bool:
+        return self.same
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"cannot tell: without recording, it raises already: {self.raised}"
+        if self.unstable:
+            return (
+                f"cannot tell: without recording, two runs differ already in {len(self.unstable)} of {self.compared} values "
+                f"(first: {self.unstable[0]}). Make the step deterministic: seed its inputs, see tt.seed_all."
+            )
+        if not self.compared:
+            return (
+                "cannot tell: nothing to compare. A function returns the loss and the model; a script leaves them in global "
+                "variables, or gives its model to tt.record."
+            )
+        if not self.recorded:
+            return "cannot tell: nothing was recorded. Use the step's record argument, or tt.record, around the computation."
+        if self.differences:
+            return (
+                f"DIFFERENT: recording at {self.level}/{self.keep} changed {len(self.differences)} of {self.compared} values "
+                f"(first: {self.differences[0]}). This is a defect of twintrace: please report it."
+            )
+        how = f"{self.recorded} calls recorded at {self.level}/{self.keep}"
+        return f"same bits: {self.compared} values, {how}; the run repeats itself"
+
+
+class Run:
+    """One run of a step under `OVERRIDE`: bare (recorders do nothing) or recorded (into a temporary directory)."""
+
+    def __init__(self, *, recording: bool, level: Level | None = None, keep: Keep | None = None) -> None:
+        self.recording, self.level, self.keep = recording, level, keep
+        self.calls = 0
+        self.values: dict[str, str] = {}
+        self.raised = ""
+        self.used: set[str] = set()  # level/keep of the recorders
+
+    def __call__(self, step: Callable[[], Any]) -> Mapping[str, str]:
+        """Run the step; fingerprints of everything that it returned, and of the models that it recorded."""
+        with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
+            self._directory = Path(directory)
+            token = OVERRIDE.set(self._recorder)
+            try:
+                with seed_all(0):
+                    self._take("result", step())
+            except Exception as error:  # noqa: BLE001 - told in the answer, whatever it is
+                self.raised = f"{type(error).__name__}: {error}"
+            finally:
+                OVERRIDE.reset(token)
+        return self.values
+
+    def record(self, model: Any = None) -> Any:
+        """What a step's `record` argument is: the recorder of this run."""
+        models = named_models(model)
+        workshop = framework_for(models)
+        options = {
+            "level": Level.MIX if models else Level.API,
+            "keep": Keep.TENSOR,
+            "selection": Selection(),
+            "buffer": 64 << 20,
+        }
+        return self._recorder(workshop, models, options)
+
+    def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        chosen = dict(options) | {"strict": True, "overwrite": False}
+        if self.level is not None:
+            chosen["level"] = self.level
+        if self.keep is not None:
+            chosen["keep"] = self.keep
+        if not self.recording:
+            chosen["selection"] = Selection(steps=())  # the same recorder, but no step that it would record
+        self.used.add(f"{chosen['level']}/{chosen['keep']}")
+        number = len(list(self._directory.iterdir()))
+        session = _Counted(self, self._directory / str(number), workshop, models, **chosen)
+        session.on_close = lambda: self._take_models(number, workshop, models)
+        return session
+
+    def _take_models(self, number: int, workshop: Framework, models: Mapping[str, Any]) -> None:
+        for name, model in models.items():
+            self._take(f"recorder {number} {name}".rstrip(), workshop.snapshot(model))
+
+    def _take(self, name: str, value: Any) -> None:
+        for slot, text in _fingerprints(value, name):
+            self.values[slot] = text
+
+
+class _Counted(Session):
+    """A recorder that says how much it recorded."""
+
+    on_close: Callable[[], None]
+
+    def __init__(self, run: Run, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._run = run
+
+    def _tell_gaps(self) -> None:
+        """What cannot be kept changes nothing."""
+        self._gaps.clear()
+
+    def close(self) -> None:
+        if not self._closed:
+            super().close()
+            self._run.calls += self.total_calls
+            self.on_close()
+
+
+def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str | None = None) -> SelfCheck:
+    """Run `step` without recording, again without, and with; compare what it returns, bit by bit.
+
+    `step` builds its model, trains, and returns what is to be compared: losses, models, tensors, nested as it likes. If it takes
+    an argument it is given a `record` function (`with record(net): …`); otherwise it may call `tt.record` itself.
+    """
+    if not callable(step):
+        raise UsageError(f"selfcheck: expected a function, got {step!r}.")
+    chosen = (choose(Level, "level", level) if level else None, choose(Keep, "keep", keep) if keep else None)
+
+    def run(recording: bool) -> Run:
+        found = Run(recording=recording, level=chosen[0], keep=chosen[1])
+        found((lambda: step(found.record)) if _takes_argument(step) else step)
+        return found
+
+    return judge(run(False), run(False), run(True))
+
+
+def judge(bare: Run, again: Run, recorded: Run) -> SelfCheck:
+    """Compare three runs."""
+    differences = _differences(bare.values, recorded.values)
+    if recorded.raised != bare.raised:
+        differences = (f"what is raised ({recorded.raised or 'nothing'}, not {bare.raised or 'nothing'})", *differences)
+    used = sorted(recorded.used) or ["nothing/nothing"]
+    level, keep = (", ".join(dict.fromkeys(item.split("/")[i] for item in used)) for i in (0, 1))
+    return SelfCheck(
+        compared=len(bare.values),
+        recorded=recorded.calls,
+        differences=differences,
+        unstable=_differences(bare.values, again.values),
+        level=level,
+        keep=keep,
+        raised=bare.raised,
+    )
+
+
+def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name)))
+
+
+def choose(kinds: Any, name: str, value: object) -> Any:
+    """The member of an enum with that value; UsageError that lists them if there is none."""
+    try:
+        return kinds(value)
+    except ValueError:
+        expected = ", ".join(repr(kind.value) for kind in kinds)
+        raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
+
+
+def _takes_argument(step: Callable[..., Any]) -> bool:
+    return any(
+        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        for p in inspect.signature(step).parameters.values()
+    )
+
+
+def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """`(name, text)` for every number, array, tensor and module below `value`; equal texts mean equal bits."""
+    workshop = registry.framework_of(value)
+    if workshop is not None and workshop.is_module(value):
+        yield from _fingerprints(dict(workshop.snapshot(value)), name, depth + 1)
+    elif workshop is not None:
+        yield name, _tensor_text(workshop, value)
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        yield name, f"{value.dtype}{value.shape} {fingerprint(np.ascontiguousarray(value))}"
+    elif isinstance(value, float | int | bool | complex | np.generic):
+        yield name, repr(value)
+    elif isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        for key, item in value.items():
+            yield from _fingerprints(item, f"{name}.{key}", depth + 1)
+    elif isinstance(value, list | tuple) and depth < _MAX_DEPTH:
+        for number, item in enumerate(value):
+            yield from _fingerprints(item, f"{name}.{number}", depth + 1)
+
+
+def _tensor_text(workshop: Framework, tensor: Any) -> str:
+    found = workshop.look(tensor)
+    try:
+        parts = [fingerprint(workshop.host(part)) for part in found.parts.values()] or [
+            fingerprint(workshop.host(tensor))
+        ]
+    except Unreadable as error:
+        parts = [str(error)]
+    return f"{found.dtype}{list(found.shape)} {' '.join(parts)}"

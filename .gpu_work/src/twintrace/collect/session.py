@@ -1,0 +1,694 @@
+"""A recording: hears of calls from a framework, decides what is wanted, writes it down.
+
+    session = Session(path, framework, {"": model}, level=…, keep=…)
+    session.start()          hooks in place
+    … a training step …      enter / leave / gradient from the framework, lines to the journal
+    session.step()           this step's journal is closed, the next one begins with the next call
+    session.stop()           nothing that was installed remains
+    session.close()          everything is on disk
+
+Whatever goes wrong in here is told to the user once and noted in the journal; the training goes on. With `strict=True` it is
+raised instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..frameworks.protocol import Framework, ModuleView, Open, Watch
+from ..model.errors import SessionError, TraceWriteError
+from ..model.records import Keep, Level, Role
+from ..model.sites import Kind, Phase, Site
+from ..store.digest import warm_up
+from ..store.lines import Wire, encode, seal, seal_text, text_token
+from ..store.writer import Lines, TraceWriter, Writer
+from .complaints import Complaints, text_of
+from .configurations import Configurations
+from .flatten import Flattener, Unobserved
+from .kernels import Kernel, kernels_in
+from .observer import Observer
+from .processes import adopt, release
+from .selection import Selection, Sieve
+from .stacks import Stacks
+
+
+class _Busy(threading.local):
+    """Whether this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
+
+    def __init__(self) -> None:
+        self.busy = False
+
+
+class _Thread(threading.local):
+    """What belongs to one thread of one session: the modules around it."""
+
+    def __init__(self) -> None:
+        self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
+
+
+_HERE = _Busy()
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What this thread does within is no part of the run, and nobody records it."""
+    before = _HERE.busy
+    _HERE.busy = True
+    try:
+        yield
+    finally:
+        _HERE.busy = before
+
+
+class _Texts(dict[str, str]):
+    """Names as JSON, each made once."""
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = encode(name)
+        return text
+
+
+class _State:
+    """What the session keeps with an open call: the line as far as it is written, and where the call stands."""
+
+    __slots__ = ("depth", "epoch", "mutates", "text")
+
+    def __init__(self, epoch: int, text: str | None, depth: int, mutates: Sequence[str] = ()) -> None:
+        self.epoch, self.text, self.depth, self.mutates = epoch, text, depth, mutates
+
+
+class Session:
+    """One recording of one run. Two may exist; they know nothing of each other."""
+
+    def __init__(
+        self,
+        path: Path,
+        framework: Framework,
+        models: Mapping[str, Any],
+        *,
+        level: Level,
+        keep: Keep,
+        selection: Selection,
+        strict: bool = False,
+        buffer: int,
+        overwrite: bool = False,
+        eager: bool = False,
+        writer: Writer | None = None,
+        kernels: bool = False,
+    ) -> None:
+        self.path = path
+        self._framework = framework
+        # First: what the framework cannot do is said before anything is on disk.
+        self._watch: Watch = framework.watch(models, level, self, eager=eager, kernels=kernels)
+        self._level, self._keep = level, keep
+        self._selection, self._sieve = selection, Sieve(selection)
+        self._strict = strict
+        self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
+        self._rank, self._world = framework.rank()
+        self._wanted_rank = selection.wants_rank(self._rank)
+        self._writer: Writer | None = None
+        if self._wanted_rank:
+            manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
+            self._writer = writer or TraceWriter.create(
+                path,
+                manifest,
+                rank=self._rank,
+                world=self._world,
+                keep_payload=keep is Keep.TENSOR,
+                buffer=buffer,
+                overwrite=overwrite,
+            )
+            self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
+            self._observe = self._observer.observe
+            self._gaps = self._observer.gaps
+            self._flattener = Flattener(framework, self._observe, self._gaps)
+            self._configurations = Configurations(Flattener(framework, self._observe))
+        self._stacks = Stacks(framework.internal_paths(), self._write_stack)
+        self._thread = _Thread()
+        self._lock = threading.RLock()
+        self._journal: Lines | None = None
+        self._number = 0
+        self._epoch = 0
+        self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
+        self._next_call = 0
+        self._total = 0
+        self._passes: dict[str, int] = {}  # backward passes of this step, by parameter
+        self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
+        self._undo_saved: list[Callable[[], None]] = []
+        self._texts = _Texts()
+        self._complaints = Complaints(strict=strict)
+        self._noted: set[tuple[str, str]] = set()
+        warm_up()
+        adopt(self)
+
+    # --- the user's side ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Record from here on."""
+        if not self._is_open("start"):
+            return
+        if self._running:
+            raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
+        self._running = True
+        self._arm()
+        self._started = self._started or self._armed
+
+    def stop(self) -> None:
+        """Stop recording; every hook is removed. `start` goes on in the same step."""
+        if self._forked:
+            return
+        if not self._running:
+            raise SessionError("stop() without start(): the recorder is not running. Call start() before it.")
+        self._running = False
+        self._disarm()
+
+    def step(self, number: int | None = None) -> None:
+        """The step is over; the next is `number`, or one more."""
+        if not self._is_open("step"):
+            return
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+            raise SessionError(f"step({number!r}): expected a step number, 0 or more, or nothing.")
+        with self._lock:
+            following = self._number + 1 if number is None else number
+            if self._writer and (following == self._number or self._writer.has_step(following)):
+                raise SessionError(
+                    f"step {following} is already recorded in {self.path}, and a trace holds each step once. "
+                    f"Give the next step a number of its own."
+                )
+            self._end_step()
+            self._number = following
+        if self._running:
+            wanted = self._selection.wants_step(self._number)
+            if wanted and not self._armed:
+                self._arm()
+            elif not wanted and self._armed:
+                self._disarm()
+
+    def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
+        """Record one value, and its gradient when it comes; inside or outside a recorded region."""
+        if not self._is_open("save"):
+            return
+        if not self._wanted_rank or not self._selection.wants_step(self._number):
+            return
+        if _HERE.busy:
+            return
+        _HERE.busy = True
+        try:
+            with self._lock:
+                call = self._save(str(name), value)
+                for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
+                    undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
+                    self._undo_saved.append(undo)
+        except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training
+            self._trouble(f"save({name!r})", error)
+        finally:
+            _HERE.busy = False
+
+    def close(self) -> None:
+        """Everything is written; the trace can be opened anywhere."""
+        if self._closed:
+            return
+        if self._running:
+            self.stop()
+        if self._started and not self.total_calls and not self._complaints and not self._sieve.everything:
+            self._complaints.tell(
+                "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
+            )
+        self._closed = True
+        try:
+            with self._lock:
+                self._end_step()
+                if self._writer:
+                    self._observer.forget_all()
+                    self._writer.close()
+        except TraceWriteError as error:
+            self._lose(error)
+        finally:
+            release(self)
+
+    def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def number(self) -> int:
+        """The present step."""
+        return self._number
+
+    @property
+    def total_calls(self) -> int:
+        """How many calls were recorded so far, over all steps."""
+        return self._total + self._next_call
+
+    def abandon(self) -> None:
+        """In a forked child (a data loader's worker): record nothing, touch nothing of the parent's."""
+        self._closed = self._lost = self._forked = True
+        self._armed = self._running = False
+        release(self)
+        self._lock = threading.RLock()
+        self._watch.stop()
+        if self._writer:
+            self._writer.abandon()
+
+    # --- the framework's side (Sink) ----------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return _HERE.busy
+
+    def enter(
+        self,
+        kind: Kind,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        phase: Phase = Phase.FORWARD,
+        module: ModuleView | None = None,
+        mutates: Sequence[str] = (),
+    ) -> Open | None:
+        here = _HERE
+        if here.busy:
+            return None
+        here.busy = True
+        around = self._thread.modules
+        depth = len(around)
+        try:
+            with self._lock:
+                return self._enter(kind, name, args, kwargs, phase, module, mutates)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(name, error)
+            del around[depth:]
+            return None if module is None else self._scope(name, around[-1][1] if around else None, phase)
+        finally:
+            here.busy = False
+
+    def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None:
+        here = _HERE
+        here.busy = True
+        try:
+            with self._lock:
+                self._leave(call, output, missing)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(call.name, error)
+        finally:
+            here.busy = False
+
+    def fail(self, call: Open, error: BaseException) -> None:
+        here = _HERE
+        here.busy = True
+        try:
+            with self._lock:
+                state: _State = call.state
+                if call.kind is Kind.MODULE:
+                    self._leave_module(call)
+                if state.text is not None and state.epoch == self._epoch:
+                    raised = encode(text_of(error))
+                    self._write(f'{state.text},"out":null,"raised":{raised}')
+        except Exception as trouble:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble(call.name, trouble)
+        finally:
+            here.busy = False
+
+    def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
+        state: _State = call.state
+        if state.epoch == self._epoch and (role is not Role.INPUT or not self._selection.flow_only):
+            self._write_gradient(
+                f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count
+            )
+
+    def parameter_gradient(self, name: str, tensor: Any) -> None:
+        if self._sieve.everything or self._wants_parameter(name):
+            count = self._passes.get(name, 0)
+            self._passes[name] = count + 1
+            self._write_gradient(f'{{"k":"grad","role":"{Role.PARAMETER}","slot":{self._texts[name]}', tensor, count)
+
+    def forget(self, tensors: Sequence[Any]) -> None:
+        if self._writer:
+            with self._lock:
+                self._observer.forget(tensors)
+
+    def remember(self, tensors: Sequence[Any], witness: Any) -> None:
+        if self._writer:
+            with self._lock:
+                self._observer.remember(tensors, witness)
+
+    def take_kernels(self, folder: Path) -> None:
+        here = _HERE
+        if here.busy or self._lost or self._closed:
+            return
+        here.busy = True
+        try:
+            with self._lock:
+                for kernel in kernels_in(folder, self._observer.take):
+                    self._take_kernel(kernel)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("kernels", error)
+        finally:
+            here.busy = False
+
+    def note(self, topic: str, text: str) -> None:
+        self._complaints.tell(f"{topic}: {text}", key=topic)
+        with self._lock:
+            self._note_in_journal(topic, text)
+
+    # --- one call -----------------------------------------------------------------------------------------------
+
+    def _enter(
+        self,
+        kind: Kind,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        phase: Phase,
+        module: ModuleView | None,
+        mutates: Sequence[str],
+    ) -> Open | None:
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        if module is not None:
+            self._sieve.enter_module(name)
+            if self._lost or self._level in (Level.API, Level.OP):
+                return self._scope(name, up, phase)
+        counts = self._counts[phase, kind]
+        number = counts.get(name, 0)
+        counts[name] = number + 1
+        if self._lost or not (
+            self._sieve.everything
+            or self._sieve.wants(Site(kind, name, number, phase, path, module.type if module else ""))
+        ):
+            return self._scope(name, up, phase) if module is not None else None
+        if self._journal is None:
+            self._open_journal()
+        identity = self._next_call
+        self._next_call = identity + 1
+        found: list[tuple[str, Any]] = []
+        wants_gradients = not (self._selection.forward_only or self._selection.inputs_only)
+        text = self._start_call(identity, kind, name, number, phase, path, up)
+        state = _State(self._epoch, None, len(around), mutates)
+        call = Open(identity, kind, name, phase, found, [], wants_gradients, state)
+        if module is not None:
+            around.append((name, identity))
+            text += self._module_text(module)
+        flatten = self._flattener.flatten
+        inputs = ",".join([flatten(value, str(i), found) for i, value in enumerate(args)])
+        named = ""
+        if kwargs:
+            named = ",".join([f"{encode(key)}:{flatten(value, f'kw.{key}', found)}" for key, value in kwargs.items()])
+        text += f',"in":[{inputs}],"kw":{{{named}}},"stack":{self._stacks.capture(3)}'
+        state.text = f'{text},"mutates":{encode(list(mutates))}' if mutates else text
+        return call
+
+    def _start_call(
+        self, identity: int, kind: Kind, name: str, number: int, phase: Phase, path: str, up: int | None
+    ) -> str:
+        texts = self._texts
+        return (
+            f'{{"k":"call","id":{identity},"kind":"{kind}","name":{texts[name]},"n":{number},"phase":"{phase}",'
+            f'"path":{texts[path]},"up":{"null" if up is None else up}'
+        )
+
+    def _scope(self, path: str, up: int | None, phase: Phase) -> Open:
+        """A module that is not recorded itself: its calls still learn where they are."""
+        around = self._thread.modules
+        call = Open(-1, Kind.MODULE, path, phase, [], wants_gradients=False)
+        call.state = _State(self._epoch, None, len(around))
+        around.append((path, up))
+        return call
+
+    def _leave(self, call: Open, output: Any, missing: Sequence[str]) -> None:
+        state: _State = call.state
+        if call.kind is Kind.MODULE:
+            self._leave_module(call)
+        if state.text is None or state.epoch != self._epoch:
+            return
+        if state.mutates:
+            is_written = _within(state.mutates)
+            self._observer.forget([tensor for slot, tensor in call.inputs if is_written(slot)], call.id)
+        if self._selection.inputs_only:
+            text = f'{state.text},"out":{text_token("unrecorded", "only inputs were asked for")}'
+        else:
+            self._observer.producer = call.id
+            try:
+                text = f'{state.text},"out":{self._flattener.flatten(output, "", call.outputs)}'
+                if state.mutates:
+                    text += self._mutated_text(call, state.mutates)
+            finally:
+                self._observer.producer = None
+        self._write(f'{text},"missing":{encode(list(missing))}' if missing else text)
+
+    def _leave_module(self, call: Open) -> None:
+        # All above too: a module inside that was left past its end may still be there.
+        del self._thread.modules[call.state.depth :]
+        self._sieve.leave_module(call.name)
+
+    def _mutated_text(self, call: Open, mutates: Sequence[str]) -> str:
+        """Arguments that were written to and are not returned (`out=`, collectives): their new values are results too."""
+        returned = {id(tensor) for _, tensor in call.outputs}
+        is_written = _within(mutates)
+        after = {
+            slot: self._observe(tensor)
+            for slot, tensor in call.inputs
+            if id(tensor) not in returned and is_written(slot)
+        }
+        return f',"after":{encode(after)}' if after else ""
+
+    def _take_kernel(self, kernel: Kernel) -> None:
+        """A kernel that ran inside a compiled graph: below the module that the graph was run in, as deep as its scope says."""
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        site = kernel.site
+        inside = ".".join(filter(None, (path, site.path)))
+        counts = self._counts[site.phase, site.kind]
+        number = counts.get(site.name, 0)
+        counts[site.name] = number + 1
+        if not self._sieve.everything and not self._sieve.wants(
+            Site(site.kind, site.name, number, site.phase, inside, site.type)
+        ):
+            return
+        journal = self._open_journal()
+        identity = self._next_call
+        self._next_call = identity + 1
+        text = self._start_call(identity, site.kind, site.name, number, site.phase, inside, up)
+        config = self._configurations.add(inside, site.type, kernel.settings, journal)
+        text += f',"type":{encode(site.type)},"config":{config},"in":{kernel.inputs()},"kw":{{}}'
+        text += f',"stack":{self._stacks.capture(3)}'
+        self._observer.producer = identity
+        try:
+            unrecorded = text_token("unrecorded", "only inputs were asked for")
+            text += f',"out":{unrecorded if self._selection.inputs_only else kernel.output()}'
+        finally:
+            self._observer.producer = None
+        self._write(text)
+
+    def _save(self, name: str, value: Any) -> Open:
+        self._open_journal()
+        counts = self._counts[Phase.FORWARD, Kind.SAVE]
+        number = counts.get(name, 0)
+        counts[name] = number + 1
+        around = self._thread.modules
+        path, up = around[-1] if around else ("", None)
+        call = Open(self._next_call, Kind.SAVE, name, Phase.FORWARD, [])
+        self._next_call += 1
+        call.state = _State(self._epoch, None, len(around))
+        text = self._start_call(call.id, Kind.SAVE, name, number, Phase.FORWARD, path, up)
+        value_text = self._flattener.flatten(value, "", call.outputs)
+        self._write(f'{text},"in":[],"kw":{{}},"stack":{self._stacks.capture(3)},"out":{value_text}')
+        return call
+
+    def _saved_gradient(self, call: Open, slot: str) -> Callable[[Any], None]:
+        count = itertools.count()
+        return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor, next(count))
+
+    # --- lines --------------------------------------------------------------------------------------------------
+
+    def _write(self, text: str) -> None:
+        journal = self._journal or self._open_journal()
+        journal.add(seal_text(text))
+        self._commit(journal)
+
+    def _write_gradient(self, text: str, tensor: Any, count: int) -> None:
+        here = _HERE
+        if here.busy or self._lost or self._closed:
+            return
+        here.busy = True
+        try:
+            with self._lock:
+                journal = self._journal or self._open_journal()
+                journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
+                self._commit(journal)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("gradient", error)
+        finally:
+            here.busy = False
+
+    def _commit(self, journal: Lines) -> None:
+        try:
+            journal.commit()
+        except TraceWriteError as error:
+            self._lose(error)
+            return
+        if self._gaps:
+            self._tell_gaps()
+        trouble = self._observer.payload_trouble
+        if trouble is not None and "payload" not in self._complaints:
+            self.note("payload", str(trouble))
+            if self._strict:
+                raise trouble
+
+    def _tell_gaps(self) -> None:
+        """What could not be kept is in its record; the user is told of the first, and who is strict hears of it at once."""
+        gaps = [(topic, text) for topic, text in self._gaps.items() if topic not in self._complaints]
+        self._gaps.clear()
+        for topic, text in gaps:
+            if self._strict:
+                self._note_in_journal(topic, text)
+                raise TraceWriteError(f"{text}. Record without strict=True to go on without it.")
+            self.note(topic, text)
+
+    def _write_stack(self, number: int, frames: str) -> None:
+        self._open_journal().add(seal_text(f'{{"k":"stack","id":{number},"frames":{frames}'))
+
+    def _module_text(self, module: ModuleView) -> str:
+        text = f',"type":{encode(module.type)},"config":{self._configurations.number_of(module, self._open_journal())}'
+        if self._selection.flow_only:
+            return text
+        for field, tensors in (("params", module.own_parameters()), ("buffers", module.own_buffers())):
+            if tensors:
+                text += f',"{field}":{encode({name: self._observe(tensor) for name, tensor in tensors.items()})}'
+        return text
+
+    def _note_in_journal(self, topic: str, text: str) -> None:
+        if (topic, text) in self._noted or self._lost or self._closed or self._journal is None:
+            return
+        self._noted.add((topic, text))
+        self._journal.add(seal({"k": "note", "topic": topic, "text": text}))
+        self._commit(self._journal)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _open_journal(self) -> Lines:
+        """The present step's journal; made when the step's first record comes."""
+        if self._journal is None:
+            assert self._writer is not None
+            header = {
+                "rank": self._rank,
+                "world": self._world,
+                "framework": self._framework.name,
+                "settings": self._settings,
+                **self._surroundings(),
+            }
+            self._journal = self._writer.begin_step(self._number, header)
+            self._observer.begin(self._journal)
+        return self._journal
+
+    def _surroundings(self) -> dict[str, Wire]:
+        try:
+            groups = [list(group) for group in self._framework.groups()]
+            return {"environment": dict(self._framework.environment()), "groups": groups}
+        except Exception as error:  # noqa: BLE001 - what a framework says of itself is not worth a training
+            self._trouble("environment", error)
+            return {"environment": {}, "groups": []}
+
+    def _end_step(self) -> None:
+        self._watch.end_step()
+        while self._undo_saved:
+            self._undo_saved.pop()()
+        self._epoch += 1
+        if self._journal is not None and self._writer is not None:
+            try:
+                if not self._lost:  # a journal with a gap does not call itself complete
+                    self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
+                self._writer.end_step()
+            except TraceWriteError as error:
+                self._lose(error)
+            self._observer.end()
+            self._journal = None
+        self._total += self._next_call
+        self._next_call = 0
+        for counts in self._counts.values():
+            counts.clear()
+        if self._writer is not None:
+            self._configurations.reset()
+        self._noted.clear()
+        self._passes.clear()
+        self._stacks.reset()
+        self._sieve.reset()
+
+    def _arm(self) -> None:
+        if not (self._wanted_rank and not self._lost and self._selection.wants_step(self._number)):
+            return
+        try:
+            if self._journal is None:
+                self._open_journal()
+            else:  # calls may have gone unseen since stop()
+                self._observer.look_again()
+        except TraceWriteError as error:
+            self._lose(error)
+            return
+        with unseen():
+            self._watch.start()
+        self._armed = True
+
+    def _disarm(self) -> None:
+        if self._armed:
+            self._armed = False
+            with unseen():
+                self._watch.stop()
+            self._thread.modules.clear()
+
+    def _wants_parameter(self, name: str) -> bool:
+        if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:
+            return False
+        owner = name.rpartition(".")[0]
+        try:
+            return self._sieve.wants_parameter(Site(Kind.MODULE, owner, 0, Phase.BACKWARD, owner))
+        except Exception as error:  # noqa: BLE001 - the user's predicate may raise anything
+            self._trouble(f"parameter {name}", error)
+            return False
+
+    # --- trouble ------------------------------------------------------------------------------------------------
+
+    def _is_open(self, verb: str) -> bool:
+        """False in a forked child, where a recorder does nothing; a closed one raises."""
+        if self._closed and not self._forked:
+            raise SessionError(
+                f"{verb}() on a recorder that is closed. Make a new one with tt.record and another path."
+            )
+        return not self._forked
+
+    def _lose(self, error: TraceWriteError) -> None:
+        """The journal itself cannot be written: nothing more can be said on disk, so it is said once, here."""
+        if self._strict:
+            raise error
+        if not self._lost:
+            self._lost = True
+            self._complaints.tell(f"recording has ended: {error}", key="lost")
+
+    def _trouble(self, where: str, error: Exception) -> None:
+        """Something went wrong in the recorder: raise if the user wants that, otherwise say it once and go on."""
+        if isinstance(error, Unobserved) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        if self._strict:
+            raise error
+        if isinstance(error, TraceWriteError) and self._journal is None:  # not even a step can be begun
+            self._lose(error)
+            return
+        text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
+        self._complaints.tell(f"{text}. What else fails like this is in the trace.", key=type(error).__name__)
+        with self._lock:
+            self._note_in_journal("unrecorded", text)
+
+
+def _within(places: Sequence[str]) -> Callable[[str], bool]:
+    """Says of a slot whether it is one of these places, or inside one."""
+    inside = tuple(f"{place}." for place in places)
+    return lambda slot: slot in places or slot.startswith(inside)

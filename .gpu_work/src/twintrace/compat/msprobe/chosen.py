@@ -1,0 +1,161 @@
+"""Which records are wanted: `scope`, `list` and the allow-list of a config.json, asked for each call when it begins.
+
+    "scope": ["Module.conv1.Conv2d.forward.0", "Module.fc.Linear.forward.0"]     from the one to the other, both included
+    "list": ["relu", "name-regex(fc\\\\d)"]                                         names that hold a text, or a pattern
+
+At level mix a module whose record is listed is wanted with all that it calls: `….forward.0` in the forward pass, `….backward.0` in
+the backward pass, and a name that is in both, in both. A scope is open or closed: what comes back in the
+backward pass is in it if it is open then, so two forward names select no gradients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from ...model.sites import Kind, Phase, Site
+from .allowed import is_allowed
+from .config import Settings
+from .names import gradients_name, parse, record_name, stems
+
+
+class Chosen(Protocol):
+    """What a writer asks of a selection."""
+
+    def leaves_out(self, module: str, up: int | None) -> bool: ...
+    def forgoes(self, name: str) -> bool: ...
+    def begins(self, name: str, around: Iterable[str]) -> bool: ...
+    def ends(self, name: str) -> None: ...
+
+
+class Everything:
+    """No condition: all that a trace holds, but root modules."""
+
+    def leaves_out(self, module: str, up: int | None) -> bool:
+        """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
+        return not module or (up is None and module.isdecimal())
+
+    def forgoes(self, name: str) -> bool:
+        """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
+        return False
+
+    def begins(self, name: str, around: Iterable[str]) -> bool:
+        """A backward record begins: is it wanted? `around`: the backward records of the modules around it."""
+        return True
+
+    def ends(self, name: str) -> None:
+        """A record is complete."""
+
+
+class Selected:
+    """The conditions of some settings, for one framework and its models."""
+
+    def __init__(self, settings: Settings, framework: str, roots: Collection[str]) -> None:
+        self._scope, self._allowed, self._level = settings.scope, settings.allowed, settings.level
+        self._framework, self._roots = framework, frozenset(roots)
+        self._patterns = [_pattern(name) for name in settings.names]
+        self._everything = not (settings.scope or settings.names or settings.allowed is not None)
+        self._open = settings.scope is None
+        # A scope that ends or begins in the backward pass needs the calls before it, for their gradients.
+        bounds = [parse(name) for name in settings.scope or ()]
+        self._needs_all = any(bound is not None and bound.what == "backward" for bound in bounds)
+        self.paused = False
+        """Nothing new is wanted; what comes of the backward pass still is."""
+        self._forgone: set[str] = set()
+        self._listed: dict[bool, set[str]] = {False: set(), True: set()}
+        """Modules that are wanted with all that they call: in the forward pass, in the backward pass."""
+        self._wanted: set[str] = set()  # modules whose parameters' gradients are wanted
+
+    def __call__(self, site: Site) -> bool:
+        """Is this call to be recorded?"""
+        if site.phase is Phase.UPDATE or (self.paused and site.phase is Phase.FORWARD):
+            return False
+        if site.kind is Kind.MODULE:
+            if site.phase is Phase.BACKWARD:  # the gradient of one of its parameters
+                return site.name in self._wanted
+            if site.name in self._roots:
+                return False
+        if self._everything:
+            if site.kind is Kind.MODULE:
+                self._wanted.add(site.name)
+            return True
+        begins = stems(site.kind, site.name, site.type, self._framework)
+        if self._allowed is not None and site.kind is Kind.API:
+            begins = tuple(begin for begin in begins if is_allowed(begin, self._allowed))
+        module = site.name if site.kind is Kind.MODULE else None
+        names = [record_name(begin, site.call) for begin in begins]
+        wanted = any([self._begins(name) and self._is_listed([name], site.path, module) for name in names])
+        backward = [record_name(begin, site.call, backward=True) for begin in begins]
+        later = wanted
+        if self._patterns:
+            later = self._open and self._is_listed(backward, site.path, module, backward=True)
+        if module is not None and self._scope is None and (later or self._fits(map(gradients_name, begins))):
+            self._wanted.add(module)
+        if wanted or not (later or self._needs_all) or not names:
+            return wanted
+        self._forgone.update(names)
+        return True
+
+    def reset(self) -> None:
+        """A new step."""
+        self._open = self._scope is None
+        for names in (self._forgone, *self._listed.values(), self._wanted):
+            names.clear()
+
+    def leaves_out(self, module: str, up: int | None) -> bool:
+        return False  # they were not recorded
+
+    def forgoes(self, name: str) -> bool:
+        if name not in self._forgone:
+            return False
+        self._forgone.discard(name)
+        return True
+
+    def begins(self, name: str, around: Iterable[str]) -> bool:
+        wanted = self._begins(name) and (
+            not self._patterns or self._fits([name]) or (self._level == "mix" and self._fits(around))
+        )
+        if wanted and self._scope is not None:
+            found = parse(name)
+            if found is not None and found.kind is Kind.MODULE:
+                self._wanted.add(found.name)
+        return wanted
+
+    def ends(self, name: str) -> None:
+        if self._scope is not None and name == self._scope[1]:
+            self._open = False
+
+    def _begins(self, name: str) -> bool:
+        """Is the scope open, with this record?"""
+        if self._scope is not None and name == self._scope[0]:
+            self._open = True
+        return self._open
+
+    def _fits(self, names: Iterable[str]) -> bool:
+        return any(pattern.search(name) for name in names for pattern in self._patterns)
+
+    def _is_listed(self, names: list[str], path: str, module: str | None, *, backward: bool = False) -> bool:
+        if not self._patterns:
+            return True
+        by_name = self._fits(names)
+        if self._level != "mix":
+            return by_name
+        listed = self._listed[backward]
+        if module is not None:
+            (listed.add if by_name else listed.discard)(module)
+        return by_name or _is_inside(path, listed)
+
+
+def _is_inside(path: str, modules: Collection[str]) -> bool:
+    while path:
+        if path in modules:
+            return True
+        path = path.rpartition(".")[0]
+    return False
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    if name.startswith("name-regex(") and name.endswith(")"):
+        return re.compile(name[len("name-regex(") : -1])
+    return re.compile(re.escape(name))

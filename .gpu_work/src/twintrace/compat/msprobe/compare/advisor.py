@@ -1,0 +1,170 @@
+"""The first row that fails, and what to look at.
+
+    Line: 14
+    Suspect Nodes: Functional.conv2d.1.forward.output.0
+    Expert Advice: …
+    First call that fails on inputs that do not: Functional.conv2d.1.forward (line 14)
+
+The line is the row's number in the sheet. What fails first in the file is often what an earlier call handed on; the last line
+names the first call of which that cannot be said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from .colours import RED, YELLOW
+from .rows import Row
+from .verdicts import FAILURES
+
+__all__ = ["Advisor"]
+
+# Implementations that may add up in another order every time.
+_UNORDERED = ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")
+_NONE = "Nothing fails: all rows of the result reach the accuracy."
+_OPEN = "No row fails of those that could be judged; the others are counted below."
+_ARGUMENT = "The two calls were not asked for the same. Make their arguments equal before you look further."
+_ADVICE = {
+    (
+        "forward",
+        False,
+    ): "The value was off before this call used it. Look where it comes from: the call that made it, data or "
+    "weights that differ, an in-place call that wrote over it, memory that was written to by mistake.",
+    (
+        "forward",
+        True,
+    ): "What this call computes is off. Look at its implementation, its arguments, and the element types that "
+    "it works in.",
+    (
+        "backward",
+        False,
+    ): "A gradient was off before it came here. See whether what the forward pass kept for it is off, too: "
+    "rows above this one.",
+    ("backward", True): "The gradient that this call computes is off. Look at the implementation of its backward pass.",
+}
+_BATCH_NORM = (
+    "Batch statistics differ from run to run. Evaluate with training=False or affine=False, or make the run deterministic: "
+    "seed_all(mode=True)."
+)
+_DETERMINISM = (
+    "This call may add up in another order each time. Make both runs deterministic, seed_all(mode=True), before you look "
+    "further."
+)
+
+
+@dataclass
+class Advisor:
+    """Sees all rows, a record at a time, and remembers little of them."""
+
+    line: int = 1
+    first: tuple[int, str, str] | None = None
+    """Line, name, and what to look at."""
+    arises: tuple[int, str] | None = None
+    unread: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
+    """Rows that do not fail and cannot be said to pass: why, and how many."""
+
+    def see(self, rows: Sequence[Row]) -> None:
+        """The rows of one record, in the order of the sheet."""
+        failing: list[tuple[int, Row]] = []
+        for row in rows:
+            self.line += 1
+            self.verdicts[row.verdict] = self.verdicts.get(row.verdict, 0) + 1
+            self.unread += bool(row.unread)
+            doubt = _doubt(row)
+            if doubt:
+                self.doubts[doubt] = self.doubts.get(doubt, 0) + 1
+            elif row.verdict in FAILURES or row.colour == RED:
+                failing.append((self.line, row))
+        if failing and self.first is None:
+            line, row = failing[0]
+            self.first = line, row.name, _advice_on(row)
+        if (
+            failing
+            and self.arises is None
+            and all(row.output or _is_argument(row) for _, row in failing)
+            and len(rows) > len(failing)
+        ):
+            line, row = failing[0]
+            self.arises = line, (row.pair.npu or row.pair.bench).record  # type: ignore[union-attr]
+
+    def written(self) -> str:
+        """All that was seen, as one line, for `read` in another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, line: str) -> Advisor:
+        found = json.loads(line)
+        pairs = {key: None if found[key] is None else tuple(found[key]) for key in ("first", "arises")}
+        return cls(**(found | pairs))
+
+    def take(self, later: Advisor) -> None:
+        """What another has seen of the rows that follow; it began with the line that this one ends with."""
+        self.line, self.unread = later.line, self.unread + later.unread
+        self.first, self.arises = self.first or later.first, self.arises or later.arises
+        for mine, theirs in ((self.verdicts, later.verdicts), (self.doubts, later.doubts)):
+            for key, count in theirs.items():
+                mine[key] = mine.get(key, 0) + count
+
+    def text(self, npu: str | os.PathLike[str], bench: str | os.PathLike[str]) -> str:
+        """What the file says."""
+        if self.first is None:
+            lines = ["Line: NA", "Suspect Nodes: NA", f"Expert Advice: {_OPEN if self.doubts else _NONE}"]
+        else:
+            line, name, text = self.first
+            lines = [f"Line: {line}", f"Suspect Nodes: {name}", f"Expert Advice: {text}"]
+            if self.arises is not None:
+                lines.append(f"First call that fails on inputs that do not: {self.arises[1]} (line {self.arises[0]})")
+        for doubt, count in self.doubts.items():
+            lines.append(f"Not known to pass: {count} of {self.line - 1} rows {doubt}.")
+        command = shlex.join(["twintrace", "compare", os.fspath(bench), os.fspath(npu)])
+        lines.append(f"Where the two runs part, and why: {command}")
+        return "\n".join(lines) + "\n"
+
+
+def _doubt(row: Row) -> str:
+    """Why it can be said neither that a row fails nor that it passes; "" if one of the two can."""
+    if row.unread:
+        return "could not be read; each says why"
+    if not row.matched:
+        return "have nothing on the other side"
+    if row.verdict in FAILURES:
+        return ""
+    if row.colour == RED and row.npu.numbers == row.bench.numbers:
+        return "are red, and have the same extremes on both sides"
+    if row.colour == YELLOW:
+        return "are yellow; each says why"
+    if row.verdict == "None" and isinstance(row.numbers[2], float) and row.numbers[2]:
+        return "have one element, which differs and for which there is no rule"
+    return ""
+
+
+def _is_argument(row: Row) -> bool:
+    """Is it something that the call was given, that is no tensor, and that differs? No earlier call has made it."""
+    npu, bench = row.pair.npu, row.pair.bench
+    given = row.differs and not row.output and npu is not None and bench is not None
+    return bool(given and not (npu.is_tensor or bench.is_tensor))  # type: ignore[union-attr]
+
+
+def _advice_on(row: Row) -> str:
+    if _is_argument(row):
+        return f"{row.differs} {_ARGUMENT}"
+    said = row.differs or (row.remark if row.verdict == "Unmatched" else "")
+    if not said and row.verdict not in FAILURES and row.messages:
+        said = row.messages[-1]
+    return f"{said} {advice(row.name, row.output)}".lstrip()
+
+
+def advice(name: str, output: bool) -> str:
+    """What to look at when this item is the first that fails."""
+    if "batch_norm" in name and ".forward" in name and not output:
+        return _BATCH_NORM
+    if output and any(part in name for part in _UNORDERED):
+        return _DETERMINISM
+    back = ".backward" in name or ".parameters_grad" in name
+    return _ADVICE["backward" if back else "forward", output]

@@ -1,0 +1,158 @@
+"""What the project's own alignment finds in two dumps, in terms of their items.
+
+    Cell.norm.LayerNorm.forward.0.parameters.gamma    Module.norm.LayerNorm.forward.0.parameters.weight    the same parameters
+    Primitive.bias_add.BiasAdd.0.forward.output.0     Functional.linear.0.forward.output.0                 2 calls and 1 call …
+
+Dumps open as traces. Values, parameters, operations and their order pair the calls, so names count for little and numbers of calls
+that are shifted do no harm. A tensor that goes from call to call is one tensor in a trace and an item in every record that it goes
+through: which item is meant is seen from the call.
+
+A module that is one operation (`Dense`, `Linear`) is aligned as a whole, and what is inside it is not looked at. Where APIs are
+asked for, they are aligned without the modules around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from .... import api
+from ....model.pairs import Layout, Part, TensorPair
+from ....model.records import Call, Gradient, Header
+from ....model.sites import Kind
+from ....store.trace import Journal, Trace
+from ..dumps import Dump
+from ..layout import DumpJournal
+from ..names import FRAMEWORKS, parse
+
+__all__ = ["Aligned", "AlignedItems", "align_dumps"]
+
+_PLACE = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedItems:
+    """Two items that belong together, by their names."""
+
+    npu: str
+    bench: str
+    because: str
+    layout: Layout = field(default_factory=Layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """What belongs together: records one by one where they do the same, and items. Of the rest, by record, why it is alone."""
+
+    records: tuple[tuple[str, str, str], ...]
+    items: tuple[AlignedItems, ...]
+    alone: tuple[Mapping[str, str], Mapping[str, str]]
+
+
+def align_dumps(
+    npu: Dump, bench: Dump, modules: Mapping[str, str] | None = None, *, only_apis: bool = False
+) -> Aligned:
+    """Align two dumps, or only their APIs; `modules` are paths of modules that are known to belong together."""
+    sides = (_Side(npu, only_apis), _Side(bench, only_apis))
+    alignment = api.pair_up(sides[0].trace, sides[1].trace, modules=modules or None)[_PLACE]
+    records: list[tuple[str, str, str]] = []
+    items: list[AlignedItems] = []
+    for match in alignment.matches:
+        names = [
+            [side.record(call) for call in calls] for side, calls in zip(sides, (match.left, match.right), strict=True)
+        ]
+        if len(names[0]) == len(names[1]) == 1:
+            records.append((names[0][0], names[1][0], match.because))
+            records.append((_backward(names[0][0]), _backward(names[1][0]), match.because))
+            gradients = [side.gradients(name) for side, (name,) in zip(sides, names, strict=True)]
+            if gradients[0] is not None and gradients[1] is not None:
+                records.append((gradients[0], gradients[1], match.because))
+        for pair in match.tensors:
+            within = [[_backward(name) for name in found] if pair.part.backward else found for found in names]
+            items += _items(pair, sides, within, match.because)
+    for pair in alignment.parameter_gradients:
+        items += _items(pair, sides, [None, None], pair.because or "gradients of parameters that belong together")
+    alone = tuple(
+        {name: item.because for item in found for name in (side.record(item.call), _backward(side.record(item.call)))}
+        for side, found in zip(sides, (alignment.only_left, alignment.only_right), strict=True)
+    )
+    return Aligned(tuple(records), tuple(items), (alone[0], alone[1]))
+
+
+class _Apis:
+    """A journal without its modules."""
+
+    def __init__(self, journal: DumpJournal) -> None:
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def calls(self) -> Iterator[Call]:
+        return (replace(call, parent=None) for call in self._journal.calls() if call.site.kind is Kind.API)
+
+    def parameter_gradients(self) -> Iterator[Gradient]:
+        return iter(())
+
+
+class _Side:
+    """A dump as a trace of one step and rank, whatever numbers its folders have: the other side's may be others."""
+
+    def __init__(self, dump: Dump, only_apis: bool) -> None:
+        ours = {theirs: ours for ours, theirs in FRAMEWORKS.items()}.get(dump.framework, dump.framework)
+        self.journal = journal = DumpJournal(dump.path, Header(*_PLACE, 1, ours, {}), tolerant=True)
+        seen = cast(Journal, _Apis(journal)) if only_apis else journal
+        self.trace = Trace(str(dump.path), {"framework": ours}, [_PLACE], lambda step, rank: seen, layout="msprobe")
+        self._records = frozenset(journal.records)
+        self._record_of = {item.name: item.record for item in dump.items}
+
+    def record(self, call: Call) -> str:
+        """The record that a call was made of."""
+        return self.journal.records[call.order or 0]
+
+    def gradients(self, record: str) -> str | None:
+        """The record of the gradients of a module's parameters: with the number of the call behind, or without."""
+        name = parse(record)
+        if name is None or name.what != "forward":
+            return None
+        whole = str(replace(name, what="parameters_grad"))
+        return next((found for found in (f"{whole}.{name.call}", whole) if found in self._records), None)
+
+    def item(self, tensor: int, within: Collection[str] | None, place: str) -> str | None:
+        """The item that a tensor is in one of these records, at this place if it is there twice."""
+        facts = self.journal.tensor(tensor).facts
+        also = facts.get("also", ())
+        names = [str(name) for name in (facts.get("item"), *(also if isinstance(also, Sequence) else ()))]
+        if within is None:
+            fitting = [name for name in names if ".parameters_grad" in self._record_of.get(name, "")]
+        else:
+            fitting = [name for name in names if self._record_of.get(name) in within]
+        return next((name for name in fitting if name.endswith(f".{place}")), fitting[0] if fitting else None)
+
+
+def _items(
+    pair: TensorPair, sides: tuple[_Side, _Side], within: Sequence[Collection[str] | None], because: str
+) -> Iterator[AlignedItems]:
+    one, two = (
+        side.item(tensor, records, _place(pair.part, slot))
+        for side, tensor, slot, records in zip(
+            sides, (pair.left, pair.right), (pair.left_slot, pair.right_slot), within, strict=True
+        )
+    )
+    if one is not None and two is not None:
+        yield AlignedItems(one, two, because, pair.layout)
+
+
+def _place(part: Part, slot: str) -> str:
+    """The end of an item's name, as far as a slot tells it."""
+    word = {Part.OUTPUT: "output", Part.OUTPUT_GRADIENT: "input", Part.INPUT_GRADIENT: "output"}.get(part, "")
+    slot = slot.rpartition(":")[2]  # of several calls: `MatMul#0:1`
+    slot = slot.removeprefix("kw.").removeprefix("node.") or "0"
+    return f"{word}.{slot}" if word else slot
+
+
+def _backward(record: str) -> str:
+    """The record of the gradients of what is in another."""
+    name = parse(record)
+    return str(replace(name, what="backward")) if name is not None and name.what == "forward" else record

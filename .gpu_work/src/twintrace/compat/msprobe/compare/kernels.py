@@ -1,0 +1,151 @@
+"""MindSpore's kernel dumps as dumps of items, and which of them stand beside each other.
+
+    rank_0/Net/0/3/MatMul.Default_l1-Dense_MatMul-op0.0.0.17.output.0.DefaultFormat.Float32.npy
+        the item of that name, in the record MatMul.Default_l1-Dense_MatMul-op0.0
+
+The archive opens the directory, the alignment pairs the kernels: by name and, where a kernel ran more often on one side, by place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .... import api
+from ....model.errors import TraceFormatError
+from ....model.records import Call
+from ....model.tensors import Statistics, Tensor
+from ....model.values import TensorRef, leaves, tensor_slots
+from ....store.trace import Journal
+from ..dumps import Dump, Item, Number
+from .pairing import ItemPair, Pairing
+
+__all__ = ["KernelDump", "Kernels"]
+
+_NUMPY = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "b8": "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelDump(Dump):
+    """One rank of one step of a kernel dump."""
+
+    journal: Journal = field(kw_only=True, repr=False)
+    tensors: dict[str, Tensor] = field(kw_only=True, repr=False)
+
+    def stored(self, item: Item) -> tuple[np.ndarray[Any, Any], str]:
+        tensor = self.tensors[item.name]
+        if item.data_name is None:
+            raise TraceFormatError(f"{self.path}: {item.name}: {item.problem or 'no values were kept of it'}.")
+        return self.journal.array(tensor), tensor.spec.dtype
+
+    def file(self, item: Item) -> Path:
+        return self.path / (item.data_name or "")
+
+
+class Kernels:
+    """Two directories of kernel dumps, listed once; one step of one rank at a time is held."""
+
+    def __init__(self, npu: Path, bench: Path) -> None:
+        self._paths = (npu, bench)
+        self._traces = (api.open(npu, tolerant=True), api.open(bench, tolerant=True))
+
+    def pair(self, step: int, rank: int) -> tuple[KernelDump, KernelDump, Pairing]:
+        """Both sides of one step of one rank, and what belongs together."""
+        for trace in self._traces:
+            trace.forget()
+        left, right = (
+            _opened(path, trace.journal(step, rank)) for path, trace in zip(self._paths, self._traces, strict=True)
+        )
+        alignment = api.pair_up(*self._traces, steps=[step], ranks=[rank])[step, rank]
+        names = [{tensor.id: name for name, tensor in dump.tensors.items()} for dump in (left, right)]
+        found = {
+            names[0][pair.left]: (names[1][pair.right], match.because, pair.layout)
+            for match in alignment.matches
+            for pair in match.tensors
+            if pair.left in names[0] and pair.right in names[1]
+        }
+        alone = [
+            {names[which].get(tensor, ""): item.because for item in items for tensor in _tensors(item.call)}
+            for which, items in enumerate((alignment.only_left, alignment.only_right))
+        ]
+        return left, right, Pairing(tuple(_pairs(left, right, found, alone)))
+
+
+def _pairs(
+    left: KernelDump, right: KernelDump, found: dict[str, Any], alone: list[dict[str, str]]
+) -> Iterator[ItemPair]:
+    theirs = {item.name: item for item in right.items}
+    taken = {name for name, _, _ in found.values()}
+    why = "the other side has no such input or output of a kernel"
+    for item in left.items:
+        if item.name in found:
+            other, because, layout = found[item.name]
+            yield ItemPair(item, theirs[other], because, layout)
+        else:
+            yield ItemPair(item, None, alone[0].get(item.name, why))
+    for item in right.items:
+        if item.name not in taken:
+            yield ItemPair(None, item, alone[1].get(item.name, why))
+
+
+def _opened(path: Path, journal: Journal) -> KernelDump:
+    tensors: dict[str, Tensor] = {}
+    items: list[Item] = []
+    for call in journal.calls():
+        for state, slot, number in _slots(call):
+            tensor = journal.tensor(number)
+            item = _item(call, state, slot, tensor, taken=tensors)
+            tensors[item.name] = tensor
+            items.append(item)
+    task = "tensor" if any(item.data_name for item in items) else "statistics"
+    problems = tuple(f"{path}: {damage}" for damage in journal.damage)
+    return KernelDump(path, task, "L2", "mindspore", tuple(items), {}, {}, problems, journal=journal, tensors=tensors)
+
+
+def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Tensor]) -> Item:
+    """A tensor in a file of its own has the file's name, one in a table that of the kernel."""
+    record = f"{call.site.type}.{call.site.name}.{call.site.call}"
+    file = str(tensor.facts.get("file", ""))
+    name = file if tensor.payload is not None and file not in taken else f"{record}.{state}.{slot}"
+    return Item(
+        name,
+        record,
+        state,
+        "mindspore.Tensor",
+        _NUMPY.get(tensor.spec.dtype, tensor.spec.dtype),
+        tensor.spec.shape if not tensor.is_lost else None,
+        *_extremes(tensor.statistics),
+        data_name=file if tensor.payload is not None else None,
+        problem=tensor.missing or "",
+    )
+
+
+def _extremes(numbers: Statistics | None) -> tuple[Number, Number, Number, Number]:
+    """Max, min, mean and norm of all elements, as numpy gives them. Ours are of the finite ones."""
+    if numbers is None:
+        return None, None, None, None
+    if numbers.nan:
+        return math.nan, math.nan, math.nan, math.nan
+    if not numbers.posinf and not numbers.neginf:
+        return numbers.max, numbers.min, numbers.mean, numbers.norm
+    high = math.inf if numbers.posinf else numbers.max if numbers.max is not None else -math.inf
+    low = -math.inf if numbers.neginf else numbers.min if numbers.min is not None else math.inf
+    return high, low, math.nan if numbers.posinf and numbers.neginf else high if numbers.posinf else low, math.inf
+
+
+def _slots(call: Call) -> Iterator[tuple[str, str, int]]:
+    yield from (("input", slot, tensor) for slot, tensor in tensor_slots(call.args, call.kwargs))
+    yield from (("output", slot or "0", leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
+
+
+def _tensors(call: Call) -> Iterator[int]:
+    return (tensor for _, _, tensor in _slots(call))

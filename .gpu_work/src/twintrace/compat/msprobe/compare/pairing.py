@@ -1,0 +1,504 @@
+"""Which item of one dump stands beside which of the other.
+
+    pair_items(npu, bench)                                 by full name
+    pair_items(npu, bench, Wishes(fuzzy=True))             by name without the number of the call, in the same place
+    pair_items(npu, bench, Wishes(api_rules=rules))        -am: the rules, then what the project's alignment finds
+    pair_items(npu, bench, Wishes(cells={}))               -cm: Cell is Module, Dense is Linear, gamma is weight
+    pair_items(npu, bench, Wishes(items=names))            -dm: item by item
+    pair_items(npu, bench, Wishes(layers=rules))           -lm: layers by name, what is inside by the alignment
+
+Wishes may be combined: what files say counts first, then layers, APIs, cells, and in the end equal names. Every item of both
+sides is in one pair, or alone; only a file may put one item of the bench beside several. A gradient belongs to the call whose
+number it has, which is the call that it is the gradient of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from .... import api
+from ....model.errors import UsageError
+from ....model.pairs import Layout
+from ....model.sites import Kind
+from ..dumps import Dump, Item
+from ..names import MODULES, RecordName, parse
+
+if TYPE_CHECKING:
+    from .aligned import Aligned
+    from .mappings import ApiRule, Slots
+
+__all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
+
+_AS_IT_IS = Layout()
+_Slot = tuple[str, str]
+"""State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
+
+
+class ItemPair(NamedTuple):
+    """A row: two items that belong together, or one that has no partner, and why.
+
+    `layout` is how the bench's tensor is to be laid to lie on the npu's: as it is, unless the pair was found by values.
+    """
+
+    npu: Item | None
+    bench: Item | None
+    because: str = ""
+    layout: Layout = _AS_IT_IS
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """All items of two dumps, in the order of the npu's; what only the bench has stands after what it came after there."""
+
+    pairs: tuple[ItemPair, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Item -> item, of those that belong together."""
+        return {pair.npu.name: pair.bench.name for pair in self.pairs if pair.npu and pair.bench}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How to pair. None: not asked for. An empty table: asked for without a file."""
+
+    fuzzy: bool = False
+    api_rules: tuple[ApiRule, ...] | None = None
+    cells: Mapping[str, str] | None = None
+    items: Mapping[str, str] | None = None
+    layers: Mapping[str, Mapping[str, str]] | None = None
+
+    @property
+    def mapped(self) -> bool:
+        """Was any mapping asked for?"""
+        return any(wish is not None for wish in (self.api_rules, self.cells, self.items, self.layers))
+
+
+def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
+    """Lay two dumps side by side."""
+    wishes = wishes or Wishes()
+    board = _Board(npu, bench)
+    if wishes.items is not None:
+        board.follow_items(wishes.items)
+    if wishes.cells:
+        board.follow_cells(wishes.cells, said=True)
+        board.tell_unknown("cell", board.unknown_cells(wishes.cells))
+    modules: dict[str, str] = {}
+    if wishes.layers is not None:
+        from .layers import pair_layers, unknown_layers
+
+        modules = pair_layers(npu, bench, wishes.layers)
+        for said in (True, False):
+            board.follow_paths(modules, said=said)
+        board.tell_unknown("layer", unknown_layers(npu, bench, wishes.layers))
+    if wishes.api_rules is not None:
+        board.follow_rules(wishes.api_rules)
+    if wishes.cells is not None:
+        board.follow_cells(wishes.cells, said=False)
+    if wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy:
+        from .aligned import align_dumps  # equal names alone need none of it
+    if wishes.layers is not None:
+        board.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
+    if wishes.layers is not None or wishes.api_rules is not None:
+        board.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
+    elif wishes.fuzzy:
+        board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
+    board.follow_names(wishes)
+    if wishes.api_rules is not None and wishes.cells is None and wishes.layers is None:
+        board.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
+    if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
+        one, two = (framework or "an unknown framework" for framework in (npu.framework, bench.framework))
+        board.remarks.append(
+            f"{npu.path} is of {one} and {bench.path} of {two}, and no mapping was given: only equal names "
+            f"were paired. Give -am for APIs, -cm for cells, or -lm for both."
+        )
+    return Pairing(tuple(board.pairs()), tuple(board.remarks))
+
+
+def _same_but_for_the_number(one: str, two: str) -> bool:
+    return _call_free(one) == _call_free(two)
+
+
+class _Board:
+    """What has been paired so far."""
+
+    def __init__(self, npu: Dump, bench: Dump) -> None:
+        self.remarks: list[str] = []
+        self._dumps = (npu, bench)
+        self._partner: dict[int, tuple[int, str, Layout]] = {}
+        self._taken: set[int] = set()
+        self._alone: dict[tuple[int, str], str] = {}
+        self._closed: tuple[set[int], set[int]] = (set(), set())
+        """Items that a file leaves out: they have no partner on purpose."""
+
+    # Where each record's items, and those of one name, are on either side. Equal names alone are paired without.
+
+    @cached_property
+    def _records(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        npu, bench = (_by(dump.items, lambda item: item.record) for dump in self._dumps)
+        return npu, bench
+
+    @cached_property
+    def _names(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        npu, bench = (_by(dump.items, lambda item: item.name) for dump in self._dumps)
+        return npu, bench
+
+    # --- the ways to pair -----------------------------------------------------------------------------------------------
+
+    def follow_items(self, names: Mapping[str, str]) -> None:
+        """Item to item, or record to record, as a file says."""
+        because = "the data mapping says so"
+        unknown: list[tuple[str, int]] = []
+        for one, two in names.items():
+            if one in self._names[0] and two in self._names[1]:
+                for i, j in zip(self._names[0][one], self._names[1][two], strict=False):
+                    self._pair(i, j, because, again=True)
+            elif one in self._records[0] and two in self._records[1]:
+                self._pair_records(one, two, because, again=True)
+            else:
+                unknown += [
+                    (name, which)
+                    for which, name in enumerate((one, two))
+                    if name not in self._names[which] and name not in self._records[which]
+                ]
+        self.tell_unknown("data", unknown)
+
+    def tell_unknown(self, file: str, unknown: Sequence[tuple[str, int]]) -> None:
+        """Remark on the names in a file that its side (0 the npu, 1 the bench) does not have."""
+        if unknown:
+            shown = ", ".join(f"{name} ({('npu', 'bench')[which]})" for name, which in unknown[:4])
+            more = f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
+            self.remarks.append(f"the {file} mapping names what is not in the dumps: {shown}{more}.")
+
+    def unknown_cells(self, cells: Mapping[str, str]) -> list[tuple[str, int]]:
+        """The names in a cell mapping that no module of their side has."""
+        owners = [
+            "\n".join(dict.fromkeys(f".{record.name}.{record.type}." for _, record in _modules(records)))
+            for records in self._records
+        ]
+        return [
+            (name, which)
+            for pair in cells.items()
+            for which, name in enumerate(pair)
+            if f".{name}." not in owners[which]
+        ]
+
+    def follow_paths(self, modules: Mapping[str, str], *, said: bool) -> None:
+        """Modules whose paths belong together, call by call: those to which a file gives another, or those that keep theirs."""
+        theirs: dict[tuple[str, str, int], str] = {}
+        for name, record in _modules(self._records[1]):
+            theirs.setdefault((record.name, record.what, record.call), name)
+        for name, record in _modules(self._records[0]):
+            path = modules.get(record.name, "")
+            other = theirs.get((path, record.what, record.call))
+            if other is not None and said == (path != record.name):
+                self._pair_records(name, other, "the layer mapping says so" if said else "layers of the same name")
+
+    def follow_rules(self, rules: Sequence[ApiRule]) -> None:
+        """APIs as a file says: the first call beside the first, arguments and results by their places."""
+        ours, theirs = (_calls_of(records) for records in self._records)
+        for rule in rules:
+            if rule.ms_api not in ours or rule.pt_api not in theirs:
+                missing = rule.ms_api if rule.ms_api not in ours else rule.pt_api
+                where = self._dumps[rule.ms_api in ours].path
+                self.remarks.append(f"{rule.file}: line {rule.line}: {missing} is not in {where}.")
+                continue
+            self._check_range(rule, ours[rule.ms_api].values(), theirs[rule.pt_api].values())
+            for key, name in ours[rule.ms_api].items():
+                other = theirs[rule.pt_api].get(key)
+                if other is not None:
+                    self._pair_records(name, other, "the API mapping says so", rule=rule, backward=key[1] == "backward")
+                    self._closed[0].update(self._records[0][name])
+                    self._closed[1].update(self._records[1][other])
+
+    def follow_cells(self, cells: Mapping[str, str], *, said: bool) -> None:
+        """`Cell` is `Module`: those that a file speaks of, as it says; or the others, with an equal path and an equivalent class.
+
+        What a file speaks of comes before everything else, so that no other pair takes its place in any direction.
+        """
+        theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
+        for name, record in _modules(self._records[1]):
+            theirs.setdefault((record.name, record.what, record.call), []).append((record.type, name))
+        for name, record in _modules(self._records[0]):
+            own = f"{record.name}.{record.type}"
+            owner = _mapped_cell(own, cells)
+            if said != (owner != own or own in cells):
+                continue
+            path, _, kind = owner.rpartition(".")
+            beside = theirs.get((path, record.what, record.call), [])
+            same = [other for found, other in beside if found == kind]
+            same += [other for found, other in beside if api.same_operation(found, kind)]
+            if same:
+                self._pair_records(name, same[0], "the cell mapping says so" if said else "Cell is Module")
+
+    def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool]) -> None:
+        """What the alignment has found in records that are wanted together: tensors as it says, what is none by its place."""
+        fitting = [
+            (one, two, because)
+            for one, two, because in found.records
+            if one in self._records[0] and two in self._records[1] and wanted(one, two)
+        ]
+        for one, two, because in fitting:
+            if _same_but_for_the_number(one, two):
+                self._pair_records(one, two, because)
+        for pair in found.items:
+            i, j = self._names[0][pair.npu][0], self._names[1][pair.bench][0]
+            if wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
+                self._pair(i, j, pair.because, pair.layout)
+        for one, two, because in fitting:
+            self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
+        for which, names in enumerate(found.alone):
+            for record, because in names.items():
+                for index in self._records[which].get(record, ()):
+                    self._alone[which, self._dumps[which].items[index].name] = because
+
+    def follow_names(self, wishes: Wishes) -> None:
+        """Equal names, however a generation of the tool spells them.
+
+        Not of APIs where the alignment was asked: it knows better than their numbers. Nor, across frameworks, of APIs in modules
+        that are not each other's.
+        """
+        aligned = wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy
+        barred = {
+            record
+            for record in (self._records[0] if aligned or wishes.cells is not None else ())
+            if (name := parse(record)) is not None and name.kind is Kind.API
+            if aligned or not self._same_place(record)
+        }
+        for spelling, told in (
+            (_exact, "same name"),
+            (_loose, "same name, spelt as another generation of the tool does"),
+        ):
+            paired, taken = self._partner.keys() | self._closed[0], self._taken | self._closed[1]
+            others: dict[object, list[int]] = {}
+            for j, item in enumerate(self._dumps[1].items):
+                if j not in taken:
+                    others.setdefault(spelling(item), []).append(j)
+            if not others:
+                break
+            for i, item in enumerate(self._dumps[0].items):
+                if i not in paired and item.record not in barred:
+                    free = others.get(spelling(item))
+                    if free:
+                        self._pair(i, free.pop(0), told)
+
+    def leave_modules(self, because: str) -> None:
+        """Say of the modules without a partner that they were not looked at, and why."""
+        for which, records in enumerate(self._records):
+            for name, _ in _modules(records):
+                for index in records[name]:
+                    self._alone[which, self._dumps[which].items[index].name] = because
+
+    def _same_place(self, record: str) -> bool:
+        parents = [dump.construct.get(record) for dump in self._dumps]
+        if parents[0] is None or parents[1] is None:
+            return True
+        beside = {
+            self._dumps[1].items[self._partner[i][0]].record
+            for i in self._records[0].get(parents[0], ())
+            if i in self._partner
+        }
+        return not beside or parents[1] in beside
+
+    # --- pairs ----------------------------------------------------------------------------------------------------------
+
+    def _ours_free(self, i: int) -> bool:
+        return i not in self._partner and i not in self._closed[0]
+
+    def _theirs_free(self, j: int) -> bool:
+        return j not in self._taken and j not in self._closed[1]
+
+    def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
+        if self._ours_free(i) and (again or self._theirs_free(j)):
+            self._partner[i] = (j, because, layout)
+            self._taken.add(j)
+
+    def _pair_records(
+        self,
+        one: str,
+        two: str,
+        because: str,
+        *,
+        rule: ApiRule | None = None,
+        backward: bool = False,
+        again: bool = False,
+        only: Callable[[Item], bool] = lambda item: True,
+    ) -> None:
+        """The items of two records: by place, then by what a parameter is."""
+        npu, bench = self._dumps
+        for slot in (_slot, _role):
+            places: dict[_Slot | None, list[int]] = {}
+            for j in self._records[1][two]:
+                if (again or self._theirs_free(j)) and only(bench.items[j]):
+                    places.setdefault(slot(bench.items[j]), []).append(j)
+            for i in self._records[0][one]:
+                if i in self._partner or not only(npu.items[i]):
+                    continue
+                wanted = _ruled(slot(npu.items[i]), rule, backward=backward)
+                free = [j for j in places.get(wanted, ()) if again or self._theirs_free(j)] if wanted else []
+                if free:
+                    self._pair(i, free[0], because, again=again)
+                    places[wanted] = [j for j in free if j != free[0]]
+
+    def _check_range(self, rule: ApiRule, ours: Collection[str], theirs: Collection[str]) -> None:
+        """A place that no call of the API has is a mistake in the file."""
+        for which, (side, name, records) in enumerate((("ms", rule.ms_api, ours), ("pt", rule.pt_api, theirs))):
+            forward = [record for record in records if record.endswith(".forward")]
+            there = [_slot(self._dumps[which].items[i]) for record in forward for i in self._records[which][record]]
+            for state, key in (("input", "args"), ("output", "outputs")):
+                slots = rule.slots(state)
+                if slots is None or not forward:
+                    continue
+                heads = {place.split(".")[0] for found, place in there if found == state}
+                count = max((int(head) + 1 for head in heads if head.isdecimal()), default=0)
+                places, line = (slots.pt, slots.pt_line) if which else (slots.ms, slots.ms_line)
+                for place in places:
+                    if isinstance(place, int) and place >= count:
+                        raise UsageError(
+                            f"{rule.file}: line {line}: {side}_{key}: {place} is out of range: in {self._dumps[which].path} "
+                            f"{name} has {count} of them, counted from 0."
+                        )
+
+    def pairs(self) -> Iterator[ItemPair]:
+        """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
+        npu, bench = self._dumps
+        after = self._leftovers() if len(self._taken) < len(bench.items) else {}
+        yield from (self._lonely(1, j) for j in after.get(-1, ()))
+        for i, item in enumerate(npu.items):
+            partner = self._partner.get(i)
+            if partner is None:
+                yield self._lonely(0, i)
+            else:
+                j, because, layout = partner
+                yield ItemPair(item, bench.items[j], because, layout)
+            if i in after:
+                yield from (self._lonely(1, j) for j in after[i])
+
+    def _leftovers(self) -> dict[int, list[int]]:
+        """What only the bench has: after which item of the npu's it stands, or before them all (-1)."""
+        ends = {i: indexes[-1] for indexes in self._records[0].values() for i in indexes}
+        of_bench = {j: i for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
+        anchors = _anchors(self._records[1], of_bench, ends)
+        found: dict[int, list[int]] = {}
+        for j, item in enumerate(self._dumps[1].items):
+            if j not in self._taken:
+                found.setdefault(anchors[item.record], []).append(j)
+        return found
+
+    def _lonely(self, which: int, index: int) -> ItemPair:
+        item, other = self._dumps[which].items[index], ("the bench", "the npu")[which]
+        because = self._alone.get((which, item.name)) or f"{other} has nothing that belongs to it"
+        if index in self._closed[which]:
+            because = "the API mapping leaves it out"
+        return ItemPair(None, item, because) if which else ItemPair(item, None, because)
+
+
+def _anchors(
+    records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[str, int]:
+    """For each record of the bench: the end of the npu's record that it, or else the one before it, stands beside."""
+    found: dict[str, int] = {}
+    last = -1
+    for record, indexes in records.items():
+        partners = [ends[of_bench[j]] for j in indexes if j in of_bench]
+        last = max(partners) if partners else last
+        found[record] = last
+    return found
+
+
+# --- slots ------------------------------------------------------------------------------------------------------------
+
+
+def _by(items: Sequence[Item], key: Callable[[Item], str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for index, item in enumerate(items):
+        found.setdefault(key(item), []).append(index)
+    return found
+
+
+def _slot(item: Item) -> _Slot:
+    """Where an item stands in its record. The tool calls an argument by name `kwargs.dim` where values were kept."""
+    place = item.name.removeprefix(f"{item.record}.")
+    for word in (f"{item.state}.", "kwargs."):
+        if place.startswith(word):
+            return item.state, place.removeprefix(word)
+    return item.state, place
+
+
+def _role(item: Item) -> _Slot | None:
+    """The same, with parameters called by what they are: gamma is a weight."""
+    state, place = _slot(item)
+    return (state, api.parameter_role(place)) if state in ("parameters", "parameters_grad") else None
+
+
+def _exact(item: Item) -> str:
+    return item.name
+
+
+def _loose(item: Item) -> tuple[str, _Slot]:
+    """The name of an item, however its generation spells it."""
+    record = item.record
+    if item.state == "parameters_grad":
+        record = record.partition(".parameters_grad")[0]
+    return record, _slot(item)
+
+
+def _ruled(slot: _Slot | None, rule: ApiRule | None, *, backward: bool) -> _Slot | None:
+    """Where a rule puts what stands in this slot; None if it leaves it out. A gradient goes with what it is the gradient of."""
+    if slot is None or rule is None:
+        return slot
+    state, place = slot
+    turned = {"input": "output", "output": "input"}.get(state, state) if backward else state
+    slots: Slots | None = rule.slots(turned)
+    if slots is None:
+        return slot
+    head, dot, rest = place.partition(".")
+    for one, two in zip(slots.ms, slots.pt, strict=True):
+        if str(one) == head:
+            return state, f"{two}{dot}{rest}"
+    return None
+
+
+def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
+    for name in records:
+        record = parse(name)
+        if record is not None and record.prefix in MODULES:
+            yield name, record
+
+
+def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
+    """The records of each API, by number and direction."""
+    found: dict[str, dict[tuple[int, str], str]] = {}
+    for name in records:
+        record = parse(name)
+        if record is not None:
+            found.setdefault(_stem(record), {})[record.call, record.what] = name
+    return found
+
+
+def _call_free(name: str) -> tuple[str, str]:
+    record = parse(name)
+    return (_stem(record), record.what) if record is not None else (name, "")
+
+
+def _stem(record: RecordName) -> str:
+    """`Functional.conv2d`: what mapping files call it."""
+    return ".".join(filter(None, (record.prefix, record.name, record.type)))
+
+
+def _mapped_cell(owner: str, cells: Mapping[str, str]) -> str:
+    """What the other side calls this cell: as a whole, or with the stretches of its name that the file speaks of."""
+    if owner in cells:
+        return cells[owner]
+    parts = owner.split(".")
+    for one, two in cells.items():
+        wanted = one.split(".")
+        for start in range(len(parts) - len(wanted) + 1):
+            if parts[start : start + len(wanted)] == wanted:
+                parts[start : start + len(wanted)] = two.split(".")
+                break
+    return ".".join(parts)

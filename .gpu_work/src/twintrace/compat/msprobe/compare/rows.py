@@ -1,0 +1,303 @@
+"""What is said of two items: a row.
+
+    Functional.linear.0.forward.output.0  …  Max diff -0.0007, MaxRelativeErr 0.014%  …  pass
+    Functional.linear.0.forward.output.0  …  Cosine 0.999999, MaxAbsErr 0.0045        …  Yes
+
+The cells are those of the tool, and so are the words in them: N/A where a side has nothing, None where there is no such number,
+Nan, unsupported. `verdicts.py` fills in what a row is worth, `colours.py` how it looks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ....model.pairs import Layout
+from ..dumps import Item, some
+from .columns import ERRORS, Generation, Mode
+from .pairing import ItemPair
+
+if TYPE_CHECKING:  # and numpy with it
+    from .tensors import Weighed
+
+__all__ = ["NOTHING", "NUMBERS", "Cell", "Row", "cells_of", "make_row"]
+
+Cell: TypeAlias = "str | float | int | bool | None"
+NOTHING = "N/A"
+NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
+_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
+_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
+_DEVICES = ("npu", "cpu", "cuda")
+_AS_IT_IS = Layout()
+_OF_STATISTICS = (Mode.STATISTICS, Mode.KERNEL_STATISTICS)
+
+
+class Side(NamedTuple):
+    """One item as a row shows it."""
+
+    name: str
+    dtype: str
+    shape: str
+    grad: str
+    numbers: tuple[Cell, Cell, Cell, Cell]
+    md5: str
+
+
+@dataclass(slots=True)
+class Row:
+    """A pair, the cells that belong to the mode, and what the judges say of it."""
+
+    pair: ItemPair
+    npu: Side
+    bench: Side
+    numbers: tuple[Cell, ...]
+    """The errors or differences; nothing for hashes."""
+    consistent: str
+    """Requires_grad on both sides: True, False, or N/A where the tool that recorded a side does not know it."""
+    matched: bool
+    """Are there two sides?"""
+    output: bool
+    """Is it a result of its record? Otherwise it came in."""
+    unread: str = ""
+    """Why something that should have been compared was not."""
+    remark: str = ""
+    """What is worth knowing of the numbers."""
+    differs: str = ""
+    """What is not the same, whatever the numbers say: an argument that is no tensor, shapes, element types, NaN."""
+    verdict: str = ""
+    messages: list[str] = field(default_factory=list)
+    colour: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.npu.name if self.pair.npu is not None else self.bench.name
+
+
+def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighed | None = None) -> Row:
+    """The row of a pair; `weighed` is what was found in the values, where they are opened."""
+    npu, bench = pair.npu, pair.bench
+    left, right = _side(npu), _side(bench)
+    unread, remark = "", ""
+    numbers: tuple[Cell, ...] = ()
+    if mode in _OF_STATISTICS:
+        numbers = _differences(left, right, generation)
+    elif weighed is not None:
+        numbers, unread, remark = weighed.cells, weighed.unread, weighed.remark
+    elif mode.reads:
+        numbers = (_UNSUPPORTED,) * len(ERRORS)
+    if npu is not None and npu.problem:
+        unread = f"NPU: {npu.problem}"
+    elif bench is not None and bench.problem:
+        unread = f"bench: {bench.problem}"
+    matched = npu is not None and bench is not None
+    output = (npu or bench).state == "output"  # type: ignore[union-attr]  # a pair has at least one side
+    consistent = "True" if left.grad == right.grad else _consistent(npu, bench, left, right)
+    differs = "" if npu is None or bench is None or unread else _differs(npu, bench, left, right, pair, mode)
+    return Row(pair, left, right, numbers, consistent, matched, output, unread, remark, differs)
+
+
+# Sides --------------------------------------------------------------------------------------------------------------
+
+
+_GRADS = {None: NOTHING, True: "True", False: "False"}
+_NO_HASH = "00000000"  # of nothing
+_ABSENT = Side(NOTHING, NOTHING, NOTHING, NOTHING, (NOTHING,) * 4, NOTHING)
+
+
+def _side(item: Item | None) -> Side:
+    if item is None:
+        return _ABSENT
+    grad = _GRADS[item.requires_grad]
+    if item.shape is not None:
+        numbers: tuple[Cell, Cell, Cell, Cell] = (item.max, item.min, item.mean, item.norm)
+        for each in numbers:
+            if type(each) is not float or each != each:
+                numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
+                break
+        return Side(item.name, item.dtype, _shape(item.shape), grad, numbers, item.md5 or _NO_HASH)
+    if item.type in ("NoneType", ""):
+        return Side(item.name, NOTHING, NOTHING, grad, (_NONE,) * 4, NOTHING)
+    return Side(item.name, *_described(item), grad, *_valued(item))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(shape: tuple[int, ...]) -> str:
+    return str([*shape])
+
+
+def _described(item: Item) -> tuple[str, str]:
+    """Type and shape of what is no tensor, as the tool writes them."""
+    if item.type == "torch.Size":
+        return item.type, str(item.value)
+    if item.type == "slice":
+        return item.type, f"({len(item.value)},)" if isinstance(item.value, list) else "()"
+    if item.type in ("ellipsis", "torch.ProcessGroup") or item.name.rpartition(".")[2] in _PLACES:
+        return item.type, "[]"
+    return str(type(item.value)), "[]"
+
+
+def _valued(item: Item) -> tuple[tuple[Cell, Cell, Cell, Cell], str]:
+    """What stands for max, min, mean and norm, and for the hash."""
+    if item.type in ("torch.Size", "slice"):
+        return (_NONE,) * 4, item.md5 or _hash(str(item.value))
+    if item.type == "torch.ProcessGroup" or item.name.rpartition(".")[2] in _PLACES:
+        text = str(item.value)
+        return (text,) * 4, item.md5 or text
+    shown = _number(item.value)
+    return (shown,) * 4, item.md5 or _hash(str(item.value))
+
+
+def _number(value: object) -> Cell:
+    if value is None:
+        return _NONE
+    if isinstance(value, float):
+        return value if value == value else _NAN
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return str(value)
+
+
+def _hash(text: str) -> str:
+    return f"{zlib.crc32(text.encode(errors='replace')):08x}"
+
+
+def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -> str:
+    tensors = npu is not None and bench is not None and npu.is_tensor and bench.is_tensor
+    return NOTHING if tensors and NOTHING in (left.grad, right.grad) else "False"
+
+
+# What differs that is no number ---------------------------------------------------------------------------------------
+
+
+def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:
+    if npu.shape is not None and bench.shape is not None:
+        return _differ_as_tensors(left, right, pair) if mode in _OF_STATISTICS else ""
+    if npu.shape is None and bench.shape is None and _same(npu, bench):
+        return ""
+    what = "result" if npu.state == "output" else "argument"
+    return f"The {what} differs: {_shown(npu)} | {_shown(bench)}."
+
+
+def _differ_as_tensors(left: Side, right: Side, pair: ItemPair) -> str:
+    """What statistics alone do not show."""
+    found = []
+    if left.shape != right.shape and pair.layout == _AS_IT_IS:
+        found.append(f"The shapes differ: {left.shape} | {right.shape}.")
+    if left.dtype != right.dtype and _family(left.dtype) != _family(right.dtype):
+        found.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
+    if (_NAN in left.numbers) != (_NAN in right.numbers):
+        found.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
+    return " ".join(found)
+
+
+@lru_cache(maxsize=256)
+def _family(dtype: str) -> str:
+    """`float` of torch.bfloat16, Float32 and float64."""
+    name = dtype.rpartition(".")[2].lower()
+    return next((kind for kind in ("float", "complex", "int", "bool") if kind in name), name)
+
+
+def _same(npu: Item, bench: Item) -> bool:
+    """Are two values the same that are no tensors? One device is as good as another."""
+    one, two = npu.value, bench.value
+    if one is None and two is None:
+        return npu.type == bench.type or "NoneType" not in (npu.type, bench.type)
+    if one == two or (one != one and two != two):
+        return True
+    if isinstance(one, str) and isinstance(two, str):
+        named = [text.rpartition(".")[2].lower() for text in (one, two)]
+        return named[0] == named[1] or (_is_device(one) and _is_device(two))
+    return False
+
+
+def _shown(item: Item) -> str:
+    if item.shape is not None:
+        return f"a tensor {item.dtype} {[*item.shape]}"
+    return "None" if item.type == "NoneType" else item.type if item.value is None else some(item.value)
+
+
+# Differences of statistics ------------------------------------------------------------------------------------------
+
+
+def _differences(left: Side, right: Side, generation: Generation) -> tuple[Cell, ...]:
+    apart = _older if generation is Generation.OLDER else _newer
+    (top, top_share), (low, low_share), (mean, mean_share), (norm, norm_share) = map(apart, left.numbers, right.numbers)
+    return top, low, mean, norm, top_share, low_share, mean_share, norm_share
+
+
+def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
+    """Difference and relative error: equal is 0, whatever it is; a text beside something else is `Diff`."""
+    if npu == bench:
+        return 0, "0"
+    if type(npu) is type(bench) is float or (isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS)):
+        difference = npu - bench if type(npu) is type(bench) is float else _minus(npu, bench)
+        if difference - difference != 0:  # one of them is infinite
+            return difference, difference
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else math.inf
+    if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
+        return NOTHING, NOTHING
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (_DIFFERENT, _DIFFERENT)
+
+
+def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
+    """Only numbers have a difference, and a relative error only where the bench is not 0."""
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
+        if difference != difference:
+            return _NAN, _NAN
+        return difference, f"{abs(difference / bench * 100)!r}%" if bench else NOTHING
+    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
+    return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
+
+
+def _minus(npu: float, bench: float) -> float:
+    try:
+        return float(npu) - float(bench)
+    except OverflowError:  # a whole number that no float holds: JSON knows no limit
+        return math.nan
+
+
+def _is_device(value: Cell) -> bool:
+    return isinstance(value, str) and any(name in value.lower() for name in _DEVICES)
+
+
+# Cells --------------------------------------------------------------------------------------------------------------
+
+
+def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) -> list[Cell]:
+    """The cells in the order of `columns`; `stack` is None where there is no such column."""
+    npu, bench = row.npu, row.bench
+    cells: list[Cell] = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
+    message = _message(row, generation)
+    if mode.of_kernels:
+        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
+    cells += (npu.grad, bench.grad)
+    if mode is Mode.MD5:
+        cells += [npu.md5, bench.md5, row.consistent, row.verdict]
+        if generation is Generation.NEWER:
+            cells.append(message)
+    else:
+        cells += (*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message)
+    if stack is not None:
+        cells.append(stack)
+    if mode is Mode.TENSOR:
+        cells.append(str([_file(row.pair.npu), _file(row.pair.bench)]))
+    return cells
+
+
+def _message(row: Row, generation: Generation) -> str:
+    """Texts, in the newer generation as a JSON list."""
+    if generation is Generation.OLDER:
+        return "\n".join(row.messages)
+    if not row.messages:
+        return "[]"
+    return json.dumps(row.messages, ensure_ascii=False)
+
+
+def _file(item: Item | None) -> str:
+    return NOTHING if item is None else item.data_name or "-1"

@@ -1,0 +1,218 @@
+"""The files of a comparison: the table, and the advice.
+
+    write_result(npu, bench, pairs, output="./output")
+        compare_result_20260102030405.xlsx         the table, coloured
+        advisor_20260102030405.txt                 the first row that fails, and what to look at
+    write_result(…, generation=Generation.NEWER)
+        compare_result_20260102030405.csv          xlsx=True for a spreadsheet
+
+Rows are made a record at a time and written as they are made: memory does not grow with the dumps. Values are read and weighed
+on all cores, one pair each. A file is put in place when it is complete, never before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TypeAlias
+
+from .... import api
+from ....model.errors import ReportError, UsageError
+from ..dumps import Dump
+from .advisor import Advisor
+from .colours import FILLS, colour
+from .columns import Generation, Mode, columns, mode_of
+from .pairing import ItemPair
+from .rows import NOTHING, Cell, Row, cells_of, make_row
+from .verdicts import judge
+
+__all__ = ["Summary", "common_mode", "write_result"]
+
+Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
+"""Colour and cells of each."""
+_PART = 500  # rows, at least, that are made into text at once: much larger texts are slow to find memory for
+_PARTS = 5  # for fewer, a process of their own costs what it saves
+_SHEET = 1_000_000  # rows: a spreadsheet that is longer goes on in another sheet, and is not made in parts
+_WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was written, and what it says in short."""
+
+    path: Path
+    rows: int
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """How many rows have which verdict."""
+    first: tuple[int, str] | None = None
+    """The first row that fails: its number in the sheet, and its name."""
+    arises: tuple[int, str] | None = None
+    """The first record that fails although nothing that went in does."""
+    unread: int = 0
+    """Rows that should have been compared and were not."""
+    advice: Path | None = None
+
+
+def write_result(
+    npu: Dump,
+    bench: Dump,
+    pairs: Iterable[ItemPair],
+    *,
+    output: str | Path,
+    name: str = "compare_result",
+    generation: Generation = Generation.OLDER,
+    mode: Mode | None = None,
+    stack: bool = False,
+    xlsx: bool | None = None,
+    advise: bool | None = None,
+    stamp: str | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Summary:
+    """Write the result of one rank and step.
+
+    output   the directory, made if it is not there              name    of the file, before the time: `compare_result_rank0`
+    mode     what is known of the values; else both dumps say it, and must say the same
+    stack    with the stacks of the npu's dump                   xlsx    a spreadsheet; else the generation decides
+    advise   with an advisor_{time}.txt; else the older generation has one
+    stamp    the time in the names of the files; else now        say     is called with a line for each row whose values are read
+    """
+    mode = mode or common_mode(npu, bench)
+    older = generation is Generation.OLDER
+    xlsx = older if xlsx is None else xlsx
+    advise = older if advise is None else advise
+    stamp = stamp or time.strftime("%Y%m%d%H%M%S")
+    folder = _folder(Path(output))
+    advisor = Advisor()
+    path = folder / f"{name}_{stamp}.{'xlsx' if xlsx else 'csv'}"
+    heads = columns(generation, mode, stack=stack)
+    widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
+    rows = partial(_rows, npu, bench, mode, generation, stack, say)
+    if mode.reads or not isinstance(pairs, Sequence) or (xlsx and len(pairs) > _SHEET):
+        api.write_table(path, heads, rows(pairs, advisor), fills=FILLS, widths=widths)
+    else:  # all that is to be done is text
+        api.write_table_parts(
+            path, heads, _made_in_parts(path, heads, rows, pairs, advisor), fills=FILLS, widths=widths
+        )
+    advice = None
+    if advise:
+        advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
+        api.write_text(advice, advisor.text(npu.path, bench.path))
+    first = advisor.first[:2] if advisor.first else None
+    return Summary(path, advisor.line - 1, advisor.verdicts, first, advisor.arises, advisor.unread, advice)
+
+
+def common_mode(npu: Dump, bench: Dump) -> Mode:
+    """The mode of both dumps, which must be the same."""
+    one, two = mode_of(npu), mode_of(bench)
+    if one is not two:
+        raise UsageError(
+            f"Expected two dumps of one kind, got {one.value} ({npu.path}) and {two.value} ({bench.path}). "
+            f"Record both with the same task and summary_mode."
+        )
+    return one
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReportError(
+            f"{path}: cannot be made ({error.strerror}). Give a directory that you may write to."
+        ) from None
+    return path
+
+
+def _made_in_parts(
+    path: Path,
+    heads: Sequence[str],
+    rows: Callable[[Sequence[ItemPair], Advisor], Rows],
+    pairs: Sequence[ItemPair],
+    advisor: Advisor,
+) -> Iterator[tuple[int, bytes]]:
+    """The table, part by part, on all cores; and for `advisor` what was seen of it."""
+
+    def made(part: tuple[int, Sequence[ItemPair]]) -> bytes:
+        begun, some = part
+        seen = Advisor(line=1 + begun)
+        text = api.table_part(path, heads, rows(some, seen), begun, fills=FILLS)
+        return seen.written().encode() + b"\n" + text
+
+    parts = [*_parts(pairs)]
+    for (_, some), block in zip(parts, api.forked(made, parts, least=_PARTS, folder=path.parent), strict=True):
+        head, _, text = block.partition(b"\n")
+        advisor.take(Advisor.read(head.decode()))
+        yield len(some), text
+
+
+def _rows(
+    npu: Dump,
+    bench: Dump,
+    mode: Mode,
+    generation: Generation,
+    stack: bool,
+    say: Callable[[str], object] | None,
+    pairs: Iterable[ItemPair],
+    advisor: Advisor,
+) -> Rows:
+    """Coloured cells, a record at a time."""
+    made = _weighed(npu, bench, pairs, mode, generation, say) if mode.reads else (
+        make_row(pair, mode, generation) for pair in pairs
+    )  # fmt: skip
+    for record, rows in _records(made):
+        judge(rows, mode, generation)
+        colour(rows, mode, generation)
+        advisor.see(rows)
+        shown = _stack(npu.stacks.get(record)) if stack else None
+        for row in rows:
+            yield row.colour, cells_of(row, mode, generation, shown)
+            shown = NOTHING if stack else None  # once for each record
+
+
+@lru_cache(maxsize=64)  # calls from one place follow each other
+def _stack(frames: tuple[str, ...] | None) -> str:
+    return NOTHING if frames is None else str([*frames])
+
+
+def _parts(pairs: Sequence[ItemPair]) -> Iterator[tuple[int, Sequence[ItemPair]]]:
+    """Stretches of the pairs, and where each begins: always where a record of the npu's does, for its rows are judged together."""
+    begun, last = 0, ""
+    for place, pair in enumerate(pairs):
+        if pair.npu is not None and pair.npu.record != last:
+            if place - begun >= _PART:
+                yield begun, pairs[begun:place]
+                begun = place
+            last = pair.npu.record
+    yield begun, pairs[begun:]
+
+
+def _weighed(
+    npu: Dump,
+    bench: Dump,
+    pairs: Iterable[ItemPair],
+    mode: Mode,
+    generation: Generation,
+    say: Callable[[str], object] | None,
+) -> Iterator[Row]:
+    from .tensors import weigh  # and numpy with it
+
+    for done in api.Local().run(partial(weigh, npu, bench), pairs):
+        row = make_row(done.item, mode, generation, done.result())
+        if say is not None:
+            say(f"{row.name}: {', '.join(map(str, row.numbers))} {row.unread or row.remark}".rstrip())
+        yield row
+
+
+def _records(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Rows of one record of the npu's, as they come; what only the bench has stays with the rows before it."""
+    record, gathered = "", list[Row]()
+    for row in rows:
+        if row.pair.npu is not None and row.pair.npu.record != record:
+            if gathered:
+                yield record, gathered
+            record, gathered = row.pair.npu.record, []
+        gathered.append(row)
+    if gathered:
+        yield record, gathered

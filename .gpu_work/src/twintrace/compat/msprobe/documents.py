@@ -1,0 +1,144 @@
+"""A JSON file that is whole whenever the process is killed, and costs one `write` for each record.
+
+    {"task": …, "data": {
+      "Functional.relu.0.forward": {…},          written once, never touched again
+      "Functional.relu.0.backward": {…}          still open: said again with every commit, until it is complete
+     }}                                          closing braces: the next record is written over them
+
+So a record costs what it is long, not what the file is long. What is written beyond the new end when the open part shrinks is
+blanked. One `write` is not interrupted by a signal but between pages; a file that is torn all the same lacks its end only, and each
+record is a line of its own.
+
+A complete record is changed only by `replace` (a second backward through the same call), and then in a new file that takes the
+place of the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ...model.errors import TraceWriteError
+from ...store.appending import replace_end
+
+_INDENT = "\n  "
+_ADVICE = "Free some space, or choose another dump_path."
+quote = json.encoder.encode_basestring_ascii
+"""A text as JSON, in ASCII: what is no Unicode (a lone surrogate) is whole, too."""
+
+
+class Document:
+    """One JSON object: a head, then records by name, in order. Texts are JSON in ASCII."""
+
+    def __init__(self, path: Path, head: str = "{", tail: str = "\n}\n") -> None:
+        self.path = path
+        self._tail = tail.encode()
+        self._names = False  # is there a record before the next one?
+        self._pending: list[bytes] = []
+        self._open_part = b""
+        self._places: dict[str, tuple[int, int]] = {}
+        try:
+            # A new file, not the old one emptied: the old one may be linked elsewhere.
+            path.unlink(missing_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise _trouble(path, error) from error
+        self._size = self._end = 0
+        self._pending.append(head.encode())
+        self.commit()
+
+    def add(self, name: str, text: str, *, replaceable: bool = False) -> None:
+        """A record that is complete; in the file after the next commit."""
+        data = self._line(name, text)
+        if replaceable:
+            end = self._end + sum(map(len, self._pending)) + len(data)
+            self._places[name] = end - len(text), len(text)
+        self._pending.append(data)
+
+    def commit(self, unfinished: Iterable[tuple[str, str]] = ()) -> None:
+        """Write what was added, and what is still open behind it."""
+        before = self._names
+        open_part = b"".join([self._line(name, text) for name, text in unfinished])
+        self._names = before
+        if not self._pending and open_part == self._open_part:
+            return
+        body = b"".join(self._pending)
+        data = b"".join((body, open_part, self._tail))
+        end = self._end + len(data)
+        if end < self._size:
+            data += b" " * (self._size - end - 1) + b"\n"
+        replace_end(self._file, data, self._end, self._tail, where=self.path, advice=_ADVICE)
+        self._pending.clear()
+        self._open_part = open_part
+        self._end += len(body)
+        self._size = max(self._size, end)
+
+    def replace(self, texts: Mapping[str, str]) -> None:
+        """Say complete records again; those that were not added as replaceable are added."""
+        for name in texts.keys() - self._places.keys():
+            self.add(name, texts[name])
+        self.commit()
+        again = sorted(texts.keys() & self._places.keys(), key=lambda name: self._places[name])
+        if not again:
+            return
+        raw = os.pread(self._file, self._end, 0)
+        parts, done = [], 0
+        for name in again:
+            begin, length = self._places[name]
+            parts += [raw[done:begin], texts[name].encode("ascii")]
+            done = begin + length
+        draft = self.path.with_name(f".{self.path.name}")
+        try:
+            draft.write_bytes(b"".join((*parts, raw[done:], self._tail)))
+            draft.replace(self.path)
+            file = os.open(self.path, os.O_RDWR)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise _trouble(self.path, error) from error
+        os.close(self._file)
+        self._file = file
+        self._size = os.fstat(file).st_size
+        self._end = self._size - len(self._tail)
+        self._places.clear()
+
+    def resume(self) -> None:
+        """Go on with a file that was closed."""
+        if self._file < 0:
+            try:
+                self._file = os.open(self.path, os.O_RDWR)
+            except OSError as error:
+                raise _trouble(self.path, error) from error
+
+    def close(self) -> None:
+        """The last commit, and the blanks behind the end go. `resume` goes on."""
+        if self._file < 0:
+            return
+        try:
+            self.commit()
+            self._size = self._end + len(self._tail)
+            os.ftruncate(self._file, self._size)
+        except OSError as error:
+            raise _trouble(self.path, error) from error
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go without writing."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    def _line(self, name: str, text: str) -> bytes:
+        comma = "," if self._names else ""
+        self._names = True
+        return f"{comma}{_INDENT}{quote(name)}: {text}".encode("ascii")
+
+
+def _trouble(path: Path, error: OSError) -> TraceWriteError:
+    return TraceWriteError(
+        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. {_ADVICE}"
+    )

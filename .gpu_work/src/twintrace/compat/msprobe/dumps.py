@@ -1,0 +1,399 @@
+"""One rank of one step of a dump, as the items that a comparison has rows for, straight from its JSON.
+
+    step0/rank0/dump.json               open_dump("step0/rank0") or open_dump("step0/rank0/dump.json")
+                stack.json              stacks["Functional.linear.0.forward"]       ("File net.py, line 7, in forward, …", …)
+                construct.json          construct["Functional.linear.0.forward"]    "Module.fc1.Linear.forward.0"
+                dump_tensor_data/       array(item)
+
+    Functional.linear.0.forward.input.0               the first argument
+    Functional.softmax.0.forward.input.dim            one given by name; where values were kept, .forward.kwargs.dim
+    Module.fc1.Linear.forward.0.parameters.weight
+    Module.fc1.Linear.parameters_grad.0.weight        (older: Module.fc1.Linear.parameters_grad.weight)
+    loss.0.debug                                      a value that the script saved itself (debug.json)
+
+Items stand in the order of the records in the file; those of one record as a comparison shows them: arguments, parameters, results.
+Nothing that a dump says is believed: an element that does not fit is an item with a `problem`, a file that is damaged is read as
+far as it goes and the dump's `problems` say what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ...model.errors import TraceFormatError, TraceNotFoundError
+
+if TYPE_CHECKING:  # only who opens values waits for numpy
+    import numpy as np
+
+Number: TypeAlias = "float | int | bool | None"
+FILES = ("dump.json", "debug.json")
+TENSORS = "dump_tensor_data"
+_PARTS = (
+    ("input_args", "input"),
+    ("input_kwargs", "input"),
+    ("input", "input"),
+    ("parameters", "parameters"),
+    ("output", "output"),
+)
+_DEEPEST = 400  # what the tool itself allows
+_NUMBERS = frozenset({float, int, bool, type(None)})
+_SIZES = frozenset({int})
+_SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+# What elements without "value" say instead.
+_VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
+
+
+class Item(
+    NamedTuple
+):  # and no dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make
+    """A tensor, or another value, of a record: one side of a row.
+
+    `max` to `norm` are as the dump has them, None where it has none; `value` is that of a scalar, a slice, a dtype … `problem`
+    says why the element cannot be read; it is "" if it can.
+    """
+
+    name: str
+    record: str
+    state: str
+    type: str
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    max: Number = None
+    min: Number = None
+    mean: Number = None
+    norm: Number = None
+    requires_grad: bool | None = None
+    md5: str | None = None
+    value: object = None
+    data_name: str | None = None
+    problem: str = ""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Has it a shape and an element type?"""
+        return self.shape is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """One rank of one step as it stands in its files; `path` is that of the JSON file."""
+
+    path: Path
+    task: str
+    level: str
+    framework: str
+    data: Mapping[str, Any]
+    stacks: Mapping[str, tuple[str, ...]]
+    construct: Mapping[str, str | None]
+    problems: tuple[str, ...]
+    by_node: bool = False
+    """Are the gradients of a function's arguments what autograd's last node gave?"""
+    last_first: bool = False
+    """Do the gradients of a primitive's arguments begin with that of the last?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """One rank of one step, as items."""
+
+    path: Path
+    task: str
+    level: str
+    framework: str
+    items: tuple[Item, ...]
+    stacks: Mapping[str, tuple[str, ...]] = field(repr=False)
+    construct: Mapping[str, str | None] = field(repr=False)
+    problems: tuple[str, ...]
+
+    def array(self, item: Item) -> np.ndarray[Any, Any]:
+        """The values of an item, for arithmetic: bf16 and fp8 widened exactly to float32. TraceError names the file."""
+        from ...store.arrays import as_float
+
+        return as_float(*self.stored(item))
+
+    def stored(self, item: Item) -> tuple[np.ndarray[Any, Any], str]:
+        """The values as they lie in the file, and what the elements are: `bf16` lies as uint16, or as float32."""
+        if item.data_name is None:
+            raise TraceFormatError(
+                f"{self.path}: no values were kept of {item.name}. Record with task=tensor to have them."
+            )
+        from .payloads import read_values
+
+        return read_values(self.path.parent / TENSORS, item.data_name)
+
+    def file(self, item: Item) -> Path:
+        """Where the values of an item lie."""
+        return self.path.parent / TENSORS / (item.data_name or "")
+
+
+def open_dump(path: str | os.PathLike[str]) -> Dump:
+    """Read the dump of one rank: its dump.json (or debug.json), or the directory that holds it."""
+    found = read_records(path)
+    items: list[Item] = []
+    problems = list(found.problems)
+    for name, record in found.data.items():
+        if isinstance(record, dict):
+            _items(name, record, items)
+        elif name.endswith(".debug"):
+            _elements(record, name, name, "debug", items)
+        else:
+            problem = f"expected an object, got {some(record)}"
+            problems.append(f"{found.path}: {name}: {problem}.")
+            items.append(Item(name, name, "", "", problem=problem))
+    return Dump(
+        found.path,
+        found.task,
+        found.level,
+        found.framework,
+        tuple(items),
+        found.stacks,
+        found.construct,
+        tuple(problems),
+    )
+
+
+def read_records(path: str | os.PathLike[str]) -> Records:
+    """The same, not taken apart."""
+    file = _find(Path(path))
+    problems: list[str] = []
+    document = _read(file, problems)
+    data = document.get("data")
+    if not isinstance(data, dict):
+        known = ", ".join(map(repr, list(document)[:5])) or "nothing"
+        raise TraceFormatError(
+            f'{file}: expected {{"task": …, "data": {{records}}}}, found {known}. Give the dump.json of a rank.'
+        )
+    task, level = (_text(document, key, file, problems) for key in ("task", "level"))
+    framework = _framework(document, data, file, problems)
+    stacks = read_stacks(file.with_name("stack.json"), problems)
+    construct = _construct(file.with_name("construct.json"), problems)
+    theirs = document.get("recorder") != "twintrace"
+    by_node, last_first = theirs and framework == "pytorch", theirs and framework == "mindspore"
+    return Records(file, task, level, framework, data, stacks, construct, tuple(problems), by_node, last_first)
+
+
+# Files --------------------------------------------------------------------------------------------------------------
+
+
+def _find(path: Path) -> Path:
+    if path.is_dir():
+        for name in FILES:
+            if (path / name).is_file():
+                return path / name
+        below = sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/{name}"))
+        below += sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/*/{name}"))
+        hint = f"Name the rank: {path / below[0]}." if below else "Give a directory such as step0/rank0."
+        raise TraceNotFoundError(f"{path}: expected a directory with a dump.json, found none in it. {hint}")
+    if not path.is_file():
+        raise TraceNotFoundError(f"{path}: there is no such file. Give a dump.json, or the directory that holds it.")
+    return path
+
+
+def _read(file: Path, problems: list[str]) -> dict[str, Any]:
+    """The JSON object in a file; of a damaged one what can be read of it."""
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise TraceNotFoundError(f"{file}: cannot be read ({error.strerror}).") from None
+    try:
+        document = json.loads(raw)
+    except RecursionError:
+        raise TraceFormatError(f"{file}: nested too deeply to be a dump. It was not written by msprobe.") from None
+    except ValueError:
+        from .salvage import salvage
+
+        document, found = salvage(raw)
+        if document:
+            problems.extend(f"{file}: {text}" for text in found)
+        else:
+            raise TraceFormatError(
+                f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
+            ) from None
+    if not isinstance(document, dict):
+        raise TraceFormatError(f"{file}: expected a JSON object, got {some(document)}. Give the dump.json of a rank.")
+    return document
+
+
+def _text(document: Mapping[str, Any], key: str, file: Path, problems: list[str]) -> str:
+    value = document.get(key)
+    if isinstance(value, str):
+        return value
+    problems.append(f"{file}: it does not say its {key} (expected a text, got {some(value)}).")
+    return ""
+
+
+def _framework(document: Mapping[str, Any], data: Mapping[str, Any], file: Path, problems: list[str]) -> str:
+    """`pytorch`, `mindspore` or `mindtorch`; early dumps do not say it, but their elements do."""
+    value = document.get("framework")
+    if isinstance(value, str):
+        return value
+    text = str(next(iter(data.values()), ""))
+    if "torch.Tensor" in text or "mindspore.Tensor" in text:
+        return "pytorch" if "torch.Tensor" in text else "mindspore"
+    return _text(document, "framework", file, problems)
+
+
+def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
+    """stack.json and construct.json: they may be missing, and a dump is worth reading without them."""
+    if not file.is_file():
+        return {}
+    try:
+        return _read(file, problems)
+    except (TraceFormatError, TraceNotFoundError) as error:
+        problems.append(str(error))
+        return {}
+
+
+def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
+    """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in _beside(file, problems).items():
+        grouped = isinstance(value, list) and len(value) == 2 and isinstance(value[0], list)
+        names, frames = value if grouped else ([key], value)
+        if not isinstance(frames, list):
+            frames = [frames]
+        if all(isinstance(text, str) for text in (*names, *frames)):
+            found.update(dict.fromkeys(names, tuple(frames)))
+        elif grouped or value:
+            problems.append(f"{file}: {key}: expected names and lines of a stack, got {some(value)}.")
+    return found
+
+
+def _construct(file: Path, problems: list[str]) -> dict[str, str | None]:
+    """`{record: parent or null}`; with micro steps the parent stands in a pair: `[parent, 3]`."""
+    found: dict[str, str | None] = {}
+    for name, value in _beside(file, problems).items():
+        parent = value[0] if isinstance(value, list) and len(value) == 2 else value
+        if parent is None or isinstance(parent, str):
+            found[name] = parent
+        elif name != "megatron_micro_step_number":
+            problems.append(f"{file}: {name}: expected the name of a record or null, got {some(value)}.")
+    return found
+
+
+# Items --------------------------------------------------------------------------------------------------------------
+
+
+def _items(record: str, entry: Mapping[str, Any], into: list[Item]) -> None:
+    if record.endswith(".debug"):
+        _elements(entry, record, record, "debug", into)
+    elif "parameters_grad" in record.rsplit(".", 2)[-2:]:
+        for parameter, value in entry.items():
+            _gradients(value, f"{record}.{parameter}", record, into)
+    else:
+        for key, state in _PARTS:
+            if key in entry:
+                _elements(entry[key], f"{record}.{state}", record, state, into)
+
+
+def _gradients(value: Any, name: str, record: str, into: list[Item]) -> None:
+    """A parameter's gradients stand in a list, and the place in it is not part of the name."""
+    for element in value if isinstance(value, list) else [value]:
+        _elements(element, name, record, "parameters_grad", into)
+
+
+def _elements(value: Any, name: str, record: str, state: str, into: list[Item], depth: int = 0) -> None:
+    if type(value) is dict:
+        kind = value.get("type")
+        if type(kind) is str:
+            into.append(_item(value, kind, name, record, state))
+            return
+        if value.get("class_type") == "torch.distributed.P2POp":
+            into.append(_message(value, name, record, state))
+            return
+        inside: Iterable[tuple[Any, Any]] = value.items()
+    elif type(value) is list:
+        inside = enumerate(value)
+    elif value is None:
+        into.append(Item(name, record, state, "NoneType"))
+        return
+    else:
+        problem = f"expected an object, a list or null, got {some(value)}"
+        into.append(Item(name, record, state, "", problem=problem))
+        return
+    if depth > _DEEPEST:
+        into.append(Item(name, record, state, "", problem=f"nested more than {_DEEPEST} deep"))
+        return
+    for key, element in inside:
+        _elements(element, f"{name}.{key}", record, state, into, depth + 1)
+
+
+def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str) -> Item:
+    get = entry.get
+    data_name, dtype = get("data_name"), get("dtype")
+    if data_name is not None and (type(data_name) is not str or data_name in ("", "-1")):
+        data_name = None
+    if data_name is not None:
+        name = data_name.rpartition(".")[0]
+    if dtype is None and "shape" not in entry:
+        return Item(name, record, state, kind, md5=_digits(get("md5")), value=get(_VALUES.get(kind, "value")))
+    shape, grad, md5 = get("shape"), get("requires_grad"), get("md5")
+    high, low, mean, norm = get("Max"), get("Min"), get("Mean"), get("Norm")
+    if not (
+        type(dtype) is str
+        and type(shape) is list
+        and {*map(type, shape)} <= _SIZES
+        and (not shape or min(shape) >= 0)
+        and (
+            type(high) is type(low) is type(mean) is type(norm) is float
+            or {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
+        )
+        and (grad is None or type(grad) is bool)
+        and (md5 is None or type(md5) is str)
+    ):
+        return _misfit(entry, kind, name, record, state, data_name)
+    return Item(name, record, state, kind, dtype, tuple(shape), high, low, mean, norm, grad, md5, None, data_name)
+
+
+def _misfit(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str, data_name: str | None) -> Item:
+    """A tensor of which not everything is as it should be: what is, is kept."""
+    problems: list[str] = []
+    dtype, shape, grad = entry.get("dtype"), entry.get("shape"), entry.get("requires_grad")
+    if type(dtype) is not str:
+        problems.append(f"its dtype is {some(dtype)}, not a text")
+        dtype = ""
+    sizes = tuple(shape) if type(shape) is list else None
+    if sizes is None or not all(type(size) is int and size >= 0 for size in sizes):
+        problems.append(f"its shape is {some(shape)}, not a list of sizes")
+        sizes = None
+    numbers: list[Number] = []
+    for key in ("Max", "Min", "Mean", "Norm"):
+        number = entry.get(key)
+        if type(number) is str and number.lower() in _SPELLED:
+            number = _SPELLED[number.lower()]
+        elif type(number) not in _NUMBERS:
+            problems.append(f"its {key} is {some(number)}, not a number")
+            number = None
+        numbers.append(number)
+    if type(grad) is str and grad in ("True", "False"):
+        grad = grad == "True"
+    elif grad is not None and type(grad) is not bool:
+        problems.append(f"its requires_grad is {some(grad)}, not true or false")
+        grad = None
+    high, low, mean, norm = numbers
+    md5, problem = _digits(entry.get("md5")), "; ".join(problems)
+    return Item(name, record, state, kind, dtype, sizes, high, low, mean, norm, grad, md5, None, data_name, problem)
+
+
+def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> Item:
+    """One of a batch of messages between ranks: its tensor, and to whom it goes."""
+    tensor = entry.get("tensor")
+    value = {key: entry.get(key) for key in ("op", "peer", "tag", "group_id")}
+    if not isinstance(tensor, dict) or not isinstance(tensor.get("type"), str):
+        return Item(name, record, state, str(entry["class_type"]), value=value)
+    return _item(tensor, tensor["type"], name, record, state)._replace(value=value)
+
+
+def _digits(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def some(value: Any) -> str:
+    """A value in a few characters."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:59]}…"

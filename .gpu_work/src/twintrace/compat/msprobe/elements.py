@@ -1,0 +1,165 @@
+"""Values as dump.json has them: from a journal's wire format to msprobe's, as text.
+
+    {"$t": 3}              {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": …, "requires_grad": true}
+    2.5                    {"type": "float", "value": 2.5}
+    {"$tuple": [1, null]}  [{"type": "int", "value": 1}, null]
+    {"$token": …}          slices, dtypes and devices have a form of their own; what only has a text is null, as in msprobe
+
+Statistics of a trace are over finite elements, with counts of the others. Here NaN and infinities are part of them again, as
+PyTorch's own max, mean and norm would have it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...store.lines import Wire
+from ..torch_npu_hooks.numbers import DTYPES as _TORCH_NAMES
+from .documents import quote
+
+_MINDSPORE_NAMES = {
+    "f64": "Float64", "f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "i8": "Int8", "i16": "Int16", "i32": "Int32",
+    "i64": "Int64", "u8": "UInt8", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "b8": "Bool", "c64": "Complex64",
+    "c128": "Complex128", "f8e4m3fn": "Float8E4M3FN", "f8e5m2": "Float8E5M2",
+}  # fmt: skip
+_SHORT = (
+    {long: short for short, long in _TORCH_NAMES.items()}
+    | {long.replace("torch.", "mindspore."): short for short, long in _TORCH_NAMES.items()}
+    | {long: short for short, long in _MINDSPORE_NAMES.items()}
+    | {"mindspore.bool_": "b8", "torch.float": "f32", "torch.half": "f16", "torch.double": "f64", "torch.long": "i64"}
+)
+
+Place = Callable[[Any, str], str]
+"""Given what stands in a tensor's place (its number) and the path to it, the text of its element."""
+
+
+def dtype_name(short: str, framework: str) -> str:
+    """`torch.float32`, `Float32` or `mindspore.float32` for f32, as the framework's dumps say it."""
+    if framework == "mindspore":
+        return _MINDSPORE_NAMES.get(short, short)
+    long = _TORCH_NAMES.get(short, short)
+    return long.replace("torch.", "mindspore.") if framework == "mindtorch" else long
+
+
+def short_dtype(text: str) -> str | None:
+    """f32 for any of the three; None for what is not known."""
+    return _SHORT.get(text)
+
+
+def tensor_text(line: Mapping[str, Wire], framework: str) -> str:
+    """A tensor's element without its closing brace: file and checksum may follow."""
+    kind = "torch.Tensor" if framework == "pytorch" else "mindspore.Tensor"
+    largest, least, mean, norm = _statistics(line, whole=framework == "pytorch")
+    text = (
+        f'{{"type": "{kind}", "dtype": "{dtype_name(line["dtype"], framework)}", "shape": {line["shape"]}, '
+        f'"Max": {largest}, "Min": {least}, "Mean": {mean}, "Norm": {norm}'
+    )
+    if framework == "pytorch":
+        text += f', "requires_grad": {"true" if line.get("grad") else "false"}'
+    return text
+
+
+def value_text(wire: Wire, place: Place, path: str, framework: str) -> str:
+    """Any value's element; tensors are put in their place by `place`."""
+    if wire is None:
+        return "null"
+    if isinstance(wire, bool):
+        return f'{{"type": "bool", "value": {"true" if wire else "false"}}}'
+    if isinstance(wire, int):
+        return f'{{"type": "int", "value": {wire}}}'
+    if isinstance(wire, float):
+        return f'{{"type": "float", "value": {wire!r}}}'
+    if isinstance(wire, str):
+        return f'{{"type": "str", "value": {quote(wire)}}}'
+    if isinstance(wire, list):
+        return list_text(wire, place, path, framework)
+    ((tag, content),) = wire.items()
+    match tag:
+        case "$t":
+            return place(content, path)
+        case "$tuple" | "$set":
+            return list_text(content, place, path, framework)
+        case "$dict" | "$object":
+            return object_text(dict(content[1]), place, path, framework)
+        case "$float":
+            return f'{{"type": "float", "value": {json.dumps(float(content))}}}'
+        case "$complex":
+            real, imaginary = (part if isinstance(part, int | float) else part["$float"] for part in content)
+            return f'{{"type": "complex", "value": "{complex(float(real), float(imaginary))}"}}'
+        case "$token":
+            return _token_text(content[0], content[1], framework)
+    return "null"
+
+
+def list_text(items: Sequence[Wire], place: Place, path: str, framework: str) -> str:
+    """A list or tuple: its items are numbered."""
+    prefix = f"{path}." if path else ""
+    return f"[{', '.join([value_text(item, place, f'{prefix}{i}', framework) for i, item in enumerate(items)])}]"
+
+
+def object_text(items: Mapping[str, Wire], place: Place, path: str, framework: str) -> str:
+    """A dict, named tuple or dataclass: its items have names."""
+    prefix = f"{path}." if path else ""
+    texts = [f"{quote(key)}: {value_text(item, place, f'{prefix}{key}', framework)}" for key, item in items.items()]
+    return f"{{{', '.join(texts)}}}"
+
+
+def _token_text(kind: str, text: str, framework: str) -> str:
+    module = "torch" if framework == "pytorch" else "mindspore"
+    match kind:
+        case "slice":
+            parts: list[Any] = [_bound(part) for part in text.split(":")]
+            return f'{{"type": "slice", "value": {json.dumps((parts + [None] * 3)[:3])}}}'
+        case "ellipsis":
+            return '{"type": "ellipsis", "value": "..."}'
+        case "dtype":
+            name = text if framework == "mindspore" or text.startswith(f"{module}.") else f"{module}.{text}"
+            return f'{{"type": "{module}.dtype", "value": {quote(name)}}}'
+        case "device" | "layout" | "memory_format":
+            return f'{{"type": "{module}.{kind}", "value": {quote(text)}}}'
+        case "enum":
+            return f'{{"type": "enum", "value": {quote(text)}}}'
+    return "null"
+
+
+def _bound(text: str) -> int | str | None:
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _statistics(line: Mapping[str, Wire], *, whole: bool) -> tuple[str, str, str, str]:
+    """Max, Min, Mean and Norm as JSON. `whole`: integers stay integers (MindSpore's statistics are floats)."""
+    found = line.get("stats")
+    if found is None:
+        return "null", "null", "null", "null"
+    least, largest, mean, norm = (_number(number) for number in found[:4])
+    nan, above, below = found[4:7]
+    if line["dtype"] == "b8":
+        every, some = ("null" if n is None else "true" if n else "false" for n in (least, largest))
+        return some, every, "null", "null"
+    if nan or above or below:
+        inf = math.inf
+        largest = math.nan if nan else inf if above else largest if largest is not None else -inf
+        least = math.nan if nan else -inf if below else least if least is not None else inf
+        mean = math.nan if nan or (above and below) else inf if above else -inf
+        norm = math.nan if nan else inf
+    if not whole:
+        largest, least = (None if n is None else float(n) for n in (largest, least))
+    return _text(largest), _text(least), _text(mean), _text(norm)
+
+
+def _number(wire: Wire) -> Any:
+    return float(wire["$float"]) if isinstance(wire, dict) else wire
+
+
+def _text(number: float | int | None) -> str:
+    if number is None:
+        return "null"
+    return repr(number) if isinstance(number, int) or math.isfinite(number) else json.dumps(number)

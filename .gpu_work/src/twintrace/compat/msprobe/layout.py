@@ -1,0 +1,165 @@
+"""Dumps as traces, for every verb of the project: msprobe's of both generations, and what is exported here.
+
+    dump/step0/rank0/dump.json         the root of a dump: all its steps and ranks
+         step0/                        one step
+         step0/rank0/, …/dump.json     one rank of it
+         step0/proc1234/               a process that was not distributed (26.2): rank 0
+         pynative/step0/ …             MindSpore beside compiled graphs, whose kernels are a layout of their own
+
+Steps and ranks have the numbers of their folders. A dump.json is read when its journal is asked for; tensors stay where they are
+until their values are wanted. A dump vouches for nothing: what cannot be read is damage that is named, and the rest is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...model.errors import TraceFormatError
+from ...model.records import Damage, Header
+from ...model.tensors import Spec, Tensor
+from ...store.trace import HeldJournal, Trace
+from .dumps import FILES, TENSORS, Records, read_records
+from .folding import fold
+from .names import FRAMEWORKS
+from .payloads import read_values
+from .readings import Readings
+
+_STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
+_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
+_HEAD = 1 << 12
+_OURS = {theirs: ours for ours, theirs in FRAMEWORKS.items()}
+_LEVELS = {"L0": "module", "L1": "api", "L2": "op"}
+
+
+def recognises(path: Path) -> bool:
+    """A dump.json or debug.json; a directory of one rank, one step, or a whole dump."""
+    return bool(_places(path))
+
+
+def read(path: Path, *, tolerant: bool) -> Trace:
+    """Open a dump."""
+    places = _places(path)
+    task, level, framework = _head(next(iter(places.values())))
+    keep = "tensor" if task == "tensor" else "statistics"
+    settings = {"level": _LEVELS.get(level, level), "keep": keep}
+    world = len({rank for _, rank in places})
+    manifest = {"framework": framework, "settings": settings, "world": world}
+
+    def load(step: int, rank: int) -> DumpJournal:
+        header = Header(step, rank, world, framework, settings)
+        return DumpJournal(places[step, rank], header, tolerant=tolerant)
+
+    return Trace(str(path), manifest, sorted(places), load, layout="msprobe")
+
+
+class DumpJournal(HeldJournal):
+    """One rank of one step."""
+
+    def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
+        super().__init__(header)
+        self._path, self._folder = path, path.parent / TENSORS
+        records = _with_saved(read_records(path))
+        files = frozenset(file.name for file in self._folder.iterdir()) if self._folder.is_dir() else frozenset()
+        self._readings = Readings(records.framework, self._folder, files)
+        folded = fold(records, self._readings)
+        self._calls, self._gradients = folded.calls, folded.gradients
+        self.records = tuple(records.data)
+        """The names of its records: that of a call is at its `order`."""
+        self._damage = [Damage(str(path), "file", text.removeprefix(f"{path}: ")) for text in records.problems]
+        self._damage += [Damage(str(path), name, text) for name, text in self._readings.problems]
+        if self._damage and not tolerant:
+            raise TraceFormatError(
+                f"{self._damage[0]}{f' (and {len(self._damage) - 1} more)' if len(self._damage) > 1 else ''}. "
+                f"Open it with tolerant=True to read the rest."
+            )
+
+    def tensors(self) -> Iterator[Tensor]:
+        return iter(self._readings.tensors)
+
+    def tensor(self, identity: int) -> Tensor:
+        if not 0 <= identity < len(self._readings.tensors):
+            raise TraceFormatError(f"{self._path}: there is no tensor {identity}.")
+        return self._readings.tensors[identity]
+
+    def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        name = self._readings.files.get(tensor.id)
+        if name is None:
+            raise TraceFormatError(f"{self._path}: no values were kept of {tensor.facts.get('item', tensor.id)}.")
+        array, dtype = read_values(self._folder, name, tensor.spec.dtype)
+        if (found := Spec(dtype, array.shape)) != tensor.spec:
+            raise TraceFormatError(f"{self._folder / name}: expected {tensor.spec}, found {found}.")
+        return array
+
+
+def _with_saved(records: Records) -> Records:
+    """What the script saved itself is in a file of its own, beside the records."""
+    saved = records.path.with_name(FILES[1])
+    if records.path.name != FILES[0] or not saved.is_file():
+        return records
+    more = read_records(saved)
+    return replace(records, data={**records.data, **more.data}, problems=(*records.problems, *more.problems))
+
+
+def _places(path: Path) -> dict[tuple[int, int], Path]:
+    """The JSON file of each step and rank."""
+    if path.is_file():
+        return {_numbers(path.parent): path} if path.name in FILES else {}
+    if not path.is_dir():
+        return {}
+    file = _file_in(path)
+    if file is not None:
+        return {_numbers(path): file}
+    step = _STEP.fullmatch(path.absolute().name)
+    if step is not None and (found := _ranks(path)):
+        return {(int(step[1]), rank): file for rank, file in found.items()}
+    places: dict[tuple[int, int], Path] = {}
+    for folder in sorted(path.iterdir()):
+        if (step := _STEP.fullmatch(folder.name)) and folder.is_dir():
+            places |= {(int(step[1]), rank): file for rank, file in _ranks(folder).items()}
+    if not places and (path / "pynative").is_dir():
+        return _places(path / "pynative")
+    return places or {(0, rank): file for rank, file in _ranks(path).items()}
+
+
+def _ranks(step: Path) -> dict[int, Path]:
+    """The file of each rank of a step. Processes that were not distributed have no numbers: they are counted."""
+    found: dict[int, Path] = {}
+    for folder in sorted(step.iterdir()):
+        match = _RANK.fullmatch(folder.name)
+        file = _file_in(folder) if match and folder.is_dir() else None
+        if file is not None:
+            number = int(match[1]) if match and match[1] else 0
+            while number in found:
+                number += 1
+            found[number] = file
+    return found
+
+
+def _numbers(folder: Path) -> tuple[int, int]:
+    """Step and rank by the names of the folders."""
+    whole = folder.absolute()
+    step, rank = _STEP.fullmatch(whole.parent.name), _RANK.fullmatch(whole.name)
+    return (int(step[1]) if step else 0), (int(rank[1]) if rank and rank[1] else 0)
+
+
+def _file_in(folder: Path) -> Path | None:
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def _head(file: Path) -> tuple[str, str, str]:
+    """Task, level and framework. They stand at the beginning, and a dump may be large and is not read for them."""
+    with file.open("rb") as opened:
+        text = opened.read(_HEAD).decode("utf-8", errors="replace")
+
+    def said(key: str) -> str:
+        found = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"', text)
+        return found[1] if found else ""
+
+    framework = said("framework") or ("mindspore" if "mindspore.Tensor" in text else "pytorch")
+    return said("task"), said("level"), _OURS.get(framework, framework)

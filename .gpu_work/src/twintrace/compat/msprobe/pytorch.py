@@ -1,0 +1,24 @@
+"""`msprobe.pytorch`: what scripts for PyTorch import.
+
+from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from . import debugger, seeds
+from .compare import compare, compare_distributed
+
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
+
+
+class PrecisionDebugger(debugger.PrecisionDebugger):
+    """Records what a network of PyTorch computes into msprobe's files."""
+
+    _frameworks: ClassVar[tuple[str, ...]] = ("torch",)
+
+
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
+    """Seed Python, numpy and PyTorch; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
+    seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="torch")

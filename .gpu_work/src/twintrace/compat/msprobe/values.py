@@ -1,0 +1,153 @@
+"""The values of tensors as files: each content once on its way, and under every name that it has.
+
+    dump_tensor_data/Functional.linear.0.forward.input.0.npy      ┐ one content, two names: the second is a link
+    dump_tensor_data/Module.fc.Linear.forward.0.input.0.npy       ┘
+    dump_tensor_data/.contents/17                                 a content until the step ends, then gone
+
+A content is written when it is seen, from the memory of the tensor: nothing is copied, and nothing is held in memory until the
+call that it belongs to has returned. Its names come later and are hard links (copies, where a file system has no links).
+
+PyTorch's values are `.pt` files, MindSpore's and MSAdapter's `.npy`: msprobe's own readers take nothing else. numpy has no bf16 and
+no fp8: they are widened to float32, exactly, as in msprobe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import Any, BinaryIO
+from zlib import crc32
+
+import numpy as np
+
+from ... import api
+from ...model.errors import TraceWriteError
+from ...model.tensors import Spec
+from ...store.arrays import STORAGE, as_float
+
+_CONTENTS = ".contents"
+_LONGEST = 255  # bytes of a file's name
+
+Bytes = np.ndarray[Any, Any]
+Content = tuple[int, str, tuple[int, ...]]
+"""Which bytes, and as what: (place, element type, shape)."""
+
+
+def file_name(item: str, suffix: str) -> str:
+    """An item's name as a file's: without separators, and not longer than a file system takes."""
+    name = item.replace("/", "_").replace("\0", "_")
+    raw = name.encode("utf-8", "replace")
+    if name == item and len(raw) + len(suffix) <= _LONGEST:
+        return name + suffix
+    mark = f"~{crc32(item.encode('utf-8', 'surrogatepass')):08x}"
+    return raw[: _LONGEST - len(suffix) - len(mark)].decode("utf-8", "ignore") + mark + suffix
+
+
+class Values:
+    """The files of one step."""
+
+    def __init__(self, directory: Path, suffix: str) -> None:
+        self.directory, self.suffix = directory, suffix
+        self._contents = directory / _CONTENTS
+        self._files: dict[Content, Path] = {}
+        self._raw: dict[int, tuple[Path, int, int]] = {}  # place -> where its bytes lie as they are
+        self._names: set[str] = set()
+        self.resume()
+
+    def resume(self) -> None:
+        """Begin, or go on after `close`."""
+        try:
+            self._contents.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _trouble(self._contents, error) from error
+
+    def knows(self, content: Content) -> bool:
+        """Is this content written already?"""
+        return content in self._files
+
+    def write(self, content: Content, data: Bytes | None) -> None:
+        """Write a content. `data` are its bytes, if they are at hand: those of a place that was seen before are read again."""
+        place, dtype, shape = content
+        raw: Any = data if data is not None else self._read(place)
+        file = self._contents / str(len(self._files))
+        try:
+            with file.open("wb") as opened:
+                begin = self._save(opened, raw, dtype, shape)
+        except OSError as error:
+            raise _trouble(file, error) from error
+        self._files[content] = file
+        if begin is not None:
+            self._raw.setdefault(place, (file, begin, len(raw)))
+
+    def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> int | None:
+        """Where the bytes begin; None if they were widened."""
+        if self.suffix == ".pt":
+            return api.write_tensor(file, Spec(dtype, shape), raw)
+        array = np.frombuffer(raw, dtype=STORAGE[dtype])
+        wide = array if dtype.startswith("f4") else as_float(array, dtype)
+        head = _header(wide.dtype, shape)
+        file.write(head)
+        file.write(wide.view(np.uint8).data)
+        return len(head) if wide is array else None
+
+    def name(self, content: Content, item: str) -> str:
+        """Give a content a name; the name of the file. A name that is given again stands for the later content."""
+        name = file_name(item, self.suffix)
+        path = self.directory / name
+        try:
+            if name in self._names:
+                path.unlink(missing_ok=True)
+            self._names.add(name)
+            try:
+                os.link(self._files[content], path)
+            except OSError:
+                shutil.copyfile(self._files[content], path)
+        except OSError as error:
+            raise _trouble(path, error) from error
+        return name
+
+    def close(self) -> None:
+        """The step is over: what has no name goes. `resume` goes on."""
+        shutil.rmtree(self._contents, ignore_errors=True)
+        self._files.clear()
+        self._raw.clear()
+
+    def _read(self, place: int) -> bytes:
+        file, offset, count = self._raw[place]
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            return opened.read(count)
+
+
+def clear(directory: Path) -> None:
+    """Remove the values of an earlier run; whatever else is there stays."""
+    shutil.rmtree(directory / _CONTENTS, ignore_errors=True)
+    for file in (*directory.glob("*.npy"), *directory.glob("*.pt")):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+_HEADERS: dict[tuple[str, tuple[int, ...]], bytes] = {}
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    key = dtype.str, shape
+    known = _HEADERS.get(key)
+    if known is None:
+        file = io.BytesIO()
+        fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, fields)  # type: ignore[no-untyped-call]
+        if len(_HEADERS) > 10_000:
+            _HEADERS.clear()
+        known = _HEADERS[key] = file.getvalue()
+    return known
+
+
+def _trouble(path: Path, error: OSError) -> TraceWriteError:
+    return TraceWriteError(
+        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. "
+        f"Free some space, or choose another dump_path."
+    )

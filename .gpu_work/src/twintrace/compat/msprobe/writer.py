@@ -1,0 +1,626 @@
+"""Record straight into a dump: each journal line becomes records of dump.json, stack.json and construct.json as it comes.
+
+    step0/rank/dump.json           {"task", "level", "framework", "dump_data_dir", "data": {record: {…}}}
+    step0/rank/stack.json          {record: [frames, the innermost first]}
+    step0/rank/construct.json      {record: the module's record around it, or null}; empty at level L1
+    step0/rank/debug.json          what was given to `save`; there if there is any
+    step0/rank/dump_tensor_data/   values, with task tensor
+
+It takes the place of the archive's own writer (`tt.record(…, writer=DumpWriter(settings))`), and a trace's lines replayed into it
+are an export. What has been committed is in the files, and the files are whole, whenever the process is killed.
+
+A backward pass gives a call's gradients one by one. Until all have come its record is open: in the file with what is known, and
+said again when more is known. One that comes very late, or a second time, is put in its place when the step ends.
+
+The root module is not recorded, nor the optimizer: as in msprobe the one, and the other because msprobe records hundreds of
+functions there, which a trace has as one call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from ...model.errors import TraceWriteError
+from ...model.records import Role
+from ...model.sites import Kind, Phase
+from ...model.tensors import Location
+from ...store.arrays import STORAGE, as_float
+from ...store.lines import Wire, unseal
+from .chosen import Chosen, Everything
+from .config import Settings
+from .documents import Document, quote
+from .elements import list_text, object_text, tensor_text, value_text
+from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
+from .values import Content, Values, clear
+
+FILES = ("dump.json", "stack.json", "construct.json", "debug.json")
+VALUES = "dump_tensor_data"
+_MOST_OPEN = (
+    64  # records that wait for gradients, said again with each commit; beyond, the oldest is taken to be complete
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A tensor: its element as far as it is the same wherever it occurs, and its values."""
+
+    text: str
+    wants_gradient: bool
+    content: Content | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is remembered of a call for its gradients."""
+
+    stem: str
+    number: int
+    parent: int | None
+    inputs: list[Any]
+    """The arguments with slots in the places of tensors; of a function only those."""
+    wanting: frozenset[str]
+    outputs: list[Any]
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A record to which gradients are added: tensors and, once they are made, elements by slot."""
+
+    name: str
+    wires: tuple[Any, ...] = ()
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    elements: dict[tuple[str, str], str] = field(default_factory=dict)
+    text: str = ""
+
+
+class DumpWriter:
+    """Writes the journal of a recorder, or of a trace, as a dump."""
+
+    def __init__(self, settings: Settings, chosen: Chosen | None = None, *, portable: bool = False) -> None:
+        """`portable`: the dump does not say where it was written, because it will be moved."""
+        self._settings, self._portable = settings, portable
+        self._chosen: Chosen = chosen or Everything()
+        self._steps: set[int] = set()
+        self._step = -1
+        self._directory: Path | None = None
+        self._documents: dict[str, Document] = {}
+        self._values: Values | None = None
+        self._framework, self._dialect = "", ""
+        self._numbers = Numbers()
+        self._said_again: dict[str, int] | None = None  # while values are saved again: how many of each name
+        self._turns: dict[str, int] = {}  # how many gradients each parameter has had in this step
+        self._forget()
+
+    def _forget(self) -> None:
+        """Numbers of tensors, calls and stacks begin anew."""
+        self._tensors: dict[int, _Seen] = {}
+        self._stacks: dict[int, tuple[str, str]] = {}  # as text, and the line of the call
+        self._calls: dict[int, _Call] = {}
+        self._modules: dict[int, str] = {}
+        self._children: dict[int, list[tuple[str, bool]]] = {}  # of modules that have not returned yet
+        self._owners: dict[str, tuple[str, frozenset[str]]] = {}  # module -> stem, parameters that learn
+        self._backward: dict[int, _Growing] = {}
+        self._finished: dict[int, _Growing] = {}
+        self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
+        self._parameters: dict[tuple[str, int], _Growing] = {}
+        self._saved: dict[int, _Growing] = {}
+        self._places: dict[str, int] = {}
+        self._checks: dict[tuple[int, bool], str] = {}
+        self._data: np.ndarray[Any, Any] | None = None
+        self._failure: TraceWriteError | None = None
+
+    def choose(self, chosen: Chosen) -> None:
+        """Ask this selection from here on."""
+        self._chosen = chosen
+
+    @contextlib.contextmanager
+    def saving_again(self) -> Iterator[None]:
+        """What is saved within was saved in this step before, in this order, by a recorder that has ended: it is in debug.json, and
+        only its gradients are still to come."""
+        self._said_again = {}
+        try:
+            yield
+        finally:
+            self._said_again = None
+
+    # --- what a recorder calls ----------------------------------------------------------------------------------
+
+    def has_step(self, step: int) -> bool:
+        """Has this run recorded that step and gone on? One of an earlier run is replaced."""
+        return step in self._steps and step != self._step
+
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> DumpWriter:
+        """Begin the files of a step, or go on with them if the last recorder of this run has stopped there."""
+        rank = f"rank{header.get('rank', 0)}" if header.get("world", 1) > 1 else "rank"
+        directory = self._settings.dump_path / f"step{step}" / rank
+        self._framework = str(header.get("framework", ""))
+        self._dialect = FRAMEWORKS.get(self._framework, "pytorch")
+        if directory == self._directory:
+            for file in self._files():
+                file.resume()
+        else:
+            self._begin_files(directory)
+            self._step = step
+            self._steps.add(step)
+            self._numbers, self._turns = Numbers(), {}
+        return self
+
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
+        """Where these bytes are; they are written or summed up when their tensor's line comes, which is next."""
+        if self._failure is not None:
+            raise self._failure
+        place = self._places.setdefault(f"{fingerprint}{len(data)}", len(self._places))
+        self._data = data
+        return Location(place, len(data))
+
+    def add(self, line: bytes) -> None:
+        """Take a line of the journal."""
+        record = unseal(line)
+        match record["k"]:
+            case "tensor":
+                self._add_tensor(record)
+            case "stack":
+                frames = record["frames"]
+                self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
+            case "call":
+                self._add_call(record)
+            case "grad":
+                self._add_gradient(record)
+
+    def commit(self) -> None:
+        """All that is known by now is in the files."""
+        opened = () if self._settings.task == "structure" else (self._backward, self._parameters)
+        growing = [(found.name, found.text) for records in opened for found in records.values()]
+        saved = [(found.name, found.text) for found in self._saved.values() if found.text]
+        for name, document in self._documents.items():
+            document.commit({"dump.json": growing, "debug.json": saved}.get(name, ()))
+
+    def end_step(self) -> None:
+        """The step is over, what is open is as complete as it will be. Another recorder of this run may still go on with it."""
+        if not self._documents:
+            return
+        try:
+            for key in list(self._backward):
+                self._close_backward(key)
+            for owner in list(self._parameters):
+                self._close_parameters(owner)
+            for found in self._saved.values():
+                if found.text:
+                    self._documents["debug.json"].add(found.name, found.text)
+            for children in self._children.values():
+                for name, _ in children:
+                    self._construct(name, None)
+            if self._settings.task != "structure":
+                self._documents["dump.json"].replace({name: found.text for name, found in self._again.items()})
+        finally:
+            self._forget()
+            with contextlib.ExitStack() as closing:  # each, whatever happens to the others
+                for file in self._files():
+                    closing.callback(file.close)
+
+    def close(self) -> None:
+        """End the dump."""
+        self.end_step()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the files."""
+        for document in self._documents.values():
+            document.abandon()
+        self._documents.clear()
+        self._values = None
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    def _begin_files(self, directory: Path) -> None:
+        """New files for a step; those of an earlier run are replaced, and whatever else is there stays."""
+        settings = self._settings
+        keeps = settings.task == "tensor" or bool(settings.tensor_list)
+        values = directory / VALUES
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for name in FILES:
+                (directory / name).unlink(missing_ok=True)
+            clear(values)
+        except OSError as error:
+            raise TraceWriteError(
+                f"{directory} is not writable ({error.strerror}). Choose another dump_path."
+            ) from error
+        place = quote(VALUES if self._portable else str(values)) if keeps else "null"
+        self._head = (
+            f'{{\n "task": {quote(settings.task)},\n "level": {quote(settings.level)},\n'
+            f' "framework": {quote(self._dialect)},\n "recorder": "twintrace",\n "dump_data_dir": {place},\n "data": {{'
+        )
+        self._directory, self._documents = directory, {}
+        self._begin_document("dump.json", self._head, "\n }\n}\n")
+        for name in ("stack.json", "construct.json") if settings.extra_info else ():
+            self._begin_document(name)
+        self._values = Values(values, ".pt" if self._dialect == "pytorch" else ".npy") if keeps else None
+
+    def _files(self) -> list[Document | Values]:
+        return [*self._documents.values(), *([] if self._values is None else [self._values])]
+
+    def _begin_document(self, name: str, *around: str) -> Document:
+        assert self._directory is not None
+        document = self._documents[name] = Document(self._directory / name, *around)
+        return document
+
+    # --- tensors ------------------------------------------------------------------------------------------------
+
+    def _add_tensor(self, line: Mapping[str, Wire]) -> None:
+        data, self._data = self._data, None
+        text = tensor_text(line, self._dialect)
+        content: Content | None = None
+        if line.get("at") is not None and (line["at"][1] or not self._values):
+            place = line["at"][0]
+            if self._values is not None:
+                content = self._keep((place, line["dtype"], tuple(line["shape"])), data)
+            if self._settings.summary_mode == "md5":
+                text += f', "md5": "{self._check(place, line["dtype"], data)}"'
+        elif known := (line.get("facts") or {}).get("md5"):  # out of a dump of msprobe's
+            text += f', "md5": {quote(str(known))}'
+        self._tensors[line["id"]] = _Seen(text, bool(line.get("grad")), content)
+
+    def _keep(self, content: Content, data: np.ndarray[Any, Any] | None) -> Content | None:
+        assert self._values is not None
+        try:
+            if not self._values.knows(content):
+                self._values.write(content, data)
+        except TraceWriteError as error:  # the record goes on without values; the recorder is told with the next
+            self._failure = error
+            return None
+        return content
+
+    def _check(self, place: int, dtype: str, data: np.ndarray[Any, Any] | None) -> str:
+        """The CRC-32 of the bytes. Of MindSpore's bf16 msprobe takes that of the float32 that they become in numpy."""
+        widened = dtype == "bf16" and self._dialect != "pytorch"
+        known = self._checks.get((place, widened))
+        if known is None and data is not None:
+            found = as_float(data.view(STORAGE[dtype]), dtype) if widened else data
+            known = self._checks[place, widened] = f"{crc32(found.view(np.uint8).data):08x}"
+        return known or self._checks.get((place, not widened), "")
+
+    def _element(self, identity: int, record: str, state: str, path: str) -> str:
+        seen = self._tensors.get(identity)
+        if seen is None:
+            return "null"
+        if seen.content is None or self._values is None or not self._keeps_values(record):
+            return seen.text + "}"
+        name = self._values.name(seen.content, item_name(record, state, path))
+        return f'{seen.text}, "data_name": {quote(name)}}}'
+
+    def _keeps_values(self, record: str) -> bool:
+        wanted = self._settings.tensor_list
+        return not wanted or any(name in record for name in wanted)
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _add_call(self, record: Mapping[str, Wire]) -> None:
+        kind, phase = record["kind"], record.get("phase", Phase.FORWARD)
+        if phase == Phase.UPDATE:
+            return
+        if kind == Kind.SAVE:
+            self._add_saved(record)
+            return
+        if kind == Kind.MODULE and self._chosen.leaves_out(record["name"], record.get("up")):
+            return
+        stack, code = self._stacks.get(record.get("stack", -1), ("[]", ""))
+        begin = stem(kind, record["name"], record.get("type") or "", self._framework, code)
+        if phase == Phase.BACKWARD and kind != Kind.OP:
+            self._add_lone_backward(record, record_name(begin, record["n"], backward=True))
+            return
+        number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
+        name = record_name(begin, number)
+        args, named = self._arguments(record, begin)
+        self._remember(record, begin, number)
+        if kind == Kind.MODULE:
+            self._add_module(record, begin, name)
+        if not self._chosen.forgoes(record_name(begin, record["n"])):
+            self._write_forward(record, name, args, named)
+            if "stack.json" in self._documents:
+                self._documents["stack.json"].add(name, stack)
+            self._place_in_tree(name, record.get("up"), backward=False)
+        self._chosen.ends(name)
+
+    def _add_lone_backward(self, record: Mapping[str, Wire], name: str) -> None:
+        """A backward whose forward was not recorded: it takes gradients and gives gradients."""
+        if self._chosen.forgoes(name):
+            return
+        ends = (("input", record["in"]), ("output", _results(record, name)))
+        texts = [f'"{end}": {list_text(wires, self._placed(name, end), "", self._dialect)}' for end, wires in ends]
+        self._write(name, f"{{{', '.join(texts)}}}")
+        self._place_in_tree(name, record.get("up"), backward=True)
+
+    def _arguments(self, record: Mapping[str, Wire], begin: str) -> tuple[list[Wire], dict[str, Wire]]:
+        """torch.nn.functional hands on its arguments by name, however it was called: tensors go back to their places."""
+        args, named = list(record["in"]), dict(record["kw"])
+        if begin.startswith("Functional.") and self._framework == "torch":
+            tensors = [position for position, wire in enumerate(named.values()) if _is_tensor(wire)]
+            for key in list(named)[: tensors[-1] + 1] if tensors else ():
+                args.append(named.pop(key))
+        return args, named
+
+    def _write_forward(self, record: Mapping[str, Wire], name: str, args: list[Wire], named: dict[str, Wire]) -> None:
+        settings, dialect = self._settings, self._dialect
+        fields = []
+        if settings.wants("forward", "input"):
+            fields.append(f'"input_args": {list_text(args, self._placed(name, "input"), "", dialect)}')
+            fields.append(f'"input_kwargs": {object_text(named, self._placed(name, "kwargs"), "", dialect)}')
+        if settings.wants("forward", "output") and "raised" not in record:
+            output = _results(record, name)
+            fields.append(f'"output": {list_text(output, self._placed(name, "output"), "", dialect)}')
+        if not fields:
+            return
+        if record["kind"] == Kind.MODULE:
+            held = {key: {"$t": number} for key, number in (record.get("params") or {}).items()}
+            fields.append(f'"parameters": {object_text(held, self._placed(name, "parameters"), "", dialect)}')
+        self._write(name, f"{{{', '.join(fields)}}}")
+
+    def _write(self, name: str, text: str, *, replaceable: bool = False) -> None:
+        if self._settings.task != "structure":
+            self._documents["dump.json"].add(name, text, replaceable=replaceable)
+
+    def _placed(self, record: str, state: str) -> Any:
+        return lambda identity, path: self._element(identity, record, state, path)
+
+    def _grown(self, found: _Growing, state: str, tensors: Mapping[str, int]) -> Any:
+        """Puts gradients in the places of slots; an element is made once."""
+
+        def place(slot: str, path: str) -> str:
+            if slot not in tensors:
+                return "null"
+            known = found.elements.get((state, slot))
+            if known is None:
+                known = found.elements[state, slot] = self._element(tensors[slot], found.name, state, path)
+            return known
+
+        return place
+
+    def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
+        """What the call's gradients will need."""
+        if "raised" in record or not (
+            self._settings.wants("backward", "input") or self._settings.wants("backward", "output")
+        ):
+            return
+        positional = [_with_slots(wire, str(i)) for i, wire in enumerate(record["in"])]
+        by_name = [_with_slots(wire, f"kw.{key}") for key, wire in record["kw"].items()]
+        wanting = frozenset(
+            slot
+            for wires in (enumerate(record["in"]), ((f"kw.{key}", wire) for key, wire in record["kw"].items()))
+            for place, wire in wires
+            for slot, identity in _tensors(wire, str(place))
+            if identity in self._tensors and self._tensors[identity].wants_gradient
+        )
+        if record["kind"] == Kind.MODULE:
+            inputs = positional + [wire for wire in by_name if _slots(wire)]
+        else:
+            inputs = [{"$t": slot} for wire in positional + by_name for slot in _slots(wire)]
+        outputs = [{"$t": slot} for slot, _ in _tensors(record.get("out"), "")]
+        self._calls[record["id"]] = _Call(begin, number, record.get("up"), inputs, wanting, outputs)
+
+    def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
+        self._modules[record["id"]] = name
+        for child, backward in self._children.pop(record["id"], ()):
+            self._construct(child, _backward_of(name) if backward else name)
+        held = record.get("params") or {}
+        learning = frozenset(
+            key for key, number in held.items() if number in self._tensors and self._tensors[number].wants_gradient
+        )
+        self._owners[record["name"]] = begin, learning or frozenset(held)
+
+    def _place_in_tree(self, name: str, up: int | None, *, backward: bool) -> None:
+        """Say which module is around; the module's own line comes when it returns."""
+        if up is None:
+            self._construct(name, None)
+        elif up in self._modules:
+            self._construct(name, _backward_of(self._modules[up]) if backward else self._modules[up])
+        else:
+            self._children.setdefault(up, []).append((name, backward))
+
+    def _construct(self, name: str, parent: str | None) -> None:
+        if "construct.json" in self._documents and self._settings.level != "L1":
+            self._documents["construct.json"].add(name, "null" if parent is None else quote(parent))
+
+    # --- gradients ----------------------------------------------------------------------------------------------
+
+    def _add_gradient(self, record: Mapping[str, Wire]) -> None:
+        match record["role"]:
+            case Role.PARAMETER:
+                self._add_parameter_gradient(record)
+            case Role.SAVED:
+                self._add_saved_gradient(record)
+            case _:
+                self._add_call_gradient(record)
+
+    def _add_call_gradient(self, record: Mapping[str, Wire]) -> None:
+        """msprobe's `input` of a backward is the gradient of the results, its `output` that of the arguments."""
+        key, slot = record["of"], record["slot"]
+        call = self._calls.get(key)
+        found = call and (self._backward.get(key) or self._begin_backward(key, call))
+        if not call or not found:
+            return
+        # Of several passes through the same call the last one counts.
+        state, tensors = ("output", found.inputs) if record["role"] == Role.INPUT else ("input", found.outputs)
+        tensors[slot] = record["t"]
+        found.elements.pop((state, slot), None)
+        fields = []
+        if self._settings.wants("backward", "input"):
+            place = self._grown(found, "input", found.outputs)
+            fields.append(f'"input": {list_text(call.outputs, place, "", self._dialect)}')
+        if self._settings.wants("backward", "output"):
+            place = self._grown(found, "output", found.inputs)
+            nodes = [slot for slot in found.inputs if slot.startswith("node.")]
+            wires = (
+                [{"$t": f"node.{i}"} for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
+            )
+            fields.append(f'"output": {list_text(wires, place, "", self._dialect)}')
+            if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
+                fields.append('"by_node": true')
+        found.text = f"{{{', '.join(fields)}}}"
+        if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
+            self._close_backward(key)
+
+    def _begin_backward(self, key: int, call: _Call) -> _Growing | None:
+        late = self._finished.get(key)
+        if late is not None:
+            self._again[late.name] = late
+            return late
+        name = record_name(call.stem, call.number, backward=True)
+        if not self._chosen.begins(name, self._around(call)):
+            return None
+        if len(self._backward) >= _MOST_OPEN:
+            self._close_backward(next(iter(self._backward)))
+        found = self._backward[key] = _Growing(name)
+        return found
+
+    def _around(self, call: _Call) -> Iterator[str]:
+        """The backward records of the modules around a call, the nearest first."""
+        up = call.parent
+        while up is not None and up in self._modules:
+            yield _backward_of(self._modules[up])
+            up = self._calls[up].parent if up in self._calls else None
+
+    def _close_backward(self, key: int) -> None:
+        """The record is complete, as far as can be known."""
+        found = self._finished[key] = self._backward.pop(key)
+        self._write(found.name, found.text, replaceable=True)
+        found.text = ""
+        found.elements.clear()  # made again, should there be more to say
+        self._place_in_tree(found.name, self._calls[key].parent, backward=True)
+        self._chosen.ends(found.name)
+
+    def _add_parameter_gradient(self, record: Mapping[str, Wire]) -> None:
+        path, _, parameter = record["slot"].rpartition(".")
+        if path not in self._owners or not self._settings.wants("backward", "output"):
+            return
+        begin, learning = self._owners[path]
+        turn = self._turns[record["slot"]] = self._turns.get(record["slot"], -1) + 1
+        found = self._parameters.get((path, turn))
+        if found is None:
+            found = self._parameters[path, turn] = _Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
+        element = self._element(record["t"], found.name, "", parameter)
+        found.elements["", parameter] = f"{quote(parameter)}: [{element}]"
+        found.text = f"{{{', '.join(found.elements.values())}}}"
+        if {name for _, name in found.elements} >= learning:
+            self._close_parameters((path, turn))
+        elif len(self._parameters) > _MOST_OPEN:
+            self._close_parameters(next(iter(self._parameters)))
+
+    def _close_parameters(self, owner: tuple[str, int]) -> None:
+        found = self._parameters.pop(owner)
+        self._write(found.name, found.text)
+
+    # --- what was given to `save` -------------------------------------------------------------------------------
+
+    def _add_saved(self, record: Mapping[str, Wire]) -> None:
+        wire = record.get("out")
+        if self._said_again is not None:
+            number = self._said_again.get(record["name"], 0)
+            self._said_again[record["name"]] = number + 1
+        else:
+            number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
+            name = saved_name(record["name"], number)
+            document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
+            document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
+        gradient = saved_name(record["name"], number, gradient=True)
+        self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
+
+    def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:
+        found = self._saved.get(record["of"])
+        if found is not None:
+            found.inputs[record["slot"]] = record["t"]
+            place = self._grown(found, "", found.inputs)
+            found.text = value_text(found.wires[0], place, "", self._dialect)
+
+
+def _is_tensor(wire: Wire) -> bool:
+    return isinstance(wire, dict) and "$t" in wire
+
+
+def _results(record: Mapping[str, Wire], name: str) -> list[Wire]:
+    """A tuple's items, or the one result. A collective's results are its arguments after it."""
+    if name.startswith(("Distributed.", "MintDistributed.")):
+        after = record.get("after") or {}
+        arguments = [*record["in"], *record["kw"].values()]
+        places = [*map(str, range(len(record["in"]))), *(f"kw.{key}" for key in record["kw"])]
+        return [_replaced(wire, place, after) for wire, place in zip(arguments, places, strict=True)]
+    output = record.get("out")
+    if isinstance(output, dict) and "$tuple" in output:
+        items: list[Wire] = output["$tuple"]
+        return items
+    return [output]
+
+
+def _children(wire: Wire, slot: str) -> Iterator[tuple[str, Wire]]:
+    """What is inside a container, each with its slot."""
+    prefix = f"{slot}." if slot else ""
+    if isinstance(wire, list):
+        yield from ((f"{prefix}{i}", item) for i, item in enumerate(wire))
+    elif isinstance(wire, dict):
+        ((tag, content),) = wire.items()
+        if tag in ("$tuple", "$set"):
+            yield from ((f"{prefix}{i}", item) for i, item in enumerate(content))
+        elif tag in ("$dict", "$object"):
+            yield from ((f"{prefix}{key}", item) for key, item in content[1])
+
+
+def _tensors(wire: Wire, slot: str) -> Iterator[tuple[str, int]]:
+    """(slot, number) of every tensor in a value."""
+    if _is_tensor(wire):
+        yield slot, wire["$t"]
+    else:
+        for inner, item in _children(wire, slot):
+            yield from _tensors(item, inner)
+
+
+def _mapped(wire: Wire, slot: str, change: Any) -> Wire:
+    """The same value with each tensor replaced by what `change(slot, tensor)` says, and all other leaves by nothing."""
+    if _is_tensor(wire):
+        return change(slot, wire)
+    items = list(_children(wire, slot))
+    if not items:
+        return [] if wire == [] else None
+    if isinstance(wire, dict) and next(iter(wire)) in ("$dict", "$object"):
+        kind, pairs = next(iter(wire.values()))
+        return {
+            "$dict": [
+                kind,
+                [[key, _mapped(item, inner, change)] for (key, _), (inner, item) in zip(pairs, items, strict=True)],
+            ]
+        }
+    return [_mapped(item, inner, change) for inner, item in items]
+
+
+def _with_slots(wire: Wire, slot: str) -> Wire:
+    """The same value with slots in the places of tensors: what a gradient is put into."""
+    return _mapped(wire, slot, lambda slot, _: {"$t": slot})
+
+
+def _slots(wire: Wire) -> list[str]:
+    return [str(slot) for _, slot in _tensors(wire, "")]
+
+
+def _replaced(wire: Wire, slot: str, after: Mapping[str, int]) -> Wire:
+    """The same argument as it was after the call."""
+    if _is_tensor(wire):
+        return {"$t": after.get(slot, wire["$t"])}
+    items = list(_children(wire, slot))
+    return [_replaced(item, inner, after) for inner, item in items] if items else wire
+
+
+def _backward_of(name: str) -> str:
+    """`Module.fc.Linear.backward.0` for `Module.fc.Linear.forward.0`."""
+    begin, _, number = name.rpartition(".")
+    return f"{begin.removesuffix('forward')}backward.{number}"
+
+
+def _frames_text(frames: list[list[Any]]) -> str:
+    texts = [f"File {file}, line {line}, in {function}, \n {code}" for file, line, function, code in frames]
+    return f"[{', '.join(map(quote, texts))}]"

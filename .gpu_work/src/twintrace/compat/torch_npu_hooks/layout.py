@@ -1,0 +1,333 @@
+"""Dumps as traces: the line format of `torch_npu.hooks`, and ptdbg_ascend's lines beside a directory of npy files.
+
+    ["Functional_linear_forward_input.0", [0.04, 0.40], "torch.float32", [1, 2]]                      torch_npu.hooks
+    ["Functional_linear_0_forward_input.0", 0, [], "torch.float32", [1, 2], [0.40, 0.04, 0.22]]       ptdbg_ascend
+
+    cpu.pkl                                one file, one trace: step 0, rank 0
+    ptdbg_dump_v2.0/rank0/dump.pkl         with dump/Functional_linear_0_forward_input.0.npy; a rank for each folder
+
+A dump is read once to learn what is in it; values are read again when they are asked for. It vouches for nothing: every line is
+checked, and one that does not fit is damage that is named, with its number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickletools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...model.errors import TraceFormatError
+from ...model.records import Damage, Frame, Header, Note
+from ...model.tensors import Location, Spec, Statistics, Tensor
+from ...store.arrays import nbytes
+from ...store.digest import digest
+from ...store.native import Tell, write_rank
+from ...store.trace import HeldJournal, Trace
+from .folding import fold
+from .names import LineName, parse
+from .numbers import from_values, short_dtype, storable, stored
+from .writer import LineWriter
+
+_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
+_MAX_LINE = 2 << 30
+_SAMPLED = 13
+"""Late torch_npu.hooks kept ten values of a tensor and its largest, smallest and mean."""
+
+
+def recognises(path: Path) -> bool:
+    """A file called .pkl or whose first line is one of these; a directory of ranks, or of one rank, with such a file in it."""
+    if path.is_dir():
+        return bool(_ranks(path))
+    return path.is_file() and (path.suffix == ".pkl" or (path.stat().st_size > 0 and is_line_dump(path)))
+
+
+def is_line_dump(path: Path) -> bool:
+    """Does the file begin like a dump, or is it empty?"""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(64).lstrip()
+    return not start or re.match(rb'\[\s*"', start) is not None
+
+
+def read(path: Path, *, tolerant: bool) -> Trace:
+    """Open a dump."""
+    ranks = _ranks(path) if path.is_dir() else {0: path}
+    for file in ranks.values():
+        _refuse_pickles(file)
+    settings = {"keep": "tensor"}
+    manifest = {"framework": "torch", "settings": settings, "world": len(ranks)}
+
+    def load(step: int, rank: int) -> DumpJournal:
+        return DumpJournal(ranks[rank], Header(step, rank, len(ranks), "torch", settings), tolerant=tolerant)
+
+    return Trace(str(path), manifest, [(0, rank) for rank in sorted(ranks)], load, layout="torch_npu")
+
+
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
+    """Write any trace as a dump, all steps one after the other: one file, or a directory with one for each rank."""
+    for rank in trace.ranks:
+        writer = LineWriter(path if len(trace.ranks) == 1 else path / f"rank{rank}" / "dump.pkl")
+        write_rank(writer, trace, rank, tell=tell)
+
+
+def _ranks(path: Path) -> dict[int, Path]:
+    """The dump of each rank in a directory."""
+    found = {}
+    for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
+        number = _RANK.fullmatch(folder.name)
+        if folder != path and number is None:
+            continue
+        files = sorted(file for file in folder.glob("*.pkl") if is_line_dump(file))
+        if files:
+            found[int(number[1]) if number else 0] = files[0]
+    return found
+
+
+def _refuse_pickles(path: Path) -> None:
+    """A pickle runs code when it is loaded. This tool's files are JSON, whatever they are called."""
+    with path.open("rb") as file:
+        start = file.read(1 << 12)
+    if start[:4] == b"PK\x03\x04":
+        raise TraceFormatError(_not_a_dump(path, "a zip archive, such as torch.save writes"))
+    if start.lstrip()[:1] in (b"[", b""):  # no opcode of a pickle is `[`
+        return
+    try:
+        first = next(pickletools.genops(start))[0].name
+    except (ValueError, IndexError, StopIteration, AttributeError):
+        raise TraceFormatError(_not_a_dump(path, f"something that begins with {start[:16]!r}")) from None
+    raise TraceFormatError(
+        _not_a_dump(path, f"a real pickle (its first opcode is {first})")
+        + " It was not loaded: a pickle may run any code."
+    )
+
+
+def _not_a_dump(path: Path, found: str) -> str:
+    return (
+        f'{path}: expected lines of JSON, ["name", [values], "dtype", [shape]], found {found}. '
+        f"Give the file that was given to set_dump_path."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Where a tensor's values stand: a stretch of the file, or a file of their own."""
+
+    offset: int
+    length: int
+    text: str
+    npy: Path | None
+
+
+class DumpJournal(HeldJournal):
+    """One dump file."""
+
+    def __init__(self, path: Path, header: Header, *, tolerant: bool) -> None:
+        super().__init__(header)
+        self._path, self._tolerant = path, tolerant
+        self._lines: dict[int, _Line] = {}
+        self._names: dict[int, LineName] = {}
+        self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
+        self._whole = True
+        self._ptdbg = False
+        self._sampled = 0
+        with path.open("rb") as self._file:
+            for number, offset, raw in self._raw_lines():
+                self._take(number, offset, raw)
+        swapped = self._ptdbg
+        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=swapped)
+
+    # --- what a journal offers ----------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """A dump has no end mark; one whose last line is torn was surely not finished."""
+        return self._whole
+
+    def notes(self) -> Iterator[Note]:
+        if self._sampled:
+            text = f"{self._sampled} tensors have {_SAMPLED} numbers instead of their values: they were recorded as samples"
+            yield Note("sampled", text)
+
+    def tensor(self, identity: int) -> Tensor:
+        try:
+            return self._tensors[identity]
+        except KeyError:
+            raise TraceFormatError(f"{self._path}: there is no line {identity + 1} with a tensor.") from None
+
+    def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        line = self._lines[tensor.id]
+        if line.npy is not None:
+            return self._npy(line, tensor.spec)
+        with self._path.open("rb") as file:
+            file.seek(line.offset)
+            raw = file.read(line.length)
+        try:
+            return from_values(_parsed(raw)[1], tensor.spec)
+        except (ValueError, IndexError) as error:
+            raise TraceFormatError(
+                f"{self._path}: line {tensor.id + 1}: {error}. It was changed after it was opened."
+            ) from None
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def _raw_lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """(number from 0, offset, bytes) of each line that is whole."""
+        offset = number = 0
+        while raw := self._file.readline(_MAX_LINE):
+            if raw.endswith(b"\n"):
+                if raw.strip():
+                    yield number, offset, raw
+            elif len(raw) == _MAX_LINE:
+                self._spoilt(number, f"longer than {_MAX_LINE} bytes")
+                return
+            else:
+                self._last(number, offset, raw)
+                return
+            offset += len(raw)
+            number += 1
+
+    def _last(self, number: int, offset: int, raw: bytes) -> None:
+        """A last line without its newline: whole if it can be read, otherwise torn by the end of the process."""
+        try:
+            _parsed(raw)
+        except ValueError:
+            self._whole = False
+            self._spoilt(
+                number, f"the last line is torn after {len(raw)} bytes: the process ended while it was writing"
+            )
+        else:
+            self._take(number, offset, raw)
+
+    def _spoilt(self, number: int, text: str) -> None:
+        item = Damage(str(self._path), f"line {number + 1}", text)
+        if not self._tolerant:
+            raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.")
+        self._damage.append(item)
+
+    def _take(self, number: int, offset: int, raw: bytes) -> None:
+        try:
+            self._understand(number, offset, raw)
+        except ValueError as error:
+            self._spoilt(number, str(error))
+
+    def _understand(self, number: int, offset: int, raw: bytes) -> None:
+        fields = _parsed(raw)
+        if len(fields) == 2:
+            self._stack(fields)
+            return
+        numbered = len(fields) > 4
+        text, dtype, shape = fields[0], fields[3 if numbered else 2], fields[4 if numbered else 3]
+        name = parse(text, numbered=numbered) if text.isprintable() else None
+        if name is None:
+            raise ValueError(f"the name {text[:60]!r} does not say which end of a call it is")
+        spec = Spec(storable(_short(dtype)), _shape(shape))
+        npy = self._npy_of(text) if numbered else None
+        self._ptdbg = self._ptdbg or numbered
+        tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
+        line = _Line(offset, len(raw), text, npy)
+        self._tensors[number] = replace(tensor, **self._known(fields, line, spec))
+        self._lines[number], self._names[number] = line, name
+
+    def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
+        """What is known of the values."""
+        count: int = math.prod(spec.shape)
+        if line.npy is not None:
+            try:
+                values = self._npy(line, spec)
+            except TraceFormatError as error:
+                return {"missing": str(error)}
+        elif len(fields) > 4:
+            return {"statistics": _summary(fields[5:]), "missing": f"there is no {line.text}.npy beside the dump"}
+        elif not fields[1] and count:
+            return {"missing": "the dump has no values of it"}
+        elif len(fields[1]) == _SAMPLED and count != _SAMPLED:
+            self._sampled += 1
+            return {"missing": f"the dump has a sample of {_SAMPLED} numbers instead of its values"}
+        else:
+            values = from_values(fields[1], spec)
+        found = digest(np.ascontiguousarray(values).reshape(values.shape), spec.dtype)
+        payload = Location(line.offset, nbytes(spec))
+        return {"statistics": found.statistics, "fingerprint": found.fingerprint, "payload": payload}
+
+    def _stack(self, fields: list[Any]) -> None:
+        """`["Functional_conv2d_0_stack_info", [[file, line, function, code], …]]`, innermost first."""
+        found = re.fullmatch(r"(?P<call>.+?)(_forward|_backward)?_stack_info", fields[0], re.DOTALL)
+        name = parse(f"{found['call']}_forward_input", numbered=True) if found else None
+        if name is None or not isinstance(fields[1], list):
+            raise ValueError(f"expected a tensor or the stack of a call, got {str(fields)[:60]}")
+        frames = [
+            Frame(str(item[0]), item[1] if isinstance(item[1], int) else 0, str(item[2]), str(item[3]))
+            for item in fields[1]
+            if isinstance(item, list) and len(item) == 4
+        ]
+        self._stacks[name.family, name.operation, name.call] = tuple(frames)
+
+    def _npy_of(self, name: str) -> Path | None:
+        """The file of a tensor's values: in the folder called like the dump, or beside it."""
+        if "/" in name or "\0" in name:
+            return None
+        stem = self._path.with_suffix("")
+        folders = [stem, self._path.parent]
+        if not stem.is_dir():  # the first of them put the time behind the name
+            folders[1:1] = sorted(entry for entry in self._path.parent.glob(f"{stem.name}_*") if entry.is_dir())
+        return next((file for folder in folders if (file := folder / f"{name}.npy").is_file()), None)
+
+    def _npy(self, line: _Line, spec: Spec) -> np.ndarray[Any, Any]:
+        assert line.npy is not None
+        try:
+            values = np.load(line.npy, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise TraceFormatError(f"{line.npy}: not an array that can be read ({error}).") from None
+        if values.shape != spec.shape:
+            raise TraceFormatError(f"{line.npy}: expected {spec}, got the shape {list(values.shape)}.")
+        if values.dtype.kind not in "iufbc":
+            raise TraceFormatError(f"{line.npy}: expected numbers, got {values.dtype}.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return stored(values, spec.dtype)
+
+
+def _parsed(raw: bytes) -> list[Any]:
+    """The fields of a line; ValueError with one clause."""
+    try:
+        fields = json.loads(raw)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(fields, list) or len(fields) not in (2, 4, 6, 7) or not isinstance(fields[0], str):
+        raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {raw[:60]!r}')
+    if len(fields) > 2 and not isinstance(fields[1 if len(fields) == 4 else 2], list):
+        raise ValueError(f"expected a list of values, got {raw[:60]!r}")
+    return fields
+
+
+def _short(dtype: Any) -> str:
+    short = short_dtype(dtype) if isinstance(dtype, str) else None
+    if short is None:
+        raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
+    return short
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    whole = isinstance(shape, list) and all(isinstance(size, int) and not isinstance(size, bool) for size in shape)
+    if not whole or any(size < 0 for size in shape) or len(shape) > 64 or math.prod(shape) > 1 << 40:
+        raise ValueError(f"{str(shape)[:60]} is no shape")
+    return tuple(shape)
+
+
+def _summary(rest: list[Any]) -> Statistics | None:
+    """`[max, min, mean]`, and the norm where the tool knows it."""
+    numbers = rest[0] if rest and isinstance(rest[0], list) else []
+    if len(numbers) < 3 or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        return None
+    return Statistics(
+        numbers[1], numbers[0], float(numbers[2]), float(numbers[3]) if len(numbers) > 3 else None, 0, 0, 0, 0
+    )

@@ -1,0 +1,261 @@
+"""Two dumps into a csv, one row for each tensor.
+
+    Name                               Npu Tensor Dtype  …  Cosine  RMSE     MAPE
+    Functional_linear_forward_output   torch.float32     …  1.0     2.1e-08  0.0000153%
+
+Calls belong together if the project's own alignment says so and they are what the old document asks for: the same name, as many
+inputs and outputs, of the same shapes. The rest is skipped, as fused operations are, and every call that is skipped is listed with
+the reason in a second file, beside the first.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .... import api
+from ....model.errors import TraceError, TraceWriteError, UsageError
+from ....model.pairs import Layout, Part
+from ....model.records import Call
+from ....model.results import CallResult, Comparison, TensorResult
+from ....model.sites import Phase
+from ....model.tensors import Tensor
+from ....model.values import TensorRef, leaves, tensor_slots
+from ....store.trace import Trace
+from .. import recording
+from ..names import operation_name, parse
+from .metrics import NOT_CALCULATED, Scores, legacy_scores, scores
+
+COLUMNS = (
+    "Name",
+    "Npu Tensor Dtype",
+    "Bench Tensor Dtype",
+    "Npu Tensor Shape",
+    "Bench Tensor Shape",
+    "Cosine",
+    "RMSE",
+    "MAPE",
+)
+SKIPPED_COLUMNS = ("Side", "Name", "Line", "Tensors", "Because")
+_SHOWN = 8
+"""Skipped calls on the terminal; all of them are in the file."""
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    """Of the npu's dump: rows stand in its order."""
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    side: str
+    name: str
+    line: int
+    tensors: str
+    because: str
+
+
+def compare(
+    npu_pkl_path: PathLike,
+    bench_pkl_path: PathLike,
+    output_path: PathLike,
+    shape_flag: bool = True,
+    *,
+    legacy: bool = False,
+) -> None:
+    """Compare a dump with that of the bench, and write the csv.
+
+    shape_flag   False: calls of the same name are compared although their shapes differ, which no number can then be had of
+    legacy       the numbers of the old tool: a cosine moved into [0, 1], MAPE rounded to four digits, nan left empty
+    """
+    recording.flush()
+    target = _target(output_path)
+    npu, bench = _opened(npu_pkl_path), _opened(bench_pkl_path)
+    found = api.compare(bench, npu)
+    rows: list[_Row] = []
+    skipped: list[_Skipped] = []
+    for result in found.results:
+        for backward in (False, True):
+            _add(result, backward, (bench, npu), rows, skipped, shape_flag=shape_flag, legacy=legacy)
+    for side, trace, alone in (("bench", bench, found.only_left), ("npu", npu, found.only_right)):
+        for step, rank, item in alone:
+            for backward in (False, True):
+                skipped += _skipped(side, trace, item.call, step, rank, item.because, backward=backward)
+    if not rows:
+        raise TraceError(
+            f"{npu.path} and {bench.path} have nothing in common: no call of the one ({_operations(npu)}) has the name and the "
+            f"shapes of a call of the other ({_operations(bench)}). Give two dumps of the same model."
+        )
+    rows.sort(key=lambda row: row.line)
+    skipped.sort(key=lambda item: (item.side, item.line))
+    _write(target, COLUMNS, [row.cells for row in rows])
+    beside = target.with_name(f"{target.stem}_skipped{target.suffix}")
+    _write(beside, SKIPPED_COLUMNS, [(i.side, i.name, str(i.line), i.tensors, i.because) for i in skipped])
+    sys.stdout.write("\n".join(_told(found, rows, skipped, target, beside)) + "\n")
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _add(
+    result: CallResult,
+    backward: bool,
+    traces: tuple[Trace, Trace],
+    rows: list[_Row],
+    skipped: list[_Skipped],
+    *,
+    shape_flag: bool,
+    legacy: bool,
+) -> None:
+    """The rows of one direction of one match, or why there are none."""
+    match = result.match
+    pairs = [
+        item for item in result.tensors if item.pair.part.backward is backward and item.pair.part is not Part.PARAMETER
+    ]
+    strays = [
+        (side, stray)
+        for side, found in (("bench", match.only_left), ("npu", match.only_right))
+        for stray in found
+        if stray.part.backward is backward and stray.part is not Part.PARAMETER
+    ]
+    if not pairs and not strays:
+        return
+    because = _mismatch(result, pairs, [stray.slot for _, stray in strays], shape_flag=shape_flag)
+    if because is None:
+        rows += [_row(item, traces, result, legacy=legacy) for item in pairs]
+        return
+    for side, trace, calls in (("bench", traces[0], match.left), ("npu", traces[1], match.right)):
+        for call in calls:
+            skipped += _skipped(side, trace, call, result.step, result.rank, because, backward=backward)
+
+
+def _mismatch(
+    result: CallResult, pairs: Sequence[TensorResult], strays: Sequence[str], *, shape_flag: bool
+) -> str | None:
+    """Why these calls are not the same operation in the sense of the document; None if they are."""
+    match = result.match
+    left, right = ([_operation(call) for call in calls] for calls in (match.left, match.right))
+    if len(left) != 1 or len(right) != 1:
+        return f"fused: {' + '.join(right)} beside {' + '.join(left)} of the bench ({match.because})"
+    if left != right:
+        return f"another name: {right[0]} beside {left[0]} of the bench ({match.because})"
+    if strays:
+        return f"not as many inputs and outputs: {', '.join(strays)} on one side only"
+    for item in pairs:
+        if _plain_name(item.left) != _plain_name(item.right):
+            return f"{item.right.facts['line']} is what {item.left.facts['line']} of the bench is"
+        if shape_flag and (item.left.spec.shape != item.right.spec.shape or item.pair.layout != Layout()):
+            return f"other shapes: {item.right.spec} beside {item.left.spec} of the bench"
+    return None
+
+
+def _row(item: TensorResult, traces: tuple[Trace, Trace], result: CallResult, *, legacy: bool) -> _Row:
+    bench, npu = item.left, item.right
+    if bench.spec.shape != npu.spec.shape:
+        numbers = Scores(f"{NOT_CALCULATED} " if legacy else NOT_CALCULATED, NOT_CALCULATED, NOT_CALCULATED)
+    elif legacy:
+        journals = [trace.journal(result.step, result.rank) for trace in traces]
+        numbers = legacy_scores(journals[1], npu, journals[0], bench)
+    else:
+        numbers = scores(item)
+    cells = (
+        str(npu.facts["line"]),
+        str(npu.facts["dtype"]),
+        str(bench.facts["dtype"]),
+        str(list(npu.spec.shape)),
+        str(list(bench.spec.shape)),
+        *numbers,
+    )
+    return _Row(npu.id, cells)
+
+
+def _plain_name(tensor: Tensor) -> str:
+    """The name without the number that later tools put before it, or behind the operation."""
+    text = str(tensor.facts["line"])
+    name = parse(text, numbered=True)
+    return str(name) if name else text
+
+
+# --- what is skipped --------------------------------------------------------------------------------------------------
+
+
+def _skipped(
+    side: str, trace: Trace, call: Call, step: int, rank: int, because: str, *, backward: bool
+) -> Iterator[_Skipped]:
+    """A line for one direction of a call, if it has tensors."""
+    numbers = [gradient.tensor for gradient in call.gradients] if backward else list(_forward(call))
+    if numbers:
+        journal = trace.journal(step, rank)
+        direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
+        tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
+        yield _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
+
+
+def _forward(call: Call) -> Iterator[int]:
+    yield from (tensor for _, tensor in tensor_slots(call.args, call.kwargs))
+    yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
+
+
+def _operation(call: Call) -> str:
+    return operation_name(call.site.kind, call.site.name, call.site.type)
+
+
+def _operations(trace: Trace) -> str:
+    counts: dict[str, int] = {}
+    for call in trace.calls():
+        counts[_operation(call)] = counts.get(_operation(call), 0) + 1
+    shown = ", ".join(f"{name} ×{count}" for name, count in list(counts.items())[:4])
+    return (shown or "none at all") + (f" and {len(counts) - 4} more" if len(counts) > 4 else "")
+
+
+# --- files and terminal -----------------------------------------------------------------------------------------------
+
+
+def _target(path: PathLike) -> Path:
+    try:
+        target = Path(os.fsdecode(path))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"output_path: expected the name of a csv file, got {path!r} ({error}).") from None
+    if target.is_dir():
+        raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
+    return target
+
+
+def _opened(path: PathLike) -> Trace:
+    trace = api.open(path, tolerant=True)
+    if trace.layout != "torch_npu":
+        raise UsageError(
+            f"{path} is a trace in the layout {trace.layout}, and its tensors have no names of this tool. Use tt.compare for it."
+        )
+    return trace
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(rows)
+    except OSError as error:
+        raise TraceWriteError(f"{path} cannot be written ({error.strerror}). Choose another path.") from error
+
+
+def _told(
+    found: Comparison, rows: Sequence[_Row], skipped: Sequence[_Skipped], target: Path, beside: Path
+) -> Iterator[str]:
+    yield f"{found.right.path} beside {found.left.path}: {len(rows)} tensors compared, {len(skipped)} calls skipped."
+    for item in skipped[:_SHOWN]:
+        yield f"  skipped {item.side} line {item.line}: {item.name} ({item.tensors}): {item.because}"
+    if len(skipped) > _SHOWN:
+        yield f"  and {len(skipped) - _SHOWN} more"
+    for remark in found.remarks:
+        yield f"  {remark}"
+    yield f"  written: {target}, {beside}"

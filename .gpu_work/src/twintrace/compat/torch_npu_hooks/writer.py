@@ -1,0 +1,253 @@
+"""Record straight into a dump: each tensor one line, with the kernel before the next one begins.
+
+    ["Functional_linear_forward_input.0", [0.046, 0.402], "torch.float32", [1, 2]]      <- when the call returns
+    ["Functional_linear_backward_input.0", [...], "torch.float32", [1, 2]]              <- when its gradients are known
+
+It takes the place of the archive's own writer (`tt.record(..., writer=LineWriter(path))`): what a recorder says in journal lines is
+said here in lines of the dump. A value that comes again is not made into text again: its text is copied from where it stands in
+the file, so memory holds only what has not been written yet.
+
+A backward pass gives a call's gradients one by one, those of the results first. They are held until all of them are known, since
+readers of this format take everything up to an `output` line for one call. What never comes (an argument that the result does not
+depend on) is given up when the next forward call begins, or at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...model.errors import TraceWriteError
+from ...model.records import Role
+from ...model.sites import Phase
+from ...model.tensors import Location, Spec
+from ...model.values import TensorRef, leaves, tensor_slots
+from ...store.appending import append
+from ...store.lines import unseal, value_of
+from .names import line_name, operation_name
+from .numbers import DTYPES, from_values, storable, to_text
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a journal says of a tensor, as far as a dump wants to know: `place` is that of its bytes, None where it has none."""
+
+    dtype: str
+    shape: list[int]
+    place: int | None
+    requires_grad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Where the text of a value stands."""
+
+    file: int
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class _Backward:
+    """The gradients of one call, as far as they have come: tensors by slot."""
+
+    outputs: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
+
+
+class LineWriter:
+    """Writes the journal of a recorder as the lines of a dump. `switch` goes on in another file."""
+
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        self._old: list[int] = []
+        self._path = path
+        self._file = self._size = -1
+        self._open(path, append)
+        self._places: dict[str, int] = {}
+        self._bytes: dict[int, bytes] = {}
+        self._texts: dict[tuple[int, str], _Text] = {}
+        self._next_place = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._values: dict[int, _Value] = {}
+        self._calls: dict[int, tuple[str, tuple[str, ...]]] = {}  # what it is called, the inputs that want a gradient
+        self._waiting: dict[tuple[int, int], _Backward] = {}
+        self._pending: list[tuple[str, int]] = []  # (name, tensor)
+
+    # --- what a recorder calls ----------------------------------------------------------------------------------
+
+    def has_step(self, step: int) -> bool:
+        """A dump knows no steps: another may always begin."""
+        return False
+
+    def begin_step(self, step: int, header: Mapping[str, Any]) -> LineWriter:
+        """Tensors are numbered from 0 again."""
+        self._reset()
+        return self
+
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
+        """Keep a copy of the bytes until a line with their text is written."""
+        key = f"{fingerprint}{len(data)}"
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._next_place
+            self._next_place += 1
+            self._bytes[place] = data.tobytes()
+        return Location(place, len(data))
+
+    def add(self, line: bytes) -> None:
+        """Take a line of the journal."""
+        record = unseal(line)
+        match record["k"]:
+            case "tensor":
+                at = record.get("at")
+                self._values[record["id"]] = _Value(
+                    record["dtype"], record["shape"], at[0] if at else None, bool(record.get("grad"))
+                )
+            case "call" if "raised" not in record:
+                self._add_call(record)
+            case "grad" if record["role"] != Role.PARAMETER:
+                self._add_gradient(record)
+
+    def commit(self) -> None:
+        """Write the lines that are known by now."""
+        pending, self._pending = self._pending, []
+        for name, tensor in pending:
+            self._write(name, self._values[tensor])
+
+    def end_step(self) -> None:
+        """Give up waiting for gradients; what was kept for lines that never came is dropped."""
+        self.flush()
+        self._reset()
+        for key in [key for key, place in self._places.items() if place in self._bytes]:
+            del self._places[key]
+        self._bytes.clear()
+
+    def flush(self) -> None:
+        """Write what is known of calls whose gradients have not all come."""
+        for key in list(self._waiting):
+            self._pending.extend(self._backward_lines(key))
+        self.commit()
+
+    def switch(self, path: Path, *, append: bool = False) -> None:
+        """Write to another file from here on."""
+        self.flush()
+        before = self._file
+        self._open(path, append)
+        self._old.append(before)
+
+    def close(self) -> None:
+        """End the dump."""
+        try:
+            self.end_step()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files without writing."""
+        files, self._old = [*self._old, self._file], []
+        self._file = -1
+        for file in files:
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    # --- lines --------------------------------------------------------------------------------------------------
+
+    def _add_call(self, record: Mapping[str, Any]) -> None:
+        if record["phase"] == Phase.FORWARD:
+            for key in list(self._waiting):
+                self._pending.extend(self._backward_lines(key))
+        name = operation_name(record["kind"], record["name"], record.get("type") or "")
+        arguments = tuple(value_of(wire) for wire in record["in"])
+        inputs = list(tensor_slots(arguments, {key: value_of(wire) for key, wire in record["kw"].items()}))
+        output = value_of(record["out"])
+        self._pending += [(line_name(name, False, False, slot), tensor) for slot, tensor in inputs]
+        self._pending += [
+            (line_name(name, False, True, slot), leaf.id)
+            for slot, leaf in leaves(output)
+            if isinstance(leaf, TensorRef)
+        ]
+        wanting = tuple(slot for slot, tensor in inputs if self._values[tensor].requires_grad)
+        self._calls[record["id"]] = name, wanting
+
+    def _add_gradient(self, record: Mapping[str, Any]) -> None:
+        key = record["of"], record["n"]
+        if key[0] not in self._calls:
+            return
+        found = self._waiting.setdefault(key, _Backward())
+        (found.inputs if record["role"] == Role.INPUT else found.outputs)[record["slot"]] = record["t"]
+        if found.outputs and found.inputs.keys() >= {*self._calls[key[0]][1]}:
+            self._pending.extend(self._backward_lines(key))
+
+    def _backward_lines(self, key: tuple[int, int]) -> Iterator[tuple[str, int]]:
+        """Gradients of the arguments, then those of the results, which in this format are always numbered."""
+        found = self._waiting.pop(key)
+        name, wanting = self._calls[key[0]]
+        for slot in wanting:
+            if slot in found.inputs:
+                yield line_name(name, True, False, slot), found.inputs[slot]
+        for slot, tensor in found.outputs.items():
+            yield line_name(name, True, True, slot or "0"), tensor
+
+    def _write(self, name: str, value: _Value) -> None:
+        head = f"[{json.dumps(name)}, ".encode()
+        tail = f", {json.dumps(DTYPES[value.dtype])}, {json.dumps(value.shape)}]\n".encode()
+        text = self._text(value)
+        offset = self._size + len(head)
+        self._size = append(self._file, b"".join((head, text, tail)), self._size, where=self._path)
+        if value.place is not None:
+            self._texts[value.place, value.dtype] = _Text(self._file, offset, len(text))
+            if storable(value.dtype) == value.dtype:  # otherwise the text does not give the bytes back
+                self._bytes.pop(value.place, None)
+
+    def _text(self, value: _Value) -> bytes:
+        if value.place is None:
+            return b"[]"
+        known = self._texts.get((value.place, value.dtype))
+        if known is not None:
+            return _read(known)
+        raw = self._bytes.get(value.place)
+        if raw is None:
+            raw = self._reread(value.place)
+        return to_text(raw, value.dtype)
+
+    def _reread(self, place: int) -> bytes:
+        """Bytes that were written as another element type before (eight zero bytes are an f64 and an i64)."""
+        dtype, text = next((dtype, text) for (known, dtype), text in self._texts.items() if known == place)
+        values = json.loads(_read(text))
+        count = len(values) // 2 if dtype.startswith("c") else len(values)
+        return from_values(values, Spec(dtype, (count,))).tobytes()
+
+    # --- the file -----------------------------------------------------------------------------------------------
+
+    def _open(self, path: Path, append: bool) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, flags, 0o644)
+            self._size = os.fstat(self._file).st_size
+        except OSError as error:
+            raise TraceWriteError(f"{path} cannot be written ({error.strerror}). Choose another path.") from error
+        self._path = path
+
+
+def _read(text: _Text) -> bytes:
+    """The text of a value that was written before."""
+    parts, done = [], 0
+    while done < text.length:
+        part = os.pread(text.file, min(text.length - done, 1 << 30), text.offset + done)
+        if not part:
+            raise TraceWriteError(
+                "the dump was cut short while it was being written. Leave the file alone until the run ends."
+            )
+        parts.append(part)
+        done += len(part)
+    return b"".join(parts)

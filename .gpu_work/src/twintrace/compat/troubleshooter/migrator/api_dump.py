@@ -1,0 +1,315 @@
+"""`ts.migrator.api_dump_init`, `api_dump_start`, `api_dump_stop`: the one recording of this embassy, which is global by nature.
+
+    api_dump_init(net, output_path="torch_dump", retain_backward=True)
+    api_dump_start()            hooks are in place, dropout is out
+    …                           rows and files, while the run goes on
+    api_dump_stop()             everything as it was
+
+Numbers of calls go on from one region to the next; the first region of an `api_dump_init` replaces an old dump in the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from .... import api
+from ....model.errors import SessionError, TraceExistsError, TraceWriteError, UsageError
+from ....model.sites import Kind, Phase, Site
+from ..layers import called_by_a_layer, layers, paths_within
+from ..names import STEMS, Labels, operation_name
+from ..tables import attention
+from ..writer import Content, DumpWriter
+
+StrPath = str | os.PathLike[str]
+_MODES = ("all", "list", "range", "api_list")
+_TYPES = ("all", "npy", "statistics", "stack")
+_CATEGORIES = ("max", "min", "avg", "md5", "l2norm")
+_Address = tuple[str, str, int]
+
+
+class _Scope:
+    """`mode` and `scope` at work."""
+
+    def __init__(self, mode: Any, scope: Any) -> None:
+        if mode not in _MODES:
+            raise UsageError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}.")
+        if mode == "all":
+            if scope:
+                raise UsageError(
+                    f"scope: expected None with mode='all', got {scope!r}. Say mode='list' to choose APIs."
+                )
+        elif not isinstance(scope, list | tuple) or not scope or not all(isinstance(item, str) for item in scope):
+            raise UsageError(f"scope: expected a list of names with mode={mode!r}, got {scope!r}.")
+        self._mode, self._names = mode, tuple(scope or ())
+        if mode == "range" and len(self._names) != 2:
+            raise UsageError(f"scope: expected [start, end] with mode='range', got {scope!r}.")
+        wrong = [name for name in self._names if mode in ("list", "range") and not re.search(r"_\d+$", name)]
+        if wrong:
+            raise UsageError(
+                f"scope: expected names such as NN_Conv2d_0 (type, name, number) with mode={mode!r}, got {wrong[0]!r}."
+            )
+        self._parts = tuple(name.lower() for name in self._names)
+        self._begun = self._ended = False
+
+    def wants(self, label: str) -> bool:
+        """Is this call to be recorded? Asked once for each, in order."""
+        if self._mode == "all":
+            return True
+        if self._mode == "list":
+            return label in self._names
+        if self._mode == "api_list":
+            return any(part in label.lower() for part in self._parts)
+        self._begun = self._begun or label == self._names[0]
+        inside = self._begun and not self._ended
+        self._ended = self._ended or (self._begun and label == self._names[1])
+        return inside
+
+
+class _Dump:
+    """One `api_dump_init`: a network, a folder, how far calls were counted."""
+
+    def __init__(self, net: Any, root: Path, retain_backward: bool) -> None:
+        self.root, self.retain_backward = root, retain_backward
+        self.framework = _framework(net)
+        self._net = weakref.ref(net)
+        self._labels = Labels()
+        self._labelled: dict[_Address, str] = {}
+        self._regions = 0
+        self._recorder: api.Recorder | None = None
+        self._writer: DumpWriter | None = None
+        self._undo: Callable[[], None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._recorder is not None
+
+    def start(self, scope: _Scope, content: Content) -> None:
+        """Record until `stop`."""
+        net = self._net()
+        if net is None:
+            raise SessionError(
+                "the network that was given to api_dump_init is gone. Call api_dump_init with the new one."
+            )
+        modules = api.modules_of(net)[1]
+        own = layers(modules)
+        within = paths_within(modules, own)
+
+        def wanted(site: Site) -> bool:
+            if site.phase is not Phase.FORWARD:
+                return False
+            if site.kind is Kind.MODULE:
+                if site.name not in own:
+                    return False
+            elif site.kind is not Kind.API or site.path in within or called_by_a_layer():
+                return False
+            label = self._labels.next(operation_name(self.framework, site.kind, site.name, own.get(site.name, "")))
+            if not scope.wants(label):
+                return False
+            self._labelled[site.kind, site.name, site.call] = label
+            return True
+
+        writer = DumpWriter(self.root, self.framework, self._label, content, region=self._regions + 1)
+        keeps_values = content.npy or (content.statistics and "md5" in content.categories)
+        recorder = api.record(
+            self.root,
+            net,
+            level="mix",
+            keep="tensor" if keeps_values else "statistics",
+            forward_only=not self.retain_backward,
+            flow_only=True,
+            predicate=wanted,
+            eager=self.framework == "mindspore",
+            writer=writer,
+        )
+        undo = api.without_dropout(self.framework)
+        try:
+            recorder.start()
+        except BaseException:
+            undo()
+            raise
+        self._regions += 1
+        self._recorder, self._writer, self._undo = recorder, writer, undo
+        attention(f"API dump has started. Dump data will be saved to {self.root}.")
+        if writer.environment.get("mode") == "graph":
+            attention(
+                "The network is in GRAPH_MODE: it runs call by call (PYNATIVE_MODE) until api_dump_stop, so that APIs are seen."
+            )
+        elif self.framework == "mindspore" and self._regions == 1:  # once is enough
+            attention(
+                "Functions that are compiled by @jit run call by call until api_dump_stop, so that APIs are seen."
+            )
+
+    def stop(self) -> None:
+        """Everything as it was before `start`."""
+        recorder, self._recorder = self._recorder, None
+        writer, self._writer = self._writer, None
+        undo, self._undo = self._undo, None
+        self._labelled.clear()
+        try:
+            if recorder is not None:
+                recorder.close()
+        finally:
+            if undo is not None:
+                undo()
+        if writer is not None and writer.rows:
+            attention(f"API dump has been stopped. Dump data has been saved to {self.root}.")
+        else:
+            attention("API dump has been stopped, but no data has been saved. Please check the dump scope!")
+
+    def _label(self, record: Any) -> str | None:
+        return self._labelled.pop((record["kind"], record["name"], record["n"]), None)
+
+
+_DUMP: _Dump | None = None
+
+
+def api_dump_init(
+    net: Any,
+    output_path: StrPath | None = None,
+    *,
+    retain_backward: bool = False,
+    compare_statedict: bool = False,
+) -> None:
+    """Say which network is dumped, and where to (`ts_api_dump` in the current folder if not said). Nothing is recorded yet.
+
+    net                 a torch.nn.Module, a mindspore.nn.Cell or a module of MSAdapter
+    retain_backward     gradients of results too; no gradient is changed by that
+    compare_statedict   write the network's weights beside the dump (`pt_net.pth`), for api_dump_compare to compare
+    """
+    global _DUMP
+    for name, flag in (("retain_backward", retain_backward), ("compare_statedict", compare_statedict)):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
+    if _DUMP is not None and _DUMP.is_running:
+        raise SessionError(
+            f"api_dump_init while a dump to {_DUMP.root} is running. Call api_dump_stop first: there is one dump at a time."
+        )
+    _framework(net)  # before anything is on disk
+    dump = _Dump(net, _folder(output_path), retain_backward)
+    if compare_statedict:
+        _write_weights(net, dump)
+    _DUMP = dump
+    attention("For precision comparison, dropout passes its input through between api_dump_start and api_dump_stop.")
+    attention("Please disable the shuffle function of the dataset before running the program.")
+
+
+def api_dump_start(
+    mode: str = "all",
+    scope: Sequence[str] | None = None,
+    dump_type: str = "all",
+    filter_data: bool = True,
+    filter_stack: bool = True,
+    overflow_check: bool = False,
+    statistic_category: Collection[str] | None = ("max", "min", "l2norm"),
+) -> None:
+    """Record from here on.
+
+    mode, scope         all | list (these names: NN_Conv2d_0) | range ([first, last], both included) | api_list (parts of names)
+    dump_type           all | npy | statistics | stack; rows and stacks are always written
+    filter_data         leave out tensors without dimensions or elements, all but floating point numbers, and Python's numbers
+    filter_stack        leave out frames of the framework
+    overflow_check      only APIs whose result has an element that is not finite
+    statistic_category  of max, min, avg, md5, l2norm
+    """
+    if _DUMP is None:
+        raise SessionError(
+            "api_dump_start before api_dump_init: it is not known which network. Call api_dump_init first."
+        )
+    if _DUMP.is_running:
+        raise SessionError(
+            "api_dump_start while the dump is running already. Call api_dump_stop first, or leave this out."
+        )
+    chosen = _Scope(mode, scope)
+    if dump_type not in _TYPES:
+        raise UsageError(f"dump_type: expected one of {', '.join(_TYPES)}, got {dump_type!r}.")
+    for name, flag in (
+        ("filter_data", filter_data),
+        ("filter_stack", filter_stack),
+        ("overflow_check", overflow_check),
+    ):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
+    content = Content(
+        npy=dump_type in ("all", "npy"),
+        statistics=dump_type in ("all", "statistics"),
+        filter_data=filter_data,
+        filter_stack=filter_stack,
+        overflow=overflow_check,
+        categories=_categories(statistic_category),
+    )
+    _DUMP.start(chosen, content)
+
+
+def api_dump_stop() -> None:
+    """Record no longer: hooks are gone, dropout is back, the dump can be read."""
+    if _DUMP is None:
+        raise SessionError(
+            "api_dump_stop before api_dump_init: there is no dump. Call api_dump_init and api_dump_start first."
+        )
+    if not _DUMP.is_running:
+        raise SessionError("api_dump_stop without api_dump_start: no dump is running. Call api_dump_start before it.")
+    _DUMP.stop()
+
+
+def close() -> None:
+    """End the recording, whatever state it is in; the next `api_dump_init` begins another."""
+    global _DUMP
+    dump, _DUMP = _DUMP, None
+    if dump is not None and dump.is_running:
+        dump.stop()
+
+
+def _categories(chosen: Any) -> frozenset[str]:
+    if chosen is None:
+        return frozenset()
+    if isinstance(chosen, str) or not isinstance(chosen, Collection):
+        raise UsageError(f"statistic_category: expected a list out of {', '.join(_CATEGORIES)}, got {chosen!r}.")
+    wrong = [item for item in chosen if item not in _CATEGORIES]
+    if wrong:
+        raise UsageError(f"statistic_category: expected some of {', '.join(_CATEGORIES)}, got {wrong[0]!r}.")
+    return frozenset(chosen)
+
+
+def _framework(net: Any) -> str:
+    found = None
+    if net is not None and not isinstance(net, list | tuple | dict):
+        with contextlib.suppress(UsageError):
+            found = api.modules_of(net)[0]
+    if found not in STEMS:
+        raise UsageError(
+            f"net: expected a torch.nn.Module, a mindspore.nn.Cell or a module of MSAdapter, got {type(net).__name__}."
+        )
+    return found
+
+
+def _folder(path: Any) -> Path:
+    try:
+        folder = Path(os.path.abspath(os.fsdecode("ts_api_dump" if path is None else path)))  # noqa: PTH100 - without links
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"output_path: expected the name of a folder, got {path!r} ({error}).") from None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise TraceExistsError(
+            f"{folder}: expected a folder, found a file in the way. Choose another output_path."
+        ) from error
+    except OSError as error:
+        raise TraceWriteError(f"{folder} cannot be written ({error.strerror}). Choose another output_path.") from error
+    return folder
+
+
+def _write_weights(net: Any, dump: _Dump) -> None:
+    if dump.framework != "torch":
+        raise UsageError(
+            f"compare_statedict=True: weights are written for PyTorch's networks only, and this is one of {dump.framework}. "
+            f"Leave it out, and compare checkpoints with compare_pth_and_ckpt or compare_ms_ckpt."
+        )
+    rank = dump.root / "rank0"
+    rank.mkdir(mode=0o700, exist_ok=True)
+    api.convert_weights(net, rank / "pt_net.pth", to="torch")

@@ -1,0 +1,201 @@
+"""The names of a dump's tensors and files.
+
+    NN_Conv2d_0_forward_input.0            the first call of a Conv2d since api_dump_init, its first argument
+    Functional_clip_0_forward_output       torch.nn.functional.clip of torch, mindspore.ops.clip of MindSpore
+    Tensor_split_2_forward_output.1        the second of several results
+    NN_ReLU_1_backward_input               the gradient of that ReLU's result: what goes into its backward
+    LAYER_conv_forward_input               a mark that the real tool sets when a torch module ends; it is no tensor
+
+A name has room for two numbers after the part: what is nested deeper, or in a dict, is numbered in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ...model.sites import Kind
+from ...model.values import Nest, Value
+
+# framework -> what its files are called: {torch}_api_dump_info.csv
+STEMS = {"torch": "torch", "mindspore": "mindspore", "msadapter": "mindtorch"}
+SHOWN = {"torch": "pytorch", "mindspore": "mindspore", "msadapter": "mindtorch"}
+"""How tables call a framework."""
+
+_TORCH = {
+    "Functional": "torch.nn.functional.",
+    "Tensor": "torch.Tensor.",
+    "VF": "torch._VF.",
+    "NPU": "torch_npu.",
+    "Torch": "torch.",
+}
+_MINDSPORE = {"Tensor": "mindspore.Tensor.", "Functional": "mindspore.ops."}
+_NAME = re.compile(
+    r"(?P<family>NN|Torch|Tensor|Functional|VF|NPU)_(?P<operation>\w+)_(?P<call>\d{1,9})"
+    r"_(?P<direction>forward|backward)_(?P<part>input|output)(?:\.(?P<slot>\d{1,6}(?:\.\d{1,6}){0,15}))?"
+)
+MARK = "LAYER_"
+
+
+class RowName(NamedTuple):
+    """A row's name, taken apart."""
+
+    family: str
+    operation: str
+    call: int
+    backward: bool
+    output: bool
+    slot: str
+
+    @property
+    def label(self) -> str:
+        """`NN_Conv2d_0`: what tables call the API."""
+        return f"{self.family}_{self.operation}_{self.call}"
+
+
+def parse(text: str) -> RowName | None:
+    """The parts of a row's name, or None if it is none."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    backward, output = found["direction"] == "backward", found["part"] == "output"
+    return RowName(found["family"], found["operation"], int(found["call"]), backward, output, found["slot"] or "")
+
+
+def row_name(label: str, part: str, suffix: str, *, backward: bool = False) -> str:
+    """`NN_Conv2d_0_forward_input.0`."""
+    direction = "backward" if backward else "forward"
+    return f"{label}_{direction}_{part}{'.' if suffix else ''}{suffix}"
+
+
+def site_name(framework: str, family: str, operation: str) -> str:
+    """What a trace calls it: `torch.nn.functional.linear`; of a module only the class is known."""
+    if family == "NN":
+        return operation
+    table = _MINDSPORE if framework == "mindspore" else _TORCH
+    return table.get(family, f"{framework}.") + operation
+
+
+def operation_name(framework: str, kind: str, name: str, type: str) -> str:
+    """`NN_Conv2d`, `Torch_clip`: a call as a trace names it, by the names of a dump."""
+    if kind == Kind.MODULE:
+        return f"NN_{_word(type)}"
+    if framework == "mindspore":
+        family = "Tensor" if name.startswith(_MINDSPORE["Tensor"]) else "Functional"
+        return f"{family}_{_word(name.rpartition('.')[2])}"
+    for family, prefix in _TORCH.items():
+        if name.startswith(prefix):
+            return f"{family}_{_word(name.removeprefix(prefix).removeprefix('functional.'))}"
+    return f"Torch_{_word(name)}"
+
+
+def stack_key(framework: str, label: str) -> str:
+    """What the stack of a call is filed under: by PyTorch's name, or the row's with MindSpore."""
+    family, _, rest = label.partition("_")
+    operation, _, number = rest.rpartition("_")
+    prefix = {"NN": "torch.nn.", **_TORCH}.get(family)
+    if framework == "mindspore" or family in ("VF", "NPU") or prefix is None:
+        return f"{label}_forward_stack_info"
+    return f"{prefix}{operation}({number}) forward"
+
+
+def label_of_stack(key: str) -> str | None:
+    """The call that a stack is filed for, or None."""
+    if key.endswith("_forward_stack_info"):
+        return key.removesuffix("_forward_stack_info")
+    found = re.fullmatch(r"(?P<name>[\w.]+)\((?P<call>\d+)\) forward", key)
+    if found is None:
+        return None
+    name = found["name"]
+    if name.startswith("torch.nn.") and not name.startswith(_TORCH["Functional"]):
+        return f"NN_{name.removeprefix('torch.nn.')}_{found['call']}"
+    return f"{operation_name('torch', Kind.API, name, '')}_{found['call']}"
+
+
+class Labels:
+    """Gives each call its name: the operation, and how many of it there were before."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def next(self, operation: str) -> str:
+        """`NN_Conv2d_0`, then `NN_Conv2d_1`."""
+        number = self._counts.get(operation, 0)
+        self._counts[operation] = number + 1
+        return f"{operation}_{number}"
+
+
+class Leaf(NamedTuple):
+    """A value within a call's arguments or result: the end of its row's name, its slot in a trace, itself."""
+
+    suffix: str
+    slot: str
+    value: Value
+
+
+def argument_leaves(args: Sequence[Value], kwargs: Mapping[str, Value]) -> Iterator[Leaf]:
+    """Arguments by position; those by keyword are numbered on."""
+    for number, value in enumerate(args):
+        yield from _spread(value, str(number), str(number))
+    for number, (name, value) in enumerate(kwargs.items(), len(args)):
+        yield from _spread(value, f"kw.{name}", str(number))
+
+
+def result_leaves(output: Value) -> Iterator[Leaf]:
+    """The result, or each of several."""
+    if isinstance(output, Nest):
+        for number, (key, value) in enumerate(output.items):
+            yield from _spread(value, key, str(number))
+    else:
+        yield Leaf("", "", output)
+
+
+def _spread(value: Value, slot: str, suffix: str) -> Iterator[Leaf]:
+    found = list(_numbered(value, slot))
+    deep = any(len(path) > 1 for path, _, _ in found)
+    for running, (path, inner, leaf) in enumerate(found):
+        number = running if deep else path[0] if path else None
+        yield Leaf(suffix if number is None else f"{suffix}.{number}", inner, leaf)
+
+
+def _numbered(value: Value, slot: str) -> Iterator[tuple[tuple[int, ...], str, Value]]:
+    if not isinstance(value, Nest):
+        yield (), slot, value
+        return
+    for number, (key, item) in enumerate(value.items):
+        for path, inner, leaf in _numbered(item, f"{slot}.{key}"):
+            yield (number, *path), inner, leaf
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\W", "_", name) or "unknown"
+
+
+# --- element types ----------------------------------------------------------------------------------------------------
+
+_MINDSPORE_TYPES = {
+    "f64": "Float64", "f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "f8e4m3fn": "Float8E4M3FN",
+    "f8e5m2": "Float8E5M2", "c64": "Complex64", "c128": "Complex128", "i8": "Int8", "i16": "Int16", "i32": "Int32",
+    "i64": "Int64", "u8": "UInt8", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "b8": "Bool",
+}  # fmt: skip
+_TORCH_TYPES = {
+    "f64": "torch.float64", "f32": "torch.float32", "f16": "torch.float16", "bf16": "torch.bfloat16",
+    "f8e4m3fn": "torch.float8_e4m3fn", "f8e4m3fnuz": "torch.float8_e4m3fnuz", "f8e5m2": "torch.float8_e5m2",
+    "f8e5m2fnuz": "torch.float8_e5m2fnuz", "f8e8m0fnu": "torch.float8_e8m0fnu", "f4e2m1fn_x2": "torch.float4_e2m1fn_x2",
+    "c32": "torch.complex32", "c64": "torch.complex64", "c128": "torch.complex128", "i8": "torch.int8",
+    "i16": "torch.int16", "i32": "torch.int32", "i64": "torch.int64", "u8": "torch.uint8", "u16": "torch.uint16",
+    "u32": "torch.uint32", "u64": "torch.uint64", "b8": "torch.bool",
+}  # fmt: skip
+SCALARS = {"<class 'bool'>": "b8", "<class 'int'>": "i64", "<class 'float'>": "f64"}
+_SHORT = {long: short for table in (_TORCH_TYPES, _MINDSPORE_TYPES) for short, long in table.items()} | SCALARS
+
+
+def long_dtype(framework: str, dtype: str) -> str:
+    """`torch.float32`, or `Float32` as MindSpore writes it."""
+    return (_MINDSPORE_TYPES if framework == "mindspore" else _TORCH_TYPES).get(dtype, dtype)
+
+
+def short_dtype(text: str) -> str | None:
+    """`f32` for `torch.float32` and `Float32`; None for what is not known."""
+    return _SHORT.get(text)

@@ -1,0 +1,70 @@
+"""What a table says of two tensors: the last four cells of a row.
+
+    True                    100.00%   0.99999   0.00000, 0.00001      every element within atol + rtol·|target|
+    False                    99.90%   0.98712   0.00021, 1.02000
+    Shape is inconsistent     0.00%       nan   nan, nan
+    NN_X.npy: cut off …       0.00%       nan   nan, nan              why it could not be compared
+
+Numbers are cut off, not rounded. The mean of differences is over all elements.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from ...model.results import TensorResult
+from ...model.verdicts import Outcome
+from .names import SCALARS
+from .scores import INCONSISTENT as MISMATCH
+from .scores import Cells, is_double, scores
+from .tables import percent, truncated
+
+VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
+_SIDES = {"left": "target", "right": "origin"}
+STATISTICS_FIELD = "max, min, mean diffs"
+
+
+def in_their_words(text: str) -> str:
+    """A sentence of ours: the target is our left side, the origin our right one."""
+    text = re.sub(
+        r"\b(on )?the (left|right)\b", lambda found: f"{'in ' if found[1] else ''}the {_SIDES[found[2]]}", text
+    )
+    return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
+
+
+def without_numbers(result: object) -> Cells:
+    """The cells of what has no partner, or could not be compared."""
+    return result, "0.00%", "nan", "nan, nan"
+
+
+def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
+    """(allclose, share of elements that are, cosine, mean and largest difference)."""
+    found, count = item.measurement, math.prod(item.left.spec.shape)
+    if found is None:
+        if item.left.spec.shape != item.right.spec.shape:
+            return without_numbers(MISMATCH)
+        if missing := _missing(item):
+            return without_numbers(missing)
+        if item.verdict.outcome is not Outcome.SAME:
+            return without_numbers(in_their_words(item.verdict.because))
+        undefined = item.left.statistics.nan if item.left.statistics is not None else 0
+        if not undefined:
+            return True, "100.00%", "1.00000", "0.00000, 0.00000"
+        share = 1.0 if equal_nan else 1 - undefined / count
+        return equal_nan, percent(share), "nan", "nan, nan"
+    return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+
+
+def _missing(item: TensorResult) -> str:
+    """Why the origin, the target or both have no values. What statistics say is no answer where values were asked for, but of a
+    number: its row holds it whole."""
+    sides = [side for side in (item.right, item.left) if side.missing and side.facts.get("dtype") not in SCALARS]
+    return "; ".join(dict.fromkeys(str(side.missing) for side in sides))
+
+
+def statistics_cell(item: TensorResult) -> str:
+    """Differences of the largest, smallest and mean value."""
+    found = item.statistics
+    numbers = (None, None, None) if found is None else (found.max, found.min, found.mean)
+    return ", ".join(truncated(None if number is None else abs(number), 5) for number in numbers)

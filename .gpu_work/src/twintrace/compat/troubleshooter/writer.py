@@ -1,0 +1,414 @@
+"""Record straight into a dump: a file for each tensor, then its row; with the kernel before the next call begins.
+
+    rank0/torch_api_dump/NN_Conv2d_0_forward_input.0.npy
+    rank0/torch_api_dump_info.csv       ["NN_Conv2d_0_forward_input.0", 1, [], "torch.float32", [1, 3], [max, min, mean], [], norm]
+    rank0/torch_api_dump_stack.json     {"torch.nn.Conv2d(0) forward": ["File net.py, line 19, in forward, \\n x = self.conv(x)"]}
+
+It takes the place of the archive's own writer (`tt.record(..., writer=DumpWriter(…))`): what a recorder says in journal lines is
+said here in files. A row is written after its file, and the JSON of stacks is whole after every write: what is there after
+`kill -9` can be read. The second file of the same values (one call's result is the next one's argument) is a second name of the
+first.
+
+The second column of a row is the number of the recorded region, from 1. The real tool always writes 1, and reads none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...model.errors import TraceExistsError, TraceWriteError
+from ...model.records import Role
+from ...model.sites import Phase
+from ...model.tensors import Location
+from ...model.values import TensorRef
+from ...store.appending import append, replace_end
+from ...store.arrays import STORAGE, as_float
+from ...store.lines import number_of, unseal, value_of
+from ..torch_npu_hooks.numbers import storable, stored
+from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
+
+Row = list[Any]
+Label = Callable[[Mapping[str, Any]], str | None]
+"""A call's line in, its name out; None if it is not to be written."""
+
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_FLOATS = ("f", "bf")
+_EMPTY = b"{\n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is written of a call: the settings of `api_dump_start`."""
+
+    npy: bool = True
+    statistics: bool = True
+    filter_data: bool = True
+    """Only tensors of floating point numbers, with at least one dimension and one element."""
+    filter_stack: bool = True
+    """Only the user's own lines."""
+    overflow: bool = False
+    """Only calls whose result has an element that is not finite."""
+    categories: frozenset[str] = frozenset(("max", "min", "l2norm"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a journal says of a tensor: `place` is that of its bytes, None where it has none."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    place: int | None
+    statistics: list[Any] | None
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_finite(self) -> bool:
+        return self.statistics is None or not any(self.statistics[4:7])
+
+
+class DumpWriter:
+    """Writes the journal of a recorder as a dump below `root`, in the folder of its rank."""
+
+    def __init__(
+        self,
+        root: Path,
+        framework: str,
+        label: Label,
+        content: Content,
+        *,
+        region: int = 1,
+        copies: bool = True,
+    ) -> None:
+        self.environment: Mapping[str, Any] = {}
+        """What the recorder says of the run, once it has begun."""
+        self.rows = 0
+        self._root, self._framework, self._stem = root, framework, STEMS.get(framework, framework)
+        self._label, self._content, self._region, self._copies = label, content, region, copies
+        self._csv = -1
+        self._size = 0
+        self._stacks: _StackFile | None = None
+        self._folder = self._info = root
+        self._places: dict[str, int] = {}
+        self._next_place = 0
+        self._bytes: dict[int, np.ndarray[Any, Any]] = {}
+        self._files: dict[tuple[int, str, tuple[int, ...]], Path] = {}
+        self._saved: dict[int, tuple[str, Path]] = {}  # place -> (element type, file)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._values: dict[int, _Value] = {}
+        self._frames: dict[int, list[list[Any]]] = {}
+        self._calls: dict[int, tuple[str, dict[str, str]]] = {}  # (label, suffix by slot of the result)
+        self._pending: list[tuple[str, _Value | bool | int | float]] = []
+        self._pending_stacks: list[tuple[str, list[str]]] = []
+
+    # --- what a recorder calls ----------------------------------------------------------------------------------
+
+    def has_step(self, step: int) -> bool:
+        """Rows follow each other, whatever the step."""
+        return False
+
+    def begin_step(self, step: int, header: Mapping[str, Any]) -> DumpWriter:
+        """Tensors are numbered from 0 again."""
+        self.environment = header.get("environment") or {}
+        if self._csv < 0:
+            self._open(int(header.get("rank") or 0))
+        self._reset()
+        return self
+
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
+        """Hold the bytes until a file of them is written."""
+        key = f"{fingerprint}{len(data)}"
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._next_place
+            self._next_place += 1
+            self._bytes[place] = data.copy() if self._copies else data
+        return Location(place, len(data))
+
+    def add(self, line: bytes) -> None:
+        """Take a line of the journal."""
+        record = unseal(line)
+        match record["k"]:
+            case "tensor":
+                at, statistics = record.get("at"), record.get("stats")
+                numbers = None if statistics is None else [number_of(number) for number in statistics]
+                self._values[record["id"]] = _Value(
+                    record["dtype"], tuple(record["shape"]), at[0] if at else None, numbers
+                )
+            case "stack":
+                self._frames[record["id"]] = record["frames"]
+            case "call" if "raised" not in record and record["phase"] == Phase.FORWARD:
+                self._add_call(record)
+            case "grad" if record["role"] == Role.OUTPUT:
+                self._add_gradient(record)
+
+    def commit(self) -> None:
+        """Write what is known by now: files, then their rows, then stacks."""
+        pending, self._pending = self._pending, []
+        stacks, self._pending_stacks = self._pending_stacks, []
+        if pending:
+            data = "".join(json.dumps(self._row(name, value)) + "\n" for name, value in pending).encode()
+            self._size = append(self._csv, data, self._size, where=self._info)
+            self.rows += len(pending)
+        if stacks and self._stacks is not None:
+            self._stacks.extend(stacks)
+
+    def end_step(self) -> None:
+        """Write what is left; bytes that were held for files that never came are let go."""
+        self.commit()
+        self._reset()
+        self._places = {key: place for key, place in self._places.items() if place not in self._bytes}
+        self._bytes.clear()
+
+    def close(self) -> None:
+        """End the dump."""
+        try:
+            if self._csv >= 0:
+                self.end_step()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files without writing."""
+        csv, self._csv = self._csv, -1
+        stacks, self._stacks = self._stacks, None
+        if csv >= 0:
+            with contextlib.suppress(OSError):
+                os.close(csv)
+        if stacks is not None:
+            stacks.close()
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _add_call(self, record: Mapping[str, Any]) -> None:
+        label = self._label(record)
+        if label is None:
+            return
+        arguments = tuple(value_of(wire) for wire in record["in"])
+        inputs = list(argument_leaves(arguments, {key: value_of(wire) for key, wire in record["kw"].items()}))
+        outputs = list(result_leaves(value_of(record["out"])))
+        if not any(isinstance(leaf.value, TensorRef) for leaf in outputs):
+            outputs = _written_to(inputs, record.get("after") or {})
+        if self._content.overflow and all(self._is_finite(leaf) for leaf in outputs):
+            return
+        suffixes: dict[str, str] = {}
+        for part, leaves in (("input", inputs), ("output", outputs)):
+            for leaf in leaves:
+                value = self._wanted(leaf)
+                if value is not None:
+                    self._pending.append((row_name(label, part, leaf.suffix), value))
+                    if part == "output":
+                        suffixes[leaf.slot] = leaf.suffix
+        self._calls[record["id"]] = label, suffixes
+        frames = self._frames.get(record.get("stack", -1), []) if self._content.filter_stack else _all_frames()
+        self._pending_stacks.append((stack_key(self._framework, label), [_frame_text(frame) for frame in frames]))
+
+    def _add_gradient(self, record: Mapping[str, Any]) -> None:
+        label, suffixes = self._calls.get(record["of"], ("", {}))
+        if record["slot"] in suffixes and not record["n"]:  # a second backward pass has no name here
+            name = row_name(label, "input", suffixes[record["slot"]], backward=True)
+            self._pending.append((name, self._values[record["t"]]))
+
+    def _is_finite(self, leaf: Leaf) -> bool:
+        return not isinstance(leaf.value, TensorRef) or self._values[leaf.value.id].is_finite
+
+    def _wanted(self, leaf: Leaf) -> _Value | bool | int | float | None:
+        if isinstance(leaf.value, TensorRef):
+            value = self._values[leaf.value.id]
+            if not self._content.filter_data:
+                return value
+            return value if value.shape and value.count and value.dtype.startswith(_FLOATS) else None
+        scalar = isinstance(leaf.value, bool | int | float) and not self._content.filter_data
+        return leaf.value if scalar else None  # type: ignore[return-value]  # mypy does not follow `scalar`
+
+    # --- rows ---------------------------------------------------------------------------------------------------
+
+    def _row(self, name: str, value: _Value | bool | int | float) -> Row:
+        if not isinstance(value, _Value):
+            return self._scalar_row(name, value)
+        if self._content.npy and value.place is not None:
+            self._write_array(name, value)
+        dtype = long_dtype(self._framework, value.dtype)
+        return [name, self._region, [], dtype, list(value.shape), self._extremes(value), *self._extras(value)]
+
+    def _scalar_row(self, name: str, value: bool | int | float) -> Row:
+        chosen, counts = self._content.categories, self._content.statistics
+        if self._content.npy:
+            self._save(name, np.asarray(value))
+        md5 = hashlib.md5(str(value).encode()).hexdigest() if counts and "md5" in chosen else []
+        norm: float | list[object] = abs(float(value)) if counts and "l2norm" in chosen else []
+        return [name, self._region, [], str(type(value)), [], [value if counts else math.nan] * 3, md5, norm]
+
+    def _extremes(self, value: _Value) -> list[float]:
+        """[max, min, mean] as they are over all elements; NaN for what was not asked for."""
+        found, chosen = value.statistics, self._content.categories
+        if not self._content.statistics or found is None or value.dtype == "b8" or not value.count:
+            return [math.nan] * 3
+        least, most, mean, _, nan, above, below, _ = found
+        most = math.inf if above else most if most is not None else -math.inf
+        least = -math.inf if below else least if least is not None else math.inf
+        mean = math.nan if mean is None or (above and below) else math.inf if above else -math.inf if below else mean
+        wanted = (("max", most), ("min", least), ("avg", mean))
+        return [math.nan if nan or key not in chosen else float(number) for key, number in wanted]
+
+    def _extras(self, value: _Value) -> tuple[Any, Any]:
+        """(md5 of the bytes, norm), each an empty list where it was not asked for."""
+        found, chosen = value.statistics, self._content.categories
+        md5: str | list[object] = []
+        norm: float | list[object] = []
+        if self._content.statistics and "md5" in chosen and value.place is not None:
+            md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
+        if self._content.statistics and "l2norm" in chosen and found is not None:
+            norm = math.nan if found[4] else math.inf if found[5] or found[6] else float(found[3] or 0.0)
+        return md5, norm
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    def _array(self, value: _Value) -> np.ndarray[Any, Any]:
+        """The values as they are saved: what numpy has no type for as float32."""
+        assert value.place is not None
+        raw = self._bytes.get(value.place)
+        if raw is None:  # it has been written, perhaps in another shape
+            dtype, file = self._saved[value.place]
+            raw = stored(np.load(file), dtype).reshape(-1).view(np.uint8)
+        return as_float(raw.view(STORAGE[value.dtype]).reshape(value.shape), value.dtype)
+
+    def _write_array(self, name: str, value: _Value) -> None:
+        assert value.place is not None
+        key = (value.place, value.dtype, value.shape)
+        twin = self._files.get(key)
+        if twin is not None:
+            self._link(name, twin)
+            return
+        file = self._files[key] = self._save(name, self._array(value))
+        if storable(value.dtype) == value.dtype:  # otherwise the file does not give the bytes back
+            self._saved.setdefault(value.place, (value.dtype, file))
+            self._bytes.pop(value.place, None)
+
+    def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:
+        path, draft = self._folder / f"{name}.npy", self._folder / f"{name}.part"
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400), "wb") as file:
+                np.save(file, array, allow_pickle=False)
+            draft.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise TraceWriteError(
+                f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+            ) from error
+        return path
+
+    def _link(self, name: str, twin: Path) -> None:
+        path = self._folder / f"{name}.npy"
+        try:
+            path.unlink(missing_ok=True)
+            os.link(twin, path)
+        except OSError:  # a file system without such names, or too many of one file
+            try:
+                shutil.copy(twin, path)
+            except OSError as error:
+                raise TraceWriteError(
+                    f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+                ) from error
+
+    def _open(self, rank: int) -> None:
+        place = self._root / f"rank{rank}"
+        self._folder = place / f"{self._stem}_api_dump"
+        self._info, stacks = (place / f"{self._folder.name}_{part}" for part in ("info.csv", "stack.json"))
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            if self._region == 1:
+                _clear(self._folder, self._info, stacks)
+            self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._size = os.fstat(self._csv).st_size
+            self._stacks = _StackFile(stacks)
+        except FileExistsError as error:
+            raise TraceExistsError(
+                f"{place}: expected a folder, found a file in the way. Choose another path."
+            ) from error
+        except OSError as error:
+            raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
+
+
+class _StackFile:
+    """A JSON object that grows at its end: the closing brace is written over, in the same write that adds another."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._size = os.fstat(self._file).st_size
+        if self._size < len(_EMPTY):
+            self._size = os.pwrite(self._file, _EMPTY, 0)
+        self._known: set[str] = set()
+
+    def extend(self, entries: list[tuple[str, list[str]]]) -> None:
+        """Add entries; a key that is there already stays as it is."""
+        fresh = {key: lines for key, lines in entries if key not in self._known}
+        if not fresh:
+            return
+        first = self._size == len(_EMPTY)
+        text = json.dumps(fresh, indent=4)[2:]  # without its opening brace and newline
+        start, data = (2, text.encode()) if first else (self._size - 2, f",\n{text}".encode())
+        replace_end(self._file, data, start, _EMPTY[start - self._size :], where=self._path)
+        self._size = start + len(data)
+        self._known.update(fresh)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+
+def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
+    """What a call that returns nothing has written to (a collective, `x[0] = y`) is its result."""
+    suffixes = {leaf.slot: leaf.suffix for leaf in inputs}
+    if len(after) == 1:
+        return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]
+    return [Leaf(suffixes[slot], slot, TensorRef(tensor)) for slot, tensor in after.items() if slot in suffixes]
+
+
+def _clear(folder: Path, *files: Path) -> None:
+    """Remove an old dump, and nothing else: what is not a dump's stays."""
+    for entry in folder.iterdir():
+        if entry.suffix in (".npy", ".part") and (entry.is_file() or entry.is_symlink()):
+            entry.unlink()
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def _frame_text(frame: list[Any]) -> str:
+    file, line, function, code = frame
+    return f"File {file}, line {line}, in {function}, \n {code}"
+
+
+def _all_frames() -> list[list[Any]]:
+    """Every frame that is not ours, innermost first, down to the script: a call's line is written while it still runs."""
+    import linecache
+
+    found: list[list[Any]] = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            found.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            break
+        frame = frame.f_back  # type: ignore[assignment]  # the last one's is None
+    return found

@@ -1,0 +1,11 @@
+"""WHERE WORK RUNS: many independent tasks in, their results in the same order out.
+
+    protocol.py   Engine (all that is ever asked of one), Done (a task and what became of it)
+    local.py      Local: threads of this process, on all cores
+    forked.py     forked: copies of this process, for work that holds the interpreter lock and whose results are bytes
+    cores.py      cores: how many things can be done at once
+
+In: a function and descriptions of what to call it with. Out: one `Done` for each. Not here: what the work is; of all rooms only
+the verbs come here. Surprising: a task that raises costs itself alone, and its error is a result like any other. Function and
+descriptions should be such that they can be pickled, although threads do not ask for it: another machine may take them one day.
+"""

@@ -1,0 +1,64 @@
+"""Threads of this process: for work that releases the interpreter lock, as the kernels of the scales do.
+
+Local().run(function, items)          on all cores that this process may use
+Local(workers=1).run(…)               in the caller's own thread, one after the other
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ..model.errors import UsageError
+from .cores import cores
+from .protocol import Done, Item, Value
+
+AHEAD = 4  # tasks for each worker beyond what has been handed out: enough that a long one holds up nobody
+
+
+class Local:
+    """An engine on this machine. It holds nothing between runs: threads live as long as one `run`."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers: expected a number of threads from 1 on, got {workers}.")
+        self.workers = workers or cores()
+
+    def run(
+        self,
+        function: Callable[[Item], Value],
+        items: Iterable[Item],
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[Done[Item, Value]]:
+        """See `protocol.Engine.run`."""
+        ended = self._serially(function, items) if self.workers == 1 else self._in_threads(function, items)
+        for number, done in enumerate(ended, 1):
+            if progress is not None:
+                progress(number)
+            yield done
+
+    def _serially(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Done[Item, Value]]:
+        for item in items:
+            yield _attempt(function, item)
+
+    def _in_threads(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Done[Item, Value]]:
+        waiting: deque[Future[Done[Item, Value]]] = deque()
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="twintrace")
+        try:
+            for item in items:
+                waiting.append(pool.submit(_attempt, function, item))
+                if len(waiting) > self.workers * AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # also when nobody listens any more, or the items themselves fail: what has begun is awaited, no more begins
+            pool.shutdown(cancel_futures=True)
+
+
+def _attempt(function: Callable[[Item], Value], item: Item) -> Done[Item, Value]:
+    try:
+        return Done(item, function(item))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this task's; the caller decides what it costs
+        return Done(item, error=error)

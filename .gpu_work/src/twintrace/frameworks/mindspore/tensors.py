@@ -1,0 +1,258 @@
+"""Look at a MindSpore tensor, recognise it again, read its values on the host.
+
+    look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (a parameter's name, sparse)
+    glance(t)     the same, what recognises it again (object, view, version), and where its bytes lie
+    host(t)       numpy, a view of the tensor's own memory where that is possible
+
+MindSpore's version counter hardly counts: assignments, optimizers and most writes in place leave it alone. So `wrote` is called by
+whoever sees a write, and then every tensor counts as changed. Memory is given to the next tensor as soon as one is gone, and
+nothing holds it weakly, so a tensor is recognised by its Python object.
+
+Memory is read where it lies. `asnumpy` is not called: it rearranges views.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import COOTensor, CSRTensor, Parameter, Tensor
+from mindspore._c_expression import disable_multi_thread
+
+try:
+    from mindspore.graph import api as running
+except ImportError:  # before 2.10
+    from mindspore.common import api as running
+
+from ...model.tensors import DTYPES
+from ..protocol import Glance, Look, Lost, Unreadable
+
+__all__ = [
+    "ELSEWHERE", "HAS_ADDRESSES", "NAMES", "glance", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously",
+    "look", "release", "released", "running", "same_value", "storage", "stored", "stretch", "wrote",
+]  # fmt: skip
+
+NAMES: dict[Any, str] = {
+    ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
+    ms.complex64: "c64", ms.complex128: "c128", ms.bool_: "b8",
+    ms.int8: "i8", ms.int16: "i16", ms.int32: "i32", ms.int64: "i64",
+    ms.uint8: "u8", ms.uint16: "u16", ms.uint32: "u32", ms.uint64: "u64",
+}  # fmt: skip
+# Element types that not every MindSpore has.
+for _ours, _theirs in {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}.items():
+    if hasattr(ms, _theirs):
+        NAMES[getattr(ms, _theirs)] = _ours
+
+_LETTERS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1"}
+_LETTERS |= {"i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
+# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+_CODES: dict[Any, str] = {
+    dtype: _LETTERS.get(name) or (f"<u{DTYPES[name]}" if DTYPES[name] > 1 else "|u1") for dtype, name in NAMES.items()
+}
+_SPARSE = (COOTensor, CSRTensor)
+_LOOKS: dict[Any, Look] = {}
+_MAX_LOOKS = 4096
+_HOST = "CPU"
+HAS_ADDRESSES = hasattr(Tensor, "_grad_node")
+"""Before 2.8 a tensor that no operator has touched has none."""
+
+
+class _Writes:
+    """How many writes have been seen."""
+
+    count = 0
+
+
+class _Serials:
+    """A number for each tensor object, never given to another."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._next = itertools.count()
+
+    def of(self, tensor: Any) -> int:
+        place = id(tensor)
+        known = self._numbers.get(place)
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        number = next(self._next)
+        self.give(tensor, number)
+        return number
+
+    def give(self, tensor: Any, number: int) -> None:
+        """Let a tensor have the number of another."""
+        place = id(tensor)
+        self._numbers[place] = (weakref.ref(tensor, lambda gone: self._drop(place, gone)), number)
+
+    def _drop(self, place: int, gone: weakref.ref[Any]) -> None:
+        known = self._numbers.get(place)
+        if known is not None and known[0] is gone:
+            del self._numbers[place]
+
+
+_SERIALS = _Serials()
+
+
+def launch_synchronously() -> None:
+    """Let operators run when they are called. Otherwise they are queued, and whoever asks for a value waits for a queue.
+
+    `launch_blocking` works only before the first operator; this works at any time, on all versions from 2.7, and errors are raised
+    where they are made. It changes no bit, and cannot be undone.
+    """
+    running._pynative_executor.sync()
+    disable_multi_thread()
+
+
+def wrote() -> None:
+    """Something was written to: no tensor is known to be what it was."""
+    _Writes.count += 1
+
+
+def same_value(alias: Any, tensor: Any) -> None:
+    """Let an alias be recognised as the tensor that it stands for."""
+    _SERIALS.give(alias, _SERIALS.of(tensor))
+
+
+def is_tensor(value: object) -> bool:
+    """Is this a MindSpore tensor?"""
+    return isinstance(value, (Tensor, *_SPARSE))
+
+
+def look(tensor: Any) -> Look:
+    """What can be said without the values."""
+    if isinstance(tensor, _SPARSE):
+        return _look_sparse(tensor)
+    name = tensor.name if isinstance(tensor, Parameter) else None
+    key = (tensor.dtype, tensor.shape, tensor.device, tensor._requires_grad, name)
+    found = _LOOKS.get(key)
+    if found is None:
+        if len(_LOOKS) >= _MAX_LOOKS:
+            _LOOKS.clear()
+        found = _LOOKS[key] = Look(
+            NAMES.get(tensor.dtype, "u8"), tuple(tensor.shape), _device(tensor), bool(tensor._requires_grad)
+        )
+        facts = {} if name is None else {"parameter": name}
+        if tensor.dtype not in NAMES:
+            facts["dtype"] = str(tensor.dtype)
+        found.facts = facts
+    return found
+
+
+def glance(tensor: Any) -> Glance | None:
+    """See `protocol.Glance`. None for sparse tensors."""
+    if isinstance(tensor, _SPARSE):
+        return None
+    near = tensor.device == _HOST and not tensor.has_init
+    return *identity(tensor), look(tensor), None, *(stretch(tensor) if near else ELSEWHERE)
+
+
+ELSEWHERE = 0, 0, None, None
+"""The end of a glance at what is not on the host."""
+
+
+def identity(tensor: Any) -> tuple[Any, Any, Any]:
+    """The object, the view of its memory, and how many writes there were."""
+    serial = _SERIALS.of(tensor)
+    return serial, (serial, tensor._shape, tensor.dtype), (_Writes.count, getattr(tensor, "_version", 0))
+
+
+def stretch(tensor: Any) -> tuple[int, int, bool | None, None]:
+    """Where the elements of a tensor on the host lie, through attributes that MSAdapter leaves alone."""
+    if not HAS_ADDRESSES or not tensor.is_contiguous() or tensor.dtype not in _CODES:
+        return ELSEWHERE
+    nbytes = tensor._nbytes
+    address = tensor._data_ptr()  # waits until the value is there
+    return (address, nbytes, True, None) if address or not nbytes else ELSEWHERE
+
+
+def storage(tensor: Any) -> Any:
+    """The first part of a glance."""
+    return None if isinstance(tensor, _SPARSE) else _SERIALS.of(tensor)
+
+
+def hold(tensor: Any) -> Any:
+    """A weak hold."""
+    return weakref.ref(tensor)
+
+
+def released(hold: Any) -> bool:
+    """Has the tensor gone?"""
+    return hold() is None
+
+
+def release(hold: Any) -> None:
+    """Give the hold back."""
+
+
+def host(tensor: Any) -> np.ndarray[Any, Any]:
+    """The values, C-contiguous, in their storage type."""
+    try:
+        if tensor.has_init:
+            raise Unreadable("not initialised yet: its initialiser has not run")
+        if getattr(tensor, "is_meta", False):
+            raise Unreadable("a meta tensor has no values")
+        if tensor.device != _HOST or not HAS_ADDRESSES:
+            return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
+        return in_place(tensor)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Lost(f"MindSpore does not give its values here: {_first_line(error)}") from None
+
+
+def in_place(tensor: Any) -> np.ndarray[Any, Any]:
+    """The tensor's own memory as an array, through attributes that MSAdapter leaves alone."""
+    code = _CODES.get(tensor.dtype)
+    if code is None:
+        raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
+    shape = tensor._shape
+    start = tensor._data_ptr()  # waits until the value is there
+    if 0 in shape or not start:
+        return np.empty(shape, code)
+    if tensor.is_contiguous():
+        return np.asarray(_Memory(tensor, start, shape, code, None))
+    size = tensor._itemsize
+    return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in tensor.stride())))
+
+
+class _Memory:
+    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Any, start: int, shape: Any, code: str, strides: tuple[int, ...] | None) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (start, False),
+            "shape": shape,
+            "typestr": code,
+            "strides": strides,
+        }
+
+
+def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
+    """What numpy has in a type of its own making (bf16) as an integer of its width."""
+    code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
+    return array if array.dtype == code else array.view(code)
+
+
+def _device(tensor: Any) -> str:
+    return str(tensor.device).lower()
+
+
+def _look_sparse(tensor: Any) -> Look:
+    values = tensor.values
+    found = Look(NAMES.get(values.dtype, "u8"), tuple(tensor.shape), _device(values), False)
+    found.facts = {"layout": "sparse_coo" if isinstance(tensor, COOTensor) else "sparse_csr"}
+    if isinstance(tensor, COOTensor):
+        found.parts = {"indices": tensor.indices, "values": values}
+    else:
+        found.parts = {"crow": tensor.indptr, "col": tensor.indices, "values": values}
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

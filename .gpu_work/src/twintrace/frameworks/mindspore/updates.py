@@ -1,0 +1,180 @@
+"""The optimizer's step: one call, with all that went into it and all that came out.
+
+    update/api:mindspore.nn.Adam#0
+        in    parameters, gradients, state (moment1, moment2, beta1_power …), settings (learning rate, weight decay …)
+        out   parameters and state afterwards
+
+A MindSpore optimizer is a Cell and is called with the gradients. What it does inside is its own (a compiled graph, mostly). An
+optimizer that is not MindSpore's is the user's code, and its calls are recorded one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn
+from mindspore.experimental.optim.optimizer import Optimizer as ExperimentalOptimizer
+
+from ...model.sites import Kind, Phase
+from ..protocol import Open, Sink
+from .gradients import is_quiet, unseen
+from .patches import patch
+from .tensors import wrote
+
+_OPTIMIZERS = (nn.Optimizer, ExperimentalOptimizer)
+_SETTINGS = (bool, int, float, str)
+_FLOATS = (ms.float64, ms.float32, ms.float16)
+_KEPT = ("learning_rate", "momentum")  # set by the user, kept as parameters
+_FEW = 4  # betas are two; a list as long as the parameters is no setting
+
+
+def is_optimizer(cell: Any) -> bool:
+    """Is this Cell an optimizer?"""
+    return isinstance(cell, _OPTIMIZERS)
+
+
+class Updates:
+    """Knows whether an optimizer is at work, and reports its steps where a sink is given."""
+
+    def __init__(self, sink: Sink | None = None) -> None:
+        self._sink = sink
+        self.running = False
+        self.own = False
+        """Is what is called now MindSpore's own, inside one of its optimizers?"""
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        for kind in _OPTIMIZERS:
+            yield patch(kind, "__call__", self._layer)
+        yield self._forget
+
+    def _forget(self) -> None:
+        self.running = self.own = False
+
+    def _layer(self, original: Any) -> Any:
+        def __call__(optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if is_quiet() or self.running:
+                return original(optimizer, *args, **kwargs)
+            return self._step(original, optimizer, args, kwargs)
+
+        return __call__
+
+    def _step(self, original: Any, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        self.running, self.own = True, type(optimizer).__module__.startswith("mindspore.")
+        call = self._enter(optimizer, args, kwargs) if self.own else None
+        try:
+            with _compiled_as_ever() if self.own else nullcontext():
+                output = original(optimizer, *args, **kwargs)
+        except BaseException as error:
+            self._forget()
+            if call is not None and self._sink is not None:
+                self._sink.fail(call, error)
+            raise
+        self._forget()
+        wrote()
+        if call is not None and self._sink is not None:
+            with unseen():
+                state = _state(optimizer)
+                self._sink.leave(call, {"parameters": _parameters(optimizer), "state": state})
+        return output
+
+    def _enter(self, optimizer: Any, args: Any, kwargs: Any) -> Open | None:
+        if self._sink is None:
+            return None
+        with unseen():
+            return self._sink.enter(
+                Kind.API,
+                _name(type(optimizer)),
+                (_parameters(optimizer),),
+                {
+                    "gradients": args[0] if args else kwargs.get("gradients", kwargs.get("grads")),
+                    "state": _state(optimizer),
+                    "settings": _settings(optimizer),
+                },
+                phase=Phase.UPDATE,
+                mutates=("0", "kw.state"),
+            )
+
+
+@contextmanager
+def _compiled_as_ever() -> Iterator[None]:
+    """A step of MindSpore's own optimizers stays the graph that it is, also where the user's parts run eagerly."""
+    switch = os.environ.pop("MS_JIT", None)
+    try:
+        yield
+    finally:
+        if switch is not None:
+            os.environ["MS_JIT"] = switch
+
+
+def _name(kind: type) -> str:
+    """`mindspore.nn.Adam`, `mindspore.mint.optim.AdamW`: where the user finds it."""
+    home = kind.__module__
+    for public in ("mindspore.mint.optim", "mindspore.experimental.optim"):
+        if home.startswith(public):
+            return f"{public}.{kind.__name__}"
+    return f"mindspore.nn.{kind.__name__}"
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return list(optimizer.parameters)
+
+
+def _state(optimizer: Any) -> dict[str, Any]:
+    """What the optimizer remembers, by attribute: moments, powers, the global step."""
+    own = {id(parameter) for parameter in optimizer.parameters}
+    found: dict[str, Any] = {}
+    for name, value in vars(optimizer).items():
+        if name in ("parameters", "_params", "params", "_parameters", "group_params"):
+            continue
+        if isinstance(value, Parameter) and id(value) not in own:
+            found[name] = value
+        elif isinstance(value, tuple | list) and value and all(isinstance(item, Parameter) for item in value):
+            items = [item for item in value if id(item) not in own]
+            if items:
+                found[name] = items
+    found.update({name: p for name, p in optimizer._params.items() if p is not None and id(p) not in own})
+    return found
+
+
+def _settings(optimizer: Any) -> dict[str, Any]:
+    """Learning rate and the rest, as numbers; by group where the optimizer has groups as torch's have them."""
+    found: dict[str, Any] = {
+        name: _plain(value) for name, value in vars(optimizer).items() if name[0] != "_" and _is_setting(value)
+    }
+    found |= {name: _number(value) for name, value in optimizer._params.items() if name in _KEPT and _is_number(value)}
+    groups = getattr(optimizer, "param_groups", None)
+    if groups:
+        found["groups"] = [_group(group) for group in groups]
+    return found
+
+
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: _plain(value) for name, value in group.items() if _is_setting(value) or _is_number(value)}
+    return {**settings, "parameters": len(group.get("params", ()))}
+
+
+def _is_setting(value: Any) -> bool:
+    """What the user has set is kept as it is, as a tensor of one element, or as a pair of numbers."""
+    if type(value) is tuple:
+        return 0 < len(value) <= _FEW and all(isinstance(item, float) or _is_number(item) for item in value)
+    return isinstance(value, _SETTINGS) or (_is_number(value) and not isinstance(value, Parameter))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.size == 1 and value.dtype in _FLOATS
+
+
+def _plain(value: Any) -> Any:
+    return (
+        [_plain(item) for item in value] if isinstance(value, tuple) else _number(value) if _is_number(value) else value
+    )
+
+
+def _number(value: Tensor) -> float:
+    """The number that was written: 1e-06, of which f32 makes 9.99999997e-07."""
+    return float(str(value.asnumpy().reshape(())[()]))

@@ -1,0 +1,207 @@
+"""The torch workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+
+level    module calls      function mode + collectives    dispatch mode
+module   recorded          -                              -
+api      paths only        recorded                       -
+mix      recorded          recorded                       -
+op       paths only        -                              recorded
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.graph import get_gradient_edge
+
+from ...model.records import Level
+from ..protocol import Capability, Sink
+from . import seeding, tensors
+from .calls import Calls, flush_after_backward
+from .collectives import Collectives
+from .compiled import CompiledRegions
+from .gradients import Gradients
+from .modules import Modules, named_modules
+from .ops import Ops
+from .patches import patch
+from .updates import forget_updated
+
+
+class TorchWatch:
+    """All hooks of one recording."""
+
+    def __init__(self, models: Mapping[str, nn.Module], level: Level, sink: Sink) -> None:
+        self._level, self._sink = level, sink
+        self._gradients = Gradients(sink)
+        self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
+        self._ops = Ops(sink) if level is Level.OP else None
+        self._collectives = Collectives(sink)
+        self._modules = Modules(
+            models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP
+        )
+        self._compiled = CompiledRegions(sink, self._step_aside)
+        self._undo: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        try:
+            for undo in self._install():
+                self._undo.append(undo)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        try:
+            while self._undo:
+                self._undo.pop()()
+        finally:
+            if self._undo:  # one of them raised: the rest must go all the same
+                self.stop()
+            self._gradients.remove()
+
+    def end_step(self) -> None:
+        self._gradients.remove()
+
+    def _install(self) -> Iterator[Callable[[], None]]:
+        yield from self._compiled.install()
+        yield from self._modules.install()
+        yield patch(torch.autograd, "_engine_run_backward", flush_after_backward(self._gradients))
+        if self._ops:
+            yield from self._ops.install()
+            return
+        yield from self._collectives.install()
+        if self._calls:
+            yield from self._calls.install()
+        else:
+            yield forget_updated(self._sink)
+
+    def _step_aside(self) -> Callable[[], None]:
+        """Take out what a compiler would find in its way; the result puts it back."""
+        self._modules.pause()
+        mode = self._calls or self._ops
+        resume = mode.suspend() if mode else lambda: None
+
+        def back() -> None:
+            if self._undo:  # still recording
+                self._modules.resume()
+                resume()
+
+        return back
+
+    def _follow_thread(self) -> Callable[[], None]:
+        mode = self._calls or self._ops
+        return mode.enter() if mode else lambda: None
+
+
+class TorchFramework:
+    """PyTorch."""
+
+    name = "torch"
+    is_tensor = staticmethod(tensors.is_tensor)
+    look = staticmethod(tensors.look)
+    host = staticmethod(tensors.host)
+    storage = staticmethod(tensors.storage)
+    glance = staticmethod(tensors.glance)
+    hold = staticmethod(tensors.hold)
+    released = staticmethod(tensors.released)
+    release = staticmethod(tensors.release)
+    named_modules = staticmethod(named_modules)
+    seed_all = staticmethod(seeding.seed_all)
+    without_dropout = staticmethod(seeding.without_dropout)
+
+    def capabilities(self) -> frozenset[Capability]:
+        found = {Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD}
+        if torch.distributed.is_available():
+            found.add(Capability.COLLECTIVES)
+        return frozenset(found)
+
+    def is_module(self, value: object) -> bool:
+        return isinstance(value, nn.Module)
+
+    def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, Any]]:
+        return model.named_parameters()
+
+    def token(self, value: Any) -> tuple[str, str] | None:
+        if isinstance(value, torch.Size):
+            return None
+        for kind, name in _TOKENS:
+            if isinstance(value, kind):
+                return name, str(value).removeprefix("torch.")
+        return None
+
+    def watch(
+        self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
+    ) -> TorchWatch:
+        return TorchWatch(models, level, sink)
+
+    def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        if not tensor.requires_grad:
+            return lambda: None
+        edge = get_gradient_edge(tensor)
+
+        def hook(gradients: tuple[Any, ...]) -> None:
+            if gradients[edge.output_nr] is not None:
+                callback(gradients[edge.output_nr])
+
+        handle = edge.node.register_prehook(hook)
+        held = edge.node if tensor.is_leaf else None
+
+        def remove(_: Any = held) -> None:  # holds a leaf's node until then: the leaf does not, before it is used
+            handle.remove()
+
+        return remove
+
+    def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
+        self.on_gradient(tensor, callback)
+        return tensor
+
+    def rank(self) -> tuple[int, int]:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return ()
+        from torch.distributed import distributed_c10d
+
+        known = distributed_c10d._world.pg_group_ranks.values()
+        return tuple(tuple(sorted(ranks)) for ranks in known)
+
+    def environment(self) -> Mapping[str, Any]:
+        found: dict[str, Any] = {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+            "float32_matmul": torch.get_float32_matmul_precision(),
+        }
+        if torch.cuda.is_available():
+            found |= {"cuda": torch.version.cuda, "device": torch.cuda.get_device_name()}
+        return found
+
+    def internal_paths(self) -> tuple[str, ...]:
+        return (str(Path(torch.__file__).parent),)
+
+    def snapshot(self, model: nn.Module) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            found[name] = tensor.detach().clone()
+            if tensor.grad is not None:
+                found[f"{name}.grad"] = tensor.grad.detach().clone()
+        return found
+
+
+_TOKENS: tuple[tuple[type, str], ...] = (
+    (torch.dtype, "dtype"),
+    (torch.device, "device"),
+    (torch.layout, "layout"),
+    (torch.memory_format, "memory_format"),
+    (torch.Generator, "generator"),
+)
+
+FRAMEWORK = TorchFramework()

@@ -1,0 +1,181 @@
+"""Functions, methods and operators: every public torch call, seen through torch's own function mode.
+
+    with recording:  x + y, F.relu(x), torch.cat([x, y]), x[0], from_torch_imported_relu(x)    all seen, none is patched
+
+A mode is what torch offers for this; names that were imported before are seen too, and nothing remains afterwards. Inside a
+call the mode is off, so only the outermost function is reported: what the user's code, or a module, has called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from ...model.sites import Kind, Phase
+from ..protocol import Sink
+from .gradients import Gradients, edges_of, next_sequence_number
+from .modules import end_without_result, in_backward
+from .names import Api, describe
+from .patches import patch
+from .updates import Updates
+
+_UNKNOWN = object()
+
+
+class CallMode(TorchFunctionMode):
+    """Reports each call to the sink and follows its gradients."""
+
+    def __init__(self, sink: Sink, gradients: Gradients, phase: Callable[[], Phase]) -> None:
+        super().__init__()
+        self._sink, self._gradients, self._phase = sink, gradients, phase
+        self.on = False
+        self._apis: dict[Any, Any] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.on:
+            return func(*args, **kwargs)
+        api: Api | None = self._apis.get(func, _UNKNOWN)
+        if api is _UNKNOWN:
+            api = self._apis[func] = describe(func)
+        if api is None or torch._C._get_tracing_state() is not None:
+            return func(*args, **kwargs)
+        phase = self._phase()
+        if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
+            return func(*args, **kwargs)
+        call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=api.mutates(args, kwargs))
+        if call is None:
+            return func(*args, **kwargs)
+        follows = call.wants_gradients and torch.is_grad_enabled()
+        inputs = edges_of(call) if follows else []
+        start = next_sequence_number()
+        try:
+            output = func(*args, **kwargs)
+        except BaseException as error:
+            end_without_result(self._sink, call, error)
+            raise
+        self._sink.leave(call, output)
+        if follows:
+            self._gradients.follow(call, inputs, start)
+        return output
+
+
+class Calls:
+    """Puts the mode in place, and keeps it there while the autograd engine runs."""
+
+    def __init__(self, sink: Sink, gradients: Gradients) -> None:
+        self._updates = Updates(sink, self.suspend)
+        self._mode: Any = CallMode(sink, gradients, self._phase)
+        self._here = threading.local()
+        self._recording = object()
+        """Another one after every start and stop."""
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        yield from self._updates.install()
+        yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
+        yield patch(torch.overrides, "has_torch_function", _without_modes)
+        yield self.enter()
+        self._recording = object()
+        yield self._end_recording
+
+    def _end_recording(self) -> None:
+        self._recording = object()
+        self._mode.on = (
+            False  # where it cannot be taken out, in the middle of a backward pass, it does nothing any more
+        )
+
+    def enter(self) -> Callable[[], None]:
+        """Switch the mode on in this thread."""
+        self._mode.on = True
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            self._mode.__enter__()
+        return self.leave
+
+    def leave(self) -> None:
+        """Switch it off, whatever other modes have come on top since. In another thread's stack it stays, and does nothing."""
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            self._mode.on = False
+            return
+        self._take_out()
+
+    def _take_out(self) -> list[Any]:
+        """From this thread's stack of modes; those that lie below it."""
+        above = []
+        while (mode := torch.overrides._pop_mode()) is not self._mode:
+            above.append(mode)
+        below = list(torch.overrides._get_current_function_mode_stack())
+        for mode in reversed(above):
+            torch.overrides._push_mode(mode)
+        return below
+
+    def _put_back(self, below: list[Any]) -> None:
+        """Onto what was below it, if that is still there, and below all else: others leave theirs from the top."""
+        above = []
+        while (stack := torch.overrides._get_current_function_mode_stack()) and stack[-1] not in below:
+            above.append(torch.overrides._pop_mode())
+        torch.overrides._push_mode(self._mode)
+        for mode in reversed(above):
+            torch.overrides._push_mode(mode)
+
+    def suspend(self) -> Callable[[], None]:
+        """Switch the mode off around a compiled region, which would otherwise be compiled with it inside, or an update."""
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            return lambda: None
+        below, recording = self._take_out(), self._recording
+        self._here.suspended = True
+
+        def resume() -> None:
+            self._here.suspended = False
+            if recording is self._recording:  # else it was stopped meanwhile
+                self._put_back(below)
+
+        return resume
+
+    def _in_engine(self, original: Any) -> Any:
+        """`backward` is itself a call during which the mode is off; recomputed blocks inside it would go unseen."""
+
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            suspended = getattr(self._here, "suspended", False)
+            if suspended or self._mode in torch.overrides._get_current_function_mode_stack():
+                return original(*args, **kwargs)
+            with self._mode:
+                return original(*args, **kwargs)
+
+        return run_backward
+
+    def _phase(self) -> Phase:
+        if in_backward() != -1:
+            return Phase.RECOMPUTE
+        return Phase.UPDATE if self._updates.running else Phase.FORWARD
+
+
+def flush_after_backward(gradients: Gradients) -> Callable[[Any], Any]:
+    """A layer for the engine: when a backward pass is over, sums that still wait are reported."""
+
+    def layer(original: Any) -> Any:
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                gradients.flush()
+
+        return run_backward
+
+    return layer
+
+
+def _without_modes(original: Any) -> Any:
+    """torch's attention and encoder layers leave their fused path, and with it its bits, when they see a mode."""
+
+    def has_torch_function(arguments: Any) -> bool:
+        kinds = {type(argument) for argument in arguments} - {torch.Tensor, nn.Parameter}
+        disabled = torch._C._disabled_torch_function_impl
+        return any(getattr(kind, "__torch_function__", disabled) is not disabled for kind in kinds)
+
+    return has_torch_function

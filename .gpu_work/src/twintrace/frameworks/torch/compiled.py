@@ -1,0 +1,91 @@
+"""Step aside while compiled code runs.
+
+    net = torch.compile(net)        seen as one module call, from outside; what is inside is one fused program
+    f = torch.compile(f)            gives the same result, at the same speed, and is not seen at level api
+
+Dynamo compiles whatever Python runs inside a compiled region, our recorder included, and guards its code on what it finds in
+place. So everything of ours is taken out when a region is entered and put back when it is left. Dynamo's contexts have a list
+of functions to call at their doors; while recording, that list has one more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..protocol import Sink
+from .patches import patch
+
+_NAME = "enter_exit_hooks"
+_WATCHERS: list[Callable[[], Callable[[], None]]] = []
+
+
+class CompiledRegions:
+    """Calls `step_aside` at the door of a compiled region, and what that gave at its exit."""
+
+    def __init__(self, sink: Sink, step_aside: Callable[[], Callable[[], None]]) -> None:
+        self._sink, self._step_aside, self._told = sink, step_aside, False
+        self._here = threading.local()
+        self._watching = False
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        yield self._unwatch
+        self._watch()
+        yield patch(torch, "compile", self._around_compile)
+
+    def _around_compile(self, original: Any) -> Any:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._watch()  # the first torch.compile imports Dynamo
+            return result
+
+        return compile
+
+    def _watch(self) -> None:
+        dynamo = sys.modules.get("torch._dynamo.eval_frame")
+        if dynamo is not None and not self._watching and hasattr(dynamo, "OptimizeContext"):
+            self._watching = True
+            _WATCHERS.append(self._enter)
+            _show_watchers(dynamo.OptimizeContext)
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            self._watching = False
+            _WATCHERS.remove(self._enter)
+            _show_watchers(sys.modules["torch._dynamo.eval_frame"].OptimizeContext)
+
+    def _enter(self) -> Callable[[], None]:
+        depth = getattr(self._here, "depth", 0)
+        self._here.depth = depth + 1
+        if depth == 0:
+            self._here.back = self._step_aside()
+        return self._exit
+
+    def _exit(self) -> None:
+        self._here.depth -= 1
+        if self._here.depth == 0:
+            self._here.back()
+            if not self._told:
+                self._told = True
+                self._sink.note(
+                    "compiled",
+                    "a function compiled by torch.compile was called: the calls inside it cannot be seen at this level.",
+                )
+
+
+def _show_watchers(context: Any) -> None:
+    """Make every context's list of door functions include the watchers', or make it its own again."""
+    if not _WATCHERS:
+        delattr(context, _NAME)
+    elif not isinstance(context.__dict__.get(_NAME), property):
+        # A property wins over the instance's own attribute, which stays where it is.
+        setattr(context, _NAME, property(_all_doors, lambda this, value: this.__dict__.__setitem__(_NAME, value)))
+
+
+def _all_doors(context: Any) -> list[Any]:
+    return [*context.__dict__.get(_NAME, ()), *_WATCHERS]

@@ -1,0 +1,70 @@
+"""What flows back through a call, read from torch's graph without touching it (see `nodes.py`).
+
+A wrapper such as a full backward hook inserts two nodes, and with that changes the order of accumulation and the bits; so the nodes
+themselves are hooked. Which nodes are the call's own? Those with a sequence number at or above the one that was next when the
+call began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..nodes import Key, NodeHooks
+from ..protocol import Open, Sink
+
+next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+unseen: Any = torch._C.DisableTorchFunction
+"""While the engine runs our mode is on; our own looks at tensors need not pass through it."""
+
+
+def edges_of(call: Open) -> list[tuple[str, Any, int]]:
+    """(slot, node, output number) of each input that takes part in autograd. Asked before the call: in-place calls change it."""
+    found: list[tuple[str, Any, int]] = []
+    for slot, tensor in call.inputs:
+        if tensor.requires_grad:
+            node = tensor.grad_fn
+            found.append((slot, tensor, -1) if node is None else (slot, node, tensor.output_nr))
+    return found
+
+
+class Gradients:
+    """The hooks of one step."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._nodes = NodeHooks(sink, unseen=unseen, identity=id, target=_target, add=_add)
+
+    def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
+        """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
+        ends: dict[Any, list[tuple[str, int]]] = {}
+        for slot, tensor in call.outputs:
+            node = tensor.grad_fn if tensor.requires_grad else None
+            if node is not None and node._sequence_nr() >= start:
+                ends.setdefault(node, []).append((slot, tensor.output_nr))
+        call.inputs.clear()
+        call.outputs.clear()
+        if ends:
+            keys = [(slot, (id(source), number)) for slot, source, number in inputs]
+            self._nodes.follow(call, keys, list(ends.items()), start)
+
+    def flush(self) -> None:
+        """The backward pass is over."""
+        self._nodes.flush()
+
+    def remove(self) -> None:
+        """Take every hook off again."""
+        self._nodes.remove()
+
+
+def _target(node: Any, number: int) -> Key:
+    """A leaf has no node of its own in the forward pass, but one that collects its gradient."""
+    return (id(node.variable), -1) if hasattr(node, "variable") else (id(node), number)
+
+
+def _add(total: Tensor | None, gradient: Tensor) -> Tensor:
+    with torch.no_grad():
+        found = gradient.detach()
+        return found if total is None else total + found

@@ -1,0 +1,333 @@
+"""Look at a torch tensor, recognise it again, read its values on the host.
+
+    look(t)       f32[8, 8] on cpu, requires_grad, facts of the unusual ones (sparse, quantised, DTensor)
+    glance(t)     the same, what recognises it again (storage, view, version), and where its bytes lie
+    host(t)       numpy, a view of the tensor's own memory where that is possible
+
+Nothing here changes a tensor, makes an autograd node or draws a random number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...model.tensors import DTYPES
+from ..protocol import Glance, Look, Lost, Unreadable
+from ..runs import Runs, merged
+
+NAMES: dict[torch.dtype, str] = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
+    torch.complex32: "c32", torch.complex64: "c64", torch.complex128: "c128",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "b8",
+    torch.quint8: "u8", torch.qint8: "i8", torch.qint32: "i32",
+}  # fmt: skip
+# Element types that not every torch has. The name in torch is longer than ours.
+for _ours, _theirs in {
+    "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn_x2": "float4_e2m1fn_x2",
+}.items():  # fmt: skip
+    if hasattr(torch, _theirs):
+        NAMES[getattr(torch, _theirs)] = _ours
+
+_LETTERS = {
+    "f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1",
+    "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
+}  # fmt: skip
+# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+_CODES: dict[torch.dtype, str] = {
+    dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
+    for dtype, name in NAMES.items()
+}
+_LARGEST_COPY = 1 << 30  # bytes of a view that are written out though its memory is a fraction of it
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
+
+
+class _Plan:
+    """What tensors of one element type, shape and so on have in common."""
+
+    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.is_usual = tensor.dtype in NAMES and not tensor.is_quantized  # of others each has facts of its own
+        self.place = _stand_in_for((tensor.dtype, tensor.shape, tensor.stride()))
+        self.form = _stand_in_for((tensor.dtype, *merged(tensor.shape, tensor.stride())))
+        self.look = _look(tensor)
+        self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
+        self.on_host = tensor.is_cpu
+        self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
+        size = tensor.element_size()
+        self.runs = None if self.order else Runs.of(tensor.shape, [size * step for step in tensor.stride()], size)
+        self.span = _span(tensor)
+        whole = tensor.numel() * size
+        self.nbytes = min(whole, size) if self.order is None else whole
+
+
+_PLANS: dict[Any, _Plan] = {}
+_PLACES: dict[Any, object] = {}
+_MAX_PLANS = 1 << 14  # then new ones are made each time: a tensor that is known must not become another one
+
+
+def _stand_in_for(description: Any) -> Any:
+    """Something that is compared quickly, the same for the same description; without room for more, the description itself."""
+    if len(_PLANS) < _MAX_PLANS:
+        return _PLACES.setdefault(description, object())
+    return _PLACES.get(description, description)
+
+
+def is_tensor(value: object) -> bool:
+    """Is this a torch tensor?"""
+    return isinstance(value, Tensor)
+
+
+def look(tensor: Tensor) -> Look:
+    """What can be said without the values."""
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+        plan = _plan(tensor)
+        if plan.is_usual:
+            return plan.look
+    return _look(tensor)
+
+
+def _plan(tensor: Tensor) -> _Plan:
+    key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad)
+    found = _PLANS.get(key)
+    if found is None:
+        found = _Plan(tensor)
+        if len(_PLANS) < _MAX_PLANS:
+            _PLANS[key] = found
+    return found
+
+
+def _look(tensor: Tensor) -> Look:
+    found = Look(NAMES.get(tensor.dtype, "u8"), (), str(tensor.device), tensor.requires_grad)
+    shape: tuple[Any, ...]
+    try:
+        shape = tuple(tensor.shape)
+    except RuntimeError:  # nested tensors and parameters that are not initialised yet have none
+        shape = (None,)
+    if all(type(size) is int for size in shape):
+        found.shape = shape
+    else:  # a ragged one has sizes that are no numbers
+        found.facts = {"shape": "unknown"}
+    plain = tensor.layout is torch.strided and type(tensor) in _PLAIN and tensor.dtype in NAMES
+    if not plain or tensor.is_quantized or tensor.is_nested:
+        _look_closer(tensor, found)
+    return found
+
+
+def glance(tensor: Tensor) -> Glance | None:
+    """See `protocol.Glance`. None where torch gives no version. Asked of every tensor, so what it asks itself is counted."""
+    try:
+        if type(tensor) not in _PLAIN:
+            return _glance_closer(tensor)
+        # First: where there is none, as with sparse ones, it raises, and no plan is made under the key of an ordinary tensor.
+        memory, address = tensor.untyped_storage(), tensor.data_ptr()
+        plan = _PLANS.get((tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad))
+        if plan is None:
+            plan = _plan(tensor)
+        if not plan.is_usual:
+            return _glance_closer(tensor)
+        storage = memory._cdata
+        seat: Any = storage, address, plan.place
+        stretch: Any = address, plan.form
+        order, runs = plan.order, plan.runs
+        if tensor.is_neg() or (plan.turns and tensor.is_conj()):
+            seat, stretch, order, runs = (*seat, tensor.is_neg(), tensor.is_conj()), None, None, None
+        if not plan.on_host or address + plan.span > memory.data_ptr() + memory.nbytes():  # elsewhere, or freed
+            return storage, seat, tensor._version, plan.look, stretch, 0, 0, None, None
+        return storage, seat, tensor._version, plan.look, stretch, address, plan.nbytes, order, runs
+    except (RuntimeError, NotImplementedError, ValueError):  # sparse, inference, inside vmap, lazy: read every time
+        return None
+
+
+def _glance_closer(tensor: Tensor) -> Glance:
+    """The same of the unusual ones."""
+    body = _body(tensor)
+    address, version, storage = body.data_ptr(), body._version, body.untyped_storage()._cdata
+    flags = tensor.dtype, tensor.is_neg(), tensor.is_conj()
+    seat = (storage, address, type(tensor), tensor.shape, body.stride(), *flags)
+    if not address or not body.is_cpu or _is_gone(body):
+        return storage, seat, version, _look(tensor), None, 0, 0, None, None
+    count = body.numel() if body.is_contiguous() else 1
+    return storage, seat, version, _look(tensor), None, address, count * body.element_size(), None, None
+
+
+def _body(tensor: Tensor) -> Tensor:
+    """What holds the memory: of a DTensor the local shard, through which it may be written to."""
+    local = getattr(tensor, "_local_tensor", None)
+    return local if isinstance(local, Tensor) else tensor
+
+
+def storage(tensor: Tensor) -> Any:
+    """The first part of a glance."""
+    try:
+        body = tensor if type(tensor) in _PLAIN else _body(tensor)
+        return body.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None
+
+
+def hold(tensor: Tensor) -> Any:
+    """A weak hold: the storage may go, its identity is not given to another while we have this."""
+    body = tensor if type(tensor) in _PLAIN else _body(tensor)
+    return body.untyped_storage()._weak_ref()
+
+
+def released(hold: Any) -> bool:
+    """Has the storage gone?"""
+    return bool(torch.UntypedStorage._expired(hold))
+
+
+def release(hold: Any) -> None:
+    """Give the hold back."""
+    torch.UntypedStorage._free_weak_ref(hold)
+
+
+def host(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The values, C-contiguous, in their storage type."""
+    try:
+        if type(tensor) not in _PLAIN:
+            return _host_of_unusual(tensor)
+        if tensor.dtype not in _CODES:
+            raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
+        if tensor.is_cpu and _is_gone(tensor):
+            raise Unreadable("its storage has been freed")
+        if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()):
+            return _in_place(tensor)
+        size, memory = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+        if size > max(_LARGEST_COPY, 4 * memory):  # on a device, too: it is written out there, or here
+            raise Lost(f"an expanded view: {memory} bytes of memory stand for {size}, which are not written out")
+        return _in_place(_copied(tensor.detach()))
+    except (RuntimeError, TypeError, NotImplementedError, ValueError, MemoryError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        # No room for a copy; otherwise there are none, as inside vmap.
+        kind = Lost if "memory" in text.lower() else Unreadable
+        raise kind(f"torch does not give its values here: {text}") from None
+
+
+def _is_gone(tensor: Tensor) -> bool:
+    """Does it lie outside its storage? One that was freed or cut (FSDP does that) leaves tensors that point anywhere."""
+    memory = tensor.untyped_storage()
+    return bool(tensor.numel()) and tensor.data_ptr() + _span(tensor) > memory.data_ptr() + memory.nbytes()
+
+
+def _span(tensor: Tensor) -> int:
+    """Bytes from the first element to the end of the last."""
+    if not tensor.numel():
+        return 0
+    steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (steps + 1) * tensor.element_size()
+
+
+def _in_place(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The tensor's own memory as an array. Not `tensor.numpy()`: that fixes the size of the storage for good."""
+    start = tensor.data_ptr()
+    if not start:
+        if tensor.numel():
+            raise Unreadable("a meta tensor has no values" if tensor.is_meta else "torch gives no address")
+        return np.empty(tuple(tensor.shape), _CODES.get(tensor.dtype, "|u1"))
+    return np.asarray(_Memory(tensor, start))
+
+
+class _Memory:
+    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Tensor, start: int) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (start, False),
+            "shape": tensor.shape,
+            "typestr": _CODES[tensor.dtype],
+        }
+
+
+def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:
+    if torch.nn.parameter.is_lazy(tensor):
+        raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
+    return host(_plain(tensor.detach()))
+
+
+def _copied(found: Tensor) -> Tensor:
+    """A copy on the host, in order: of what is on a device, strided, negated or conjugated."""
+    if found.is_meta:
+        raise Unreadable("a meta tensor has no values")
+    if not found.is_cpu:
+        found = found.cpu()
+    return found.resolve_neg().resolve_conj().contiguous()
+
+
+def _is_permuted(tensor: Tensor) -> bool:
+    """Would it be contiguous with its axes in another order?"""
+    filled = 1
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if step != filled:
+                return False
+            filled *= size
+    return True
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A plain tensor for a subclass: its local shard, or itself without the class's own behaviour."""
+    if hasattr(tensor, "to_local"):
+        return tensor.to_local()  # type: ignore[no-any-return]  # DTensor
+    name = type(tensor).__name__
+    if name in ("FakeTensor", "FunctionalTensor"):
+        raise Unreadable(f"a {name} has no values")
+    return tensor.as_subclass(Tensor)
+
+
+def _look_closer(tensor: Tensor, found: Look) -> None:
+    """The unusual ones: say what they are, and name the parts of those that have no bytes of their own."""
+    facts: dict[str, Any] = dict(found.facts)
+    if type(tensor) not in _PLAIN:
+        facts["class"] = type(tensor).__name__
+    if tensor.dtype not in NAMES:
+        facts["dtype"] = str(tensor.dtype)
+    try:
+        if hasattr(tensor, "placements") and hasattr(tensor, "to_local"):
+            facts |= {"placements": [str(p) for p in tensor.placements], "shape": list(tensor.shape)}
+            found.shape = tuple(tensor.to_local().shape)
+        if tensor.is_quantized:
+            facts["quantised"] = _quantisation(tensor)
+        parts = _parts(tensor)
+        if parts:
+            facts["layout"] = str(tensor.layout).removeprefix("torch.")
+            found.parts = parts
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
+        facts["unknown"] = str(error).splitlines()[0][:120]
+    found.facts = facts
+
+
+def _quantisation(tensor: Tensor) -> dict[str, Any]:
+    scheme = tensor.qscheme()
+    if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return {"scheme": str(scheme), "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
+    scales, zeros = tensor.q_per_channel_scales().tolist(), tensor.q_per_channel_zero_points().tolist()
+    return {"scheme": str(scheme), "scales": scales, "zero_points": zeros, "axis": tensor.q_per_channel_axis()}
+
+
+def _parts(tensor: Tensor) -> dict[str, Tensor]:
+    with torch.no_grad():
+        source = tensor.detach()
+        if tensor.layout is torch.sparse_coo:
+            return {"indices": source._indices(), "values": source._values()}
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+            return {"crow": source.crow_indices(), "col": source.col_indices(), "values": source.values()}
+        if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+            return {"ccol": source.ccol_indices(), "row": source.row_indices(), "values": source.values()}
+        if tensor.is_nested:
+            if hasattr(source, "offsets"):  # jagged
+                return {"values": source.values(), "offsets": source.offsets()}
+            return {str(i): part for i, part in enumerate(source.unbind())}
+        if tensor.is_mkldnn:
+            return {"values": source.to_dense()}
+    return {}

@@ -1,0 +1,178 @@
+"""The optimizer's step: one call, with all that went into it and all that came out.
+
+    update/api:torch.optim.AdamW.step#0
+        in    parameters, gradients, state (exp_avg, exp_avg_sq, step), groups (lr, betas, eps, weight_decay …)
+        out   parameters and state afterwards
+
+The user has called `optimizer.step()`, and that is what is recorded: the hundreds of small in-place calls inside it are torch's
+own, like those inside any other function (level `op` shows its kernels). An optimizer that is not torch's is the user's code, and
+its calls are recorded one by one. So is a closure, which is a forward and backward of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ...model.sites import Kind, Phase
+from ..protocol import Open, Sink
+from .gradients import unseen
+from .patches import patch
+
+_STEP = "Optimizer.step#"
+"""How the range begins in which torch's profiler sees a step; it is left in any case, also when the step raises."""
+
+
+class _Here(threading.local):
+    """What is going on in one thread."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.call: Open | None = None
+        self.resume: Callable[[], None] | None = None
+
+
+class Updates:
+    """Knows whether an optimizer is at work, and reports its steps where a sink is given."""
+
+    def __init__(self, sink: Sink | None = None, suspend: Callable[[], Callable[[], None]] | None = None) -> None:
+        """`suspend` ends the watching of calls, those that torch's optimizer makes itself; its result goes on with it."""
+        self._sink, self._suspend = sink, suspend
+        self._here = _Here()
+
+    @property
+    def running(self) -> bool:
+        """Is an optimizer at work in this thread?"""
+        return self._here.running
+
+    def install(self) -> Iterator[Callable[[], None]]:
+        """Install; yields what undoes each change."""
+        yield register_optimizer_step_pre_hook(self._begin).remove
+        yield register_optimizer_step_post_hook(self._end).remove
+        yield patch(torch.autograd.profiler.record_function, "__exit__", self._after_steps)
+        yield self._over
+
+    def _after_steps(self, original: Any) -> Any:
+        """No hook is called when a step raises, but the profiler's range around it is left."""
+
+        @functools.wraps(original)  # TorchScript reads the source of the function that this leads to
+        def __exit__(this: Any, *exc: Any) -> Any:
+            try:
+                if not torch.compiler.is_compiling() and this.name.startswith(_STEP):
+                    self._over()
+            finally:
+                original(this, *exc)
+
+        return __exit__
+
+    def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # a step that is being compiled: what its hooks do would become part of it
+            return None
+        here = self._here
+        here.running = True
+        if self._sink is None or not type(optimizer).__module__.startswith("torch.optim"):
+            return None
+        with unseen():
+            parameters = _parameters(optimizer)
+            here.call = self._sink.enter(
+                Kind.API,
+                f"torch.optim.{type(optimizer).__name__}.step",
+                (parameters,),
+                {
+                    "gradients": [p.grad for p in parameters],
+                    "state": _state(optimizer, parameters),
+                    "groups": _groups(optimizer),
+                },
+                phase=Phase.UPDATE,
+                mutates=("0", "kw.state"),
+            )
+        self._go_on_unseen()
+        return self._around_closure(args, kwargs)
+
+    def _end(self, optimizer: Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        here = self._here
+        call, here.call = here.call, None
+        self._over()
+        if call is not None and self._sink is not None:
+            with unseen():
+                parameters = _parameters(optimizer)
+                state = _state(optimizer, parameters)
+                self._sink.leave(call, {"parameters": parameters, "state": state})
+                for each in state.values():
+                    if isinstance(witness := each.get("step"), Tensor):
+                        others = [item for item in each.values() if isinstance(item, Tensor) and item is not witness]
+                        self._sink.remember(others, witness)
+
+    def _go_on_unseen(self) -> None:
+        if self._suspend is not None and self._here.resume is None:
+            self._here.resume = self._suspend()
+
+    def _go_on_seen(self) -> None:
+        resume, self._here.resume = self._here.resume, None
+        if resume is not None:
+            resume()
+
+    def _over(self) -> None:
+        """The step is over: it has ended, it has raised, or recording has."""
+        self._go_on_seen()
+        here = self._here
+        here.running = False
+        call, here.call = here.call, None
+        if call is not None and self._sink is not None:
+            self._sink.fail(call, RuntimeError("the step ended without a result"))
+
+    def _around_closure(self, args: Any, kwargs: Any) -> Any:
+        """A closure computes the loss anew: its calls are the user's, and of the forward pass."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            return None
+
+        def watched() -> Any:
+            self._here.running = False
+            self._go_on_seen()
+            try:
+                return closure()
+            finally:
+                self._here.running = True
+                self._go_on_unseen()
+
+        return ((args[0], watched, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": watched})
+
+
+def forget_updated(sink: Sink) -> Callable[[], None]:
+    """Where steps are not recorded themselves: tell what they have written to, because fused ones count no versions."""
+
+    def tell(optimizer: Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        with unseen():
+            sink.forget(_parameters(optimizer))
+
+    remove: Callable[[], None] = register_optimizer_step_post_hook(tell).remove
+    return remove
+
+
+def _parameters(optimizer: Optimizer) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _state(optimizer: Optimizer, parameters: list[Any]) -> dict[str, Any]:
+    """Per parameter, by number: what the optimizer remembers of it."""
+    return {str(i): dict(optimizer.state[p]) for i, p in enumerate(parameters) if p in optimizer.state}
+
+
+def _groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Learning rate and the rest, with how many parameters each group has."""
+    return [
+        {**{name: value for name, value in group.items() if name != "params"}, "parameters": len(group["params"])}
+        for group in optimizer.param_groups
+    ]

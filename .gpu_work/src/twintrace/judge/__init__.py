@@ -1,0 +1,28 @@
+"""THE BENCH: numbers and a policy in; verdicts with reasons out.
+
+    policies.py      what is allowed: auto | msprobe | troubleshooter | torch_testing | rtol and atol by hand
+    tolerances.py    rtol and atol per dtype and per name, from a TOML file
+    rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes
+    operations.py    what an operation does to errors: sums, cancels, exponentiates, decides
+    settings.py      what was set differently, whatever the two sides call it
+    bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
+    optimizers.py    what a record of an optimizer's step says
+    aftermath.py     what one step leaves to the next
+    trials.py        a match on its way to a verdict: introduced, inherited, without effect
+    divergences.py   which difference is the first, and whose is it?
+    gradients.py     what happens to gradients between the backward pass and the optimizer
+
+In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
+(`measure`). Surprising: the bench needs no threshold, because it sees the errors of what came in: a call is judged by
+what it adds.
+"""
+
+from __future__ import annotations
+
+from .aftermath import Aftermath
+from .bench import Bench
+from .divergences import first_backward, first_forward
+from .policies import POLICIES, Policy, policy_named
+from .trials import Case
+
+__all__ = ["POLICIES", "Aftermath", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]

@@ -1,0 +1,280 @@
+"""A block of two arrays as the compiled kernels want it: a thousand elements of both sides, as float64, in the first cache.
+
+    left, right, error, … = scratch(…)      arrays for as long as a kernel runs
+    here = read(*side, start, count, …)     elements of a side go there as float64; where their bytes lie
+    compiled(signature, kernel)             from numba's cache on disk where it is there
+
+A side is `(address, code, parts, size, table, shape, strides)`, as `values.py: side` makes it. One kernel serves all pairs of
+element types: each side of a block is decoded to float64 (exactly, but for integers beyond 2^53), and everything else is the same
+for all. So there are twelve short decoding loops instead of a kernel for each of 484 pairs.
+
+Importing this module imports numba; nothing is compiled before `compiled`.
+"""
+
+# No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+
+import functools
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from ..model import measurements
+from . import formats, totals
+from .formats import BF16, F16, F32, F64, I16, I32, I64, PAIRS, TABLE, U16, U32, U64
+
+BLOCK = 1024  # elements: six scratch arrays of 8 KiB. Even, so that a byte with two numbers lies in one block
+INFINITY = np.int64(0x7FF0000000000000)  # the bits of an infinity; those of a NaN are above
+SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+_SMALLEST_F16 = np.float32(2.0**-14)
+_PARTS = tuple(Path(str(module.__file__)) for module in (formats, totals, measurements))
+
+
+@intrinsic
+def at(typing, like, address, index):
+    """Element `index` of type `like` from `address`, at any alignment; numba's own arrays promise LLVM alignment."""
+    result = like.instance_type
+
+    def emit(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[1], context.get_value_type(result).as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[2]]), align=1)
+
+    return result(like, types.intp, types.intp), emit
+
+
+@intrinsic
+def _put(typing, address, index, value):
+    """Write element `index` of the type of `value` from `address` on, at any alignment."""
+
+    def emit(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], context.get_value_type(value).as_pointer())
+        builder.store(arguments[2], builder.gep(pointer, [arguments[1]]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, value), emit
+
+
+@intrinsic
+def as_float(typing, bits):
+    """The float of the same width with these bits."""
+    result = {32: types.float32, 64: types.float64}[bits.bitwidth]
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(result))
+
+    return result(bits), emit
+
+
+@intrinsic
+def bits(typing, value):
+    """The bits of a float as an integer of its width."""
+    result = {32: types.int32, 64: types.int64}[value.bitwidth]
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(result))
+
+    return result(value), emit
+
+
+@njit
+def largest_bits(values, count):
+    """Bits of the largest magnitude; above those of an infinity where there is a NaN."""
+    most = np.int64(0)
+    for i in range(count):
+        most = max(most, bits(values[i]) & SIGN)
+    return most
+
+
+# Decoding ----------------------------------------------------------------------------------------------------------
+
+
+@njit
+def _half(bits):
+    """An f16 as float64, by hand: the same on every processor."""
+    magnitude = np.int32(bits & 0x7FFF)
+    normal = as_float(np.int32((magnitude << 13) + (112 << 23)))
+    special = as_float(np.int32((magnitude << 13) | (255 << 23)))
+    subnormal = np.float32(as_float(np.int32((magnitude << 13) + (113 << 23))) - _SMALLEST_F16)
+    v = subnormal if magnitude < 0x400 else (special if magnitude >= 0x7C00 else normal)
+    return np.float64(-v if bits < 0 else v)
+
+
+@njit
+def _plain(like, address, count, out):
+    # An unsigned index: with a signed one numba looks for negative indices, and the loop is not vectorised.
+    for i in range(np.uint64(count)):
+        out[i] = np.float64(at(like, address, np.intp(i)))
+
+
+@njit
+def _decode(code, table, address, count, out):
+    """`count` numbers from `address` on, as float64."""
+    if code == F32:
+        _plain(np.float32, address, count, out)
+    elif code == F64:
+        _plain(np.float64, address, count, out)
+    elif code == BF16:
+        for i in range(np.uint64(count)):
+            out[i] = np.float64(as_float(np.int32(np.int32(at(np.int16, address, np.intp(i))) << 16)))
+    elif code == F16:
+        for i in range(np.uint64(count)):
+            out[i] = _half(at(np.int16, address, np.intp(i)))
+    elif code == TABLE:
+        for i in range(np.uint64(count)):
+            out[i] = table[0, at(np.uint8, address, np.intp(i))]
+    elif code == PAIRS:
+        for i in range(np.uint64(count >> 1)):
+            byte = at(np.uint8, address, np.intp(i))
+            out[np.uint64(2) * i] = table[0, byte]
+            out[np.uint64(2) * i + np.uint64(1)] = table[1, byte]
+    elif code == I64:
+        _plain(np.int64, address, count, out)
+    elif code == U64:
+        _plain(np.uint64, address, count, out)
+    elif code == I32:
+        _plain(np.int32, address, count, out)
+    elif code == U32:
+        _plain(np.uint32, address, count, out)
+    elif code == I16:
+        _plain(np.int16, address, count, out)
+    elif code == U16:
+        _plain(np.uint16, address, count, out)
+
+
+@njit
+def _copy_run(like, address, stride, count, target, offset):
+    for i in range(count):
+        _put(target, offset + i, at(like, address + i * stride, 0))
+
+
+@njit
+def _gather(address, size, shape, strides, first, count, target):
+    """Elements `first`, `first + 1`, … of an array with these strides, in row-major order, side by side at `target`."""
+    last = shape.size - 1
+    done = 0
+    while done < count:
+        place = first + done
+        inner = place % shape[last]
+        base = address + inner * strides[last]
+        outer = place // shape[last]
+        for axis in range(last - 1, -1, -1):
+            base += (outer % shape[axis]) * strides[axis]
+            outer //= shape[axis]
+        run = min(shape[last] - inner, count - done)
+        if size == 4:
+            _copy_run(np.uint32, base, strides[last], run, target, done)
+        elif size == 2:
+            _copy_run(np.uint16, base, strides[last], run, target, done)
+        elif size == 1:
+            _copy_run(np.uint8, base, strides[last], run, target, done)
+        elif size == 8:
+            _copy_run(np.uint64, base, strides[last], run, target, done)
+        else:
+            for i in range(run):
+                _put(target, 2 * (done + i), at(np.uint64, base + i * strides[last], 0))
+                _put(target, 2 * (done + i) + 1, at(np.uint64, base + i * strides[last], 1))
+        done += run
+
+
+@njit
+def _locate(address, code, size, shape, strides, first, count, scratch):
+    """Where the elements from `first` on lie side by side: in the array itself, or gathered in `scratch`."""
+    if code == PAIRS:
+        first >>= 1
+        count >>= 1
+    if shape.size == 0:  # side by side already
+        return address + first * size
+    target = np.intp(scratch.ctypes.data)
+    _gather(address, size, shape, strides, first, count, target)
+    return target
+
+
+# Complex numbers ---------------------------------------------------------------------------------------------------
+
+
+@njit
+def _modulus(real, imaginary):
+    # Powers of two keep the squares in range and change no bit of the result where they were in range anyway.
+    largest = max(abs(real), abs(imaginary))
+    scale = 2.0**-600 if largest > 2.0**500 else (2.0**600 if largest < 2.0**-500 else 1.0)
+    back = 2.0**600 if largest > 2.0**500 else (2.0**-600 if largest < 2.0**-500 else 1.0)
+    real *= scale
+    imaginary *= scale
+    return np.sqrt(real * real + imaginary * imaginary) * back
+
+
+@njit
+def _spread(values, count, parts):
+    """Real numbers as complex ones."""
+    for i in range(count):
+        parts[2 * i] = values[i]
+        parts[2 * i + 1] = 0.0
+
+
+@njit
+def complex_errors(real_left, real_right, left, right, left_parts, right_parts, error, count):
+    """Moduli of both sides and of their difference. A side that is real has no imaginary part."""
+    if real_left:
+        _spread(left, count, left_parts)
+    if real_right:
+        _spread(right, count, right_parts)
+    for i in range(count):
+        left[i] = _modulus(left_parts[2 * i], left_parts[2 * i + 1])
+        right[i] = _modulus(right_parts[2 * i], right_parts[2 * i + 1])
+        error[i] = _modulus(right_parts[2 * i] - left_parts[2 * i], right_parts[2 * i + 1] - left_parts[2 * i + 1])
+
+
+# A block -----------------------------------------------------------------------------------------------------------
+
+
+# These two are inlined: called, they cost a kernel 5 % of its time, which goes into counting references to arrays.
+@njit(forceinline=True)
+def scratch(left_shape, right_shape, complex_):
+    """(left, right, error, bytes of the left, of the right, parts of the left, of the right); the last four where there is need."""
+    return (
+        np.empty(BLOCK),
+        np.empty(BLOCK),
+        np.empty(BLOCK),
+        np.empty(2 * BLOCK if left_shape.size else 0, np.uint64),
+        np.empty(2 * BLOCK if right_shape.size else 0, np.uint64),
+        np.empty(2 * BLOCK if complex_ else 0),
+        np.empty(2 * BLOCK if complex_ else 0),
+    )
+
+
+@njit(forceinline=True)
+def read(address, code, parts, size, table, shape, strides, start, count, raw, values, pairs):
+    """Decode `count` elements of a side from `start` on into `values`, complex ones into `pairs`, and say where their bytes lie."""
+    here = _locate(address, code, size, shape, strides, start, count, raw)
+    _decode(code, table, here, parts * count, pairs if parts == 2 else values)
+    return here
+
+
+# Compiling ---------------------------------------------------------------------------------------------------------
+
+# Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
+_TABLES = types.Array(types.float64, 2, "C", readonly=True)
+LENGTHS = types.Array(types.int64, 1, "C")
+SIDE = (types.intp, types.int64, types.int64, types.int64, _TABLES, LENGTHS, LENGTHS)
+
+
+def compiled(signature, function):
+    """The compiled kernel, from numba's cache on disk where it is there.
+
+    numba's cache knows of changes in the kernel's own file only. Those in the files it is made of give it another name.
+    """
+    try:
+        function.__qualname__ = f"{function.__name__}_{_state(__file__, *_PARTS)}"
+        return njit(signature, nogil=True, cache=True, error_model="numpy")(function)
+    except (RuntimeError, OSError, EOFError):
+        # No writable place for the cache ("no locator available"), a full disk, or a damaged cache file. A fault of
+        # the kernel itself shows again below.
+        return njit(signature, nogil=True, error_model="numpy")(function)
+
+
+def _state(*files):
+    """Eight digits that change with the text of these files."""
+    return f"{functools.reduce(lambda state, file: zlib.crc32(Path(file).read_bytes(), state), files, 0):08x}"

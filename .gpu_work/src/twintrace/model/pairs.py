@@ -1,0 +1,137 @@
+"""What belongs together in two records.
+
+    left                                  right
+    forward/module:encoder.norm#0         forward/module:enc.ln#0              a Match: same parameters, same place
+        input 0       f32[8, 16]              input 0        f32[8, 16]            a TensorPair
+        weight        f32[16]                 gamma          f32[16]               a TensorPair: weight is called gamma
+    forward/api:torch.relu#3              –                                    Alone: no partner, and why
+
+A Match may hold several calls on a side: a fused operation beside the calls that it replaces. Then its tensors are those at
+the edge of the region, where both sides have a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .words import Word
+
+if TYPE_CHECKING:
+    from .records import Call, Gradient
+    from .tensors import Tensor
+
+
+class Part(Word):
+    """Which tensor of a call. `after` is what it wrote to and did not return."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    OUTPUT = "output"
+    AFTER = "after"
+    OUTPUT_GRADIENT = "gradient of the output"
+    INPUT_GRADIENT = "gradient of the input"
+    PARAMETER_GRADIENT = "gradient of the parameter"
+
+    @property
+    def backward(self) -> bool:
+        """Is it a gradient?"""
+        return self in _BACKWARD
+
+    @property
+    def incoming(self) -> bool:
+        """Does it come into the call, or into its backward, from elsewhere?"""
+        return self in _INCOMING
+
+
+_BACKWARD = frozenset({Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT})
+_INCOMING = frozenset({Part.INPUT, Part.PARAMETER, Part.BUFFER, Part.OUTPUT_GRADIENT})
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One journal, as the loom sees it: calls in the order in which they began, and what is known of their tensors."""
+
+    framework: str
+    calls: Sequence[Call]
+    tensor: Callable[[int], Tensor]
+    parameter_gradients: Sequence[Gradient] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the right tensor is to be laid out to lie on the left one: its axes in this order, then the left one's shape.
+
+    `Layout()` is as it is; `Layout((1, 0))` transposed; `Layout(None, True)` the same elements in another shape.
+    """
+
+    axes: tuple[int, ...] | None = None
+    reshaped: bool = False
+
+    def __str__(self) -> str:
+        steps = [f"axes {', '.join(map(str, self.axes))}"] if self.axes else []
+        return " and ".join([*steps, *(["reshaped"] if self.reshaped else [])]) or "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPair:
+    """Two tensors that belong together: their numbers in their journals, and their slots (`0`, `kw.mask`, `weight`)."""
+
+    part: Part
+    left_slot: str
+    right_slot: str
+    left: int
+    right: int
+    layout: Layout = field(default_factory=Layout)
+    because: str = ""
+    """Empty where nothing needs to be said: the same slot of both."""
+    count: int = 0
+    """Of a gradient: which backward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A tensor of a matched call, on one side only."""
+
+    part: Part
+    slot: str
+    tensor: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Calls that belong together. One each as a rule; several where one side does in one call what the other does in more."""
+
+    left: tuple[Call, ...]
+    right: tuple[Call, ...]
+    because: str
+    confidence: float = 1.0
+    """1 for what is certain (same address, equal values), lower for what was inferred."""
+    tensors: tuple[TensorPair, ...] = ()
+    only_left: tuple[Stray, ...] = ()
+    only_right: tuple[Stray, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A call that has no partner, and why. `skipped` is for what carries no meaning of its own (a cast, a reshape)."""
+
+    call: Call
+    because: str
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """All calls of two journals, each exactly once: in a match, or alone."""
+
+    matches: tuple[Match, ...]
+    only_left: tuple[Alone, ...]
+    only_right: tuple[Alone, ...]
+    parameter_gradients: tuple[TensorPair, ...] = ()
+    stray_left: tuple[Stray, ...] = ()
+    """Gradients of parameters that only one side has."""
+    stray_right: tuple[Stray, ...] = ()

@@ -1,0 +1,136 @@
+"""What a trace holds, folded from the journal's lines.
+
+    Call      one call of a module, function or kernel: arguments, result, parameters, where from, gradients
+    Gradient  one gradient that flowed through a call, or into a parameter
+    Note      something that a reader must know: what could not be seen, why something is missing
+    Header    one journal: step, rank, framework, settings
+
+Numbers in `order` are positions in the journal: what was observed first has the lower number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .sites import Site
+from .values import Value
+from .words import Word
+
+
+class Level(Word):
+    """How deep to look."""
+
+    MODULE = "module"
+    API = "api"
+    MIX = "mix"
+    OP = "op"
+
+
+class Keep(Word):
+    """What to keep of a tensor: seven numbers; the numbers and 128 bits; all of it."""
+
+    STATISTICS = "statistics"
+    FINGERPRINT = "fingerprint"
+    TENSOR = "tensor"
+
+
+class Role(Word):
+    """Which end of a call a gradient belongs to. `parameter` gradients belong to a parameter, not to a call."""
+
+    OUTPUT = "output"
+    INPUT = "input"
+    PARAMETER = "parameter"
+    SAVED = "saved"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of the user's own source on the way to a call."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A module's configuration: what its constructor set, scalar for scalar."""
+
+    path: str
+    type: str
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient: of output or input `slot` of call `of`, or of the parameter called `slot`.
+
+    `count` numbers the backward passes that came through here (double backward, gradient accumulation).
+    """
+
+    role: Role
+    slot: str
+    tensor: int
+    of: int | None = None
+    count: int = 0
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One recorded call. Arguments have the values from before the call; what it wrote to (`mutates`) and did not return
+    is in `after`, by slot.
+    """
+
+    id: int
+    site: Site
+    parent: int | None
+    args: tuple[Value, ...]
+    kwargs: Mapping[str, Value]
+    output: Value
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    buffers: Mapping[str, int] = field(default_factory=dict)
+    mutates: tuple[str, ...] = ()
+    after: Mapping[str, int] = field(default_factory=dict)
+    stack: tuple[Frame, ...] = ()
+    config: Config | None = None
+    gradients: tuple[Gradient, ...] = ()
+    raised: str | None = None
+    missing: tuple[str, ...] = ()
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence that belongs to a journal: what could not be seen, or is missing, and why."""
+
+    topic: str
+    text: str
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a journal."""
+
+    step: int
+    rank: int
+    world: int
+    framework: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
+    groups: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in a trace that could not be read, and where."""
+
+    file: str
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.where}: {self.text}"

@@ -1,0 +1,114 @@
+"""What is known of a tensor without opening it.
+
+    f32[8, 1024]                      a Spec: dtype and shape, the one notation used everywhere
+    min -1.5  max 2.0  mean 0.01 …    its Statistics
+    9f86d081884c7d65…                 its fingerprint: 128 bits of the bytes, in order (store/FORMAT.md)
+
+`DTYPES` is the list of element types that a trace can hold. A name says what the bytes *mean*; how they lie in
+memory is the store's concern.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# name -> bytes per element. The names are those of torch.utils._dtype_abbrs, which readers of graphs already know.
+DTYPES: Mapping[str, int] = MappingProxyType(
+    {
+        "f64": 8, "f32": 4, "f16": 2, "bf16": 2,
+        "f8e4m3fn": 1, "f8e4m3fnuz": 1, "f8e5m2": 1, "f8e5m2fnuz": 1, "f8e8m0fnu": 1, "f4e2m1fn_x2": 1,
+        "c32": 4, "c64": 8, "c128": 16,
+        "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
+        "b8": 1,
+    }
+)  # fmt: skip
+
+
+CRC = "0" * 24
+"""How a fingerprint begins that is a CRC-32 of the bytes, which is all that some dumps have: it is compared with its like only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`f32[8, 1024]`: element type and shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Seven numbers about a tensor's values.
+
+    `min`, `max`, `mean` and `norm` (L2) are over the *finite* elements, accumulated in float64; they are None where
+    no element is finite. How many were not finite is said by the counts, so nothing is lost by leaving them out.
+    Integers keep exact `min` and `max`; bool counts as 0 and 1; of complex numbers the modulus is taken.
+    """
+
+    min: float | int | None
+    max: float | int | None
+    mean: float | None
+    norm: float | None
+    nan: int
+    posinf: int
+    neginf: int
+    zero: int
+
+
+def same_values(one: Statistics, two: Statistics, count: int) -> bool:
+    """Are these the statistics of the same elements, in whatever order? Then sums in f64 are equal, but for their own rounding.
+    They are not, if a single element is off by a unit in the last place of f32.
+    """
+    if (one.min, one.max, one.zero) != (two.min, two.max, two.zero) or None in (one.mean, one.norm, two.mean, two.norm):
+        return False
+    mean, norm = one.mean or 0.0, one.norm or 0.0
+    many = math.sqrt(max(count, 1))
+    apart = abs((two.mean or 0.0) - mean), abs((two.norm or 0.0) - norm)
+    return apart[0] <= 4e-16 * norm / many + 4e-17 * many * abs(mean) and apart[1] <= (4e-16 + 4e-17 * many) * norm
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a tensor's bytes lie: `nbytes` from `offset` in the payload of `step` (None: the step of the record)."""
+
+    offset: int
+    nbytes: int
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One observed tensor value: everything that a journal says of it.
+
+    `missing` says why there is no value (a meta tensor, no disk space, a damaged line); `producer` is the id of the
+    call that put it out, None for leaves. `facts` holds what only some tensors have: quantisation, sparsity, placement.
+    A sparse tensor is made up of `parts`: the numbers of its indices and values.
+    """
+
+    id: int
+    spec: Spec
+    device: str = "cpu"
+    requires_grad: bool = False
+    producer: int | None = None
+    statistics: Statistics | None = None
+    fingerprint: str | None = None
+    payload: Location | None = None
+    missing: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_rough(self) -> bool:
+        """Are the statistics another tool's? Then they are of the precision of the elements, and nothing was counted: 1 is some."""
+        return "statistics" in self.facts
+
+    @property
+    def is_lost(self) -> bool:
+        """Its line is damaged or was never written: not even its shape is known, and `u8[0]` stands for it."""
+        return self.missing is not None and self.spec == Spec("u8", (0,)) and self.statistics is None

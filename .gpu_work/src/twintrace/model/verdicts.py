@@ -1,0 +1,47 @@
+"""What the bench says of two values.
+
+same        equal bits, or equal numbers
+rounding    not equal, but no more than what rounding, or measured noise, explains
+different   more than that
+unknown     nothing could be compared; the reason says why
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .words import Word
+
+
+class Outcome(Word):
+    """From good to bad: `unknown` is neither."""
+
+    SAME = "same"
+    ROUNDING = "rounding"
+    UNKNOWN = "unknown"
+    DIFFERENT = "different"
+
+    @property
+    def good(self) -> bool:
+        """Do the two agree?"""
+        return self in (Outcome.SAME, Outcome.ROUNDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome and its reason, one sentence. `error` was measured, `bound` is what was allowed, in the same unit."""
+
+    outcome: Outcome
+    because: str
+    error: float | None = None
+    bound: float | None = None
+
+    @property
+    def score(self) -> float:
+        """0 for the same, up to 0.5 for what is within the bound, towards 1 the farther beyond it."""
+        if self.outcome is Outcome.SAME:
+            return 0.0
+        if self.error is None or not self.bound:
+            return 1.0 if self.outcome is Outcome.DIFFERENT else 0.5
+        ratio = self.error / self.bound
+        return ratio / 2 if ratio <= 1 else 1 - 0.5 / ratio

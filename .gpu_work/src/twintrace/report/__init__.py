@@ -1,0 +1,21 @@
+"""THE PRESS: results in, reports out.
+
+    text.py    a Comparison: the verdict first, at most 15 lines
+    progress.py  a bar while it is made, on a terminal only
+    tree.py    a Listing: a trace as a tree, and as JSON
+    tables.py  a Comparison as flat tables: the one list of columns of
+        delimited.py   CSV
+        workbook.py    XLSX
+        document.py    JSON, and back (docs/report-json.md)
+    files.py   files that are whole or not there
+    spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
+    page.py    one HTML file that works offline (docs/report.md), made of
+        headline.py    the verdict, as elements
+        sheets.py      what the page's script reads: columns, words, packed
+        comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape
+        assets/        the page's own script and style, and the table that it uses
+    server.py  the same page for this machine's browser, asked for piece by piece
+
+In: `model.results`. Out: strings, rich renderables, files. Not here: opening a trace. Knows no tensor. Surprising: what is written
+can be read back; `document.read_json` gives a Comparison, so that every other format can be made from a report alone.
+"""

@@ -1,0 +1,161 @@
+// The modules of one side. A module has the score of the worst row in it or below it.
+
+function growTree(rows, column) {
+  const root = { name: "", path: "", children: new Map(), rows: 0, different: 0, outcome: NOTHING, score: 0 };
+  const paths = rows.columns[column];
+  const totals = new Map();
+  const { columns } = rows;
+  for (let row = 0; row < rows.length; row++) {
+    let total = totals.get(paths[row]);
+    if (!total) totals.set(paths[row], (total = { rows: 0, different: 0, outcome: NOTHING, score: 0 }));
+    total.rows++;
+    total.different += rows.worst[row] === DIFFERENT;
+    raise(total, columns.forward[row], columns.forward_score[row]);
+    raise(total, columns.backward[row], columns.backward_score[row]);
+  }
+  for (const [word, total] of totals) {
+    let node = root;
+    const path = rows.words[word];
+    add(node, total);
+    if (!path) continue;
+    let walked = "";
+    for (const part of path.split(".").slice(0, 64)) {
+      walked = walked ? `${walked}.${part}` : part;
+      if (!node.children.has(part)) {
+        node.children.set(part, { name: part, path: walked, children: new Map(), rows: 0, different: 0, outcome: NOTHING, score: 0 });
+      }
+      node = node.children.get(part);
+      add(node, total);
+    }
+  }
+  return root;
+}
+
+function add(node, total) {
+  node.rows += total.rows;
+  node.different += total.different;
+  raise(node, total.outcome, total.score);
+}
+
+function raise(total, outcome, score) {
+  const [here, there] = [SEVERITY[outcome], SEVERITY[total.outcome]];
+  if (here > there || (here === there && score > total.score)) {
+    [total.outcome, total.score] = [outcome, score];
+  }
+}
+
+const SHOWN_AT_ONCE = 200;
+
+class Tree {
+  constructor(root, choose, label) {
+    Object.assign(this, { root, choose });
+    this.element = el("ul", { class: "tree", role: "tree", "aria-label": label });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    this.items = new Map();
+    this.fill(root, this.element, 0);
+    const first = this.element.querySelector("[role=treeitem] > .node");
+    if (first) first.tabIndex = 0;
+    let node = root; // as long as there is nothing to choose, open
+    while (node.children.size === 1) {
+      node = [...node.children.values()][0];
+      this.toggle(node, true);
+    }
+  }
+
+  fill(node, list, from) {
+    const children = [...node.children.values()];
+    for (const child of children.slice(from, from + SHOWN_AT_ONCE)) list.append(this.item(child));
+    const rest = children.length - from - SHOWN_AT_ONCE;
+    if (rest <= 0) return;
+    const more = el("button", { class: "link", type: "button" }, `${count(rest)} more`);
+    more.addEventListener("click", () => {
+      more.parentElement.remove();
+      this.fill(node, list, from + SHOWN_AT_ONCE);
+    });
+    list.append(el("li", { role: "none" }, more));
+  }
+
+  item(node) {
+    const inner = node.children.size > 0;
+    const dot = el("span", { class: "dot", style: { background: colour(node.outcome, node.score) } });
+    const twist = el("span", { class: "twist" }, inner ? "▸" : "");
+    const number = node.different ? el("span", { class: "bad" }, count(node.different)) : el("span", { class: "quiet" }, count(node.rows));
+    const title = `${node.path}: ${count(node.rows)} rows, ${count(node.different)} of them different`;
+    const line = el("div", { class: "node", tabindex: -1, title }, twist, dot, el("span", { class: "name" }, node.name), number);
+    const item = el("li", { role: "treeitem", "aria-expanded": inner ? "false" : null, "aria-selected": "false" }, line);
+    twist.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.toggle(node);
+    });
+    line.addEventListener("click", () => {
+      this.focus(line);
+      this.choose(node.path);
+    });
+    line.addEventListener("dblclick", () => this.toggle(node));
+    this.items.set(node.path, { node, item, line, dot, twist });
+    return item;
+  }
+
+  toggle(node, open) {
+    const found = this.items.get(node.path);
+    if (!found || !node.children.size) return;
+    const list = found.item.querySelector("ul");
+    const opening = open ?? !(list && !list.hidden);
+    if (!list && opening) {
+      const made = el("ul", { role: "group" });
+      this.fill(node, made, 0);
+      found.item.append(made);
+    } else if (list) {
+      list.hidden = !opening;
+    }
+    found.item.setAttribute("aria-expanded", String(opening));
+    found.twist.textContent = opening ? "▾" : "▸";
+  }
+
+  // Opens the way down to a module.
+  reveal(path) {
+    let walked = "";
+    for (const part of path.split(".")) {
+      const found = this.items.get(walked);
+      if (found) this.toggle(found.node, true);
+      walked = walked ? `${walked}.${part}` : part;
+    }
+  }
+
+  select(path) {
+    for (const { item, node } of this.items.values()) item.setAttribute("aria-selected", String(node.path === path));
+  }
+
+  recolour() {
+    for (const { node, dot } of this.items.values()) dot.style.background = colour(node.outcome, node.score);
+  }
+
+  focus(line) {
+    for (const other of this.element.querySelectorAll(".node[tabindex='0']")) other.tabIndex = -1;
+    line.tabIndex = 0;
+    line.focus();
+  }
+
+  key(event) {
+    const lines = [...this.element.querySelectorAll(".node")].filter((line) => line.offsetParent !== null);
+    const at = lines.indexOf(document.activeElement);
+    if (at < 0) return;
+    const found = [...this.items.values()].find((item) => item.line === lines[at]);
+    const open = found.item.getAttribute("aria-expanded") === "true";
+    const actions = {
+      ArrowDown: () => lines[at + 1] && this.focus(lines[at + 1]),
+      ArrowUp: () => lines[at - 1] && this.focus(lines[at - 1]),
+      ArrowRight: () => (open ? lines[at + 1] && this.focus(lines[at + 1]) : this.toggle(found.node, true)),
+      ArrowLeft: () => {
+        const above = found.item.parentElement.closest("[role=treeitem]");
+        if (open) this.toggle(found.node, false);
+        else if (above) this.focus(above.querySelector(".node"));
+      },
+      Enter: () => this.choose(found.node.path),
+      " ": () => this.choose(found.node.path),
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+}

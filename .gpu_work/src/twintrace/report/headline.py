@@ -1,0 +1,140 @@
+"""What a page says first, as elements that need no script: what, where on both sides, how large, how sure.
+
+    headline_of_comparison(comparison, rows)    the verdict; `rows` are the rows of its partings, for the links
+    headline_of_trace(title, sentence, first)   what was recorded, and the first value that is not finite
+
+The sentences are those of text.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from xml.etree.ElementTree import Element
+
+from ..model.records import Frame
+from ..model.results import Comparison, Divergence, TensorResult
+from ..model.verdicts import Outcome
+from .sheets import element, place, shorten
+from .text import advice, balance, held_name, places, size, sureness, tensor_name
+
+Fact = tuple[str, Sequence[Element | str]]
+
+
+def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[Element]:
+    """The verdict. `rows` has the row of the forward parting and that of the backward one, as far as there are any."""
+    partings = [item for item in (comparison.forward, comparison.backward) if item is not None]
+    linked = list(zip(partings, rows, strict=True))
+    first = comparison.divergence
+    title: list[Element | str]
+    both = "The folders" if comparison.saved else "The runs"
+    if first is not None:
+        linked.sort(key=lambda item: item[0] is not first)
+        when = "" if comparison.saved else f", {_when(first)}"
+        title, tone = [f"{both} part at ", element("strong", shorten(places(first.result))), when], "different"
+    elif comparison.agree:
+        title, tone = [f"{both} agree"], "same"
+    elif not comparison.results:
+        title, tone = [f"{both} have nothing in common"], "unknown"
+    elif comparison.count(Outcome.SAME, Outcome.ROUNDING):
+        title, tone = [f"{both} agree where both have a record, but not everywhere"], "unknown"
+    else:
+        title, tone = ["No pair of values could be compared"], "unknown"
+    found = [element("h1", *title, class_=f"title {tone}"), element("p", balance(comparison), class_="sentence")]
+    if linked:
+        found.append(element("div", *(_parting(comparison, *item) for item in linked), class_="cards"))
+    return [*found, *_remarks([*comparison.remarks, *_missing(comparison)])]
+
+
+def headline_of_trace(
+    title: str, sentence: str, first: tuple[str, Sequence[Frame], str, int] | None, remarks: Iterable[str]
+) -> list[Element]:
+    """What was recorded. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
+    tone = "different" if first else "same"
+    found = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
+    if first is not None:
+        name, stack, what, row = first
+        facts: list[Fact] = [("what", [what]), ("where", [_source(stack)])]
+        card = _card(f"First value that is not finite: {name}", facts, row, "Open this row")
+        found.append(element("div", card, class_="cards"))
+    return [*found, *_remarks(remarks)]
+
+
+def _remarks(texts: Iterable[str]) -> list[Element]:
+    items = [element("li", shorten(text)) for text in texts]
+    return [element("ul", *items, class_="remarks")] if items else []
+
+
+def _missing(comparison: Comparison) -> Iterable[str]:
+    if comparison.left_out:
+        shown = ", ".join(f"step {step} rank {rank}" for step, rank in comparison.left_out[:8])
+        more = " …" if len(comparison.left_out) > 8 else ""
+        yield f"Not compared, since only one side has it: {shown}{more}."
+    if comparison.strays:
+        yield f"{comparison.strays:,} gradients are on one side only."
+
+
+def _when(found: Divergence) -> str:
+    rank = f", rank {found.result.rank}" if found.result.rank else ""
+    return f"step {found.result.step}{rank}, {('forward', 'backward', 'update')[found.place]}"
+
+
+def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
+    result = found.result
+    facts: list[Fact] = []
+    for name, calls in (("left", result.match.left), ("right", result.match.right)):
+        if calls and not comparison.saved:
+            facts.append((name, [_source(calls[0].stack)]))
+    first = found.tensors[0] if found.tensors else None
+    if first is None:
+        facts.append(("what", [shorten(found.because)]))
+    else:
+        facts.append(
+            (
+                "what",
+                [shorten(f"{found.because}: {tensor_name(first, held_name(comparison, found, first.pair.left_slot))}")],
+            )
+        )
+        facts.append(("how large", [shorten(_size(first))]))
+    if result.settings:
+        facts.append(("set differently", [_settings(result.settings)]))
+    facts.append(("how sure", [shorten(sureness(found))]))
+    if found is comparison.divergence and not comparison.saved:
+        facts.append(("look next", [shorten(advice(comparison, found))]))
+    what = "row that differs" if found.inherited else "difference"
+    where = "gradients" if found.backward else "values"
+    when = "" if comparison.saved else f", {_when(found)}"
+    return _card(shorten(f"First {what} of {where}: {places(result)}{when}"), facts, row)
+
+
+def _size(item: TensorResult) -> str:
+    """The sentence of the terminal, and the largest errors, for which there is room here."""
+    found = item.measurement
+    if found is None or found.max_abs is None:
+        return size(item)
+    relative = f", relative {found.max_rel:.3g}" if found.max_rel is not None else ""
+    return f"{size(item)}; largest absolute error {found.max_abs:.3g}{relative}"
+
+
+def _card(title: str, facts: Iterable[Fact], row: int, link: str = "Open this pair") -> Element:
+    items = [part for name, content in facts for part in (element("dt", name), element("dd", *content))]
+    links = [element("a", link, href=f"#row={row}", class_="open")] if row >= 0 else []
+    return element("section", element("h2", title), element("dl", *items), *links, class_="card")
+
+
+def _source(stack: Sequence[Frame]) -> Element:
+    if not stack:
+        return element("span", "no source line was recorded", class_="quiet")
+    frame = stack[0]
+    where = element("span", f"{place(frame)} in {shorten(frame.function)}", class_="place", title=shorten(frame.file))
+    return element("span", where, element("code", shorten(frame.code))) if frame.code else where
+
+
+def _settings(settings: Mapping[str, tuple[str, str]]) -> Element:
+    shown = list(settings.items())[:6]
+    items = [
+        element("span", f"{shorten(name)}: {shorten(left)} | {shorten(right)}", class_="setting")
+        for name, (left, right) in shown
+    ]
+    if len(settings) > len(shown):
+        items.append(element("span", f"and {len(settings) - len(shown)} more", class_="quiet"))
+    return element("span", *items)

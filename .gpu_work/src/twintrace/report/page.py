@@ -1,0 +1,151 @@
+"""One HTML file that holds a whole report, and works without network.
+
+    write_page(sheet, "report.html")       everything inside; beyond 10 MB the least telling tensors are left out
+    served_page(sheet)                     the same page for `twintrace view`, which asks its server for what it shows
+
+The verdict is plain HTML; the rest is data in gzip and base64 that a script unpacks. Only the two scripts whose hashes are in the
+page's Content-Security-Policy may run, and nothing may be loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from string import Template
+from typing import Any
+from xml.etree.ElementTree import tostring
+
+from .files import written
+from .server import Give
+from .sheets import Sheet, element, pack
+
+LIMIT = 10_000_000
+"""Bytes of a file that mail, chat and browsers still take."""
+MARK = b'<meta name="generator" content="twintrace">'
+SCRIPTS = (
+    "elements.js",
+    "sources.js",
+    "rows.js",
+    "colours.js",
+    "ribbon.js",
+    "tree.js",
+    "table.js",
+    "tensors.js",
+    "details.js",
+    "main.js",
+)
+
+
+def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT) -> int:
+    """Write the page to `path` in one step. Returns how many of the sheet's pages of tensors did not fit in."""
+    blocks = {"index": pack(sheet.index), "calls": pack(sheet.calls())}
+    room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
+    # Most of the room is for numbers; what the pictures of those leave is for more numbers.
+    held, room = _fill(blocks, "page", range(sheet.pages), sheet.page, room * 4 // 5, room)
+    pictured, room = _fill(blocks, "heat", range(held), sheet.heats, room, room)
+    held, room = _fill(blocks, "page", range(held, sheet.pages), sheet.page, room, room)
+    with written(path) as file:
+        file.write(_html(sheet, blocks, (held, pictured)))
+    return sheet.pages - held
+
+
+def _fill(
+    blocks: dict[str, bytes], name: str, pages: range, make: Callable[[int], Sequence[Any]], share: int, room: int
+) -> tuple[int, int]:
+    """Add pages while they fit into `share`. Up to which they did, and what is left of the room."""
+    for page in pages:
+        content = pack(make(page))
+        size = -(-len(content) // 3) * 4 + 80  # in base64, and its element
+        if size > share:
+            return page, room
+        blocks[f"{name}-{page}"] = content
+        share, room = share - size, room - size
+    return pages.stop, room
+
+
+def is_page(content: bytes) -> bool:
+    """Was this written by `write_page`?"""
+    return content.startswith(b"<!doctype html>") and MARK in content[:4096]
+
+
+def served_page(sheet: Sheet) -> bytes:
+    """The page for a server that gives index, calls and pages when asked."""
+    return _html(sheet, {}, (sheet.pages, sheet.pages), served=True).encode("utf-8", "replace")
+
+
+def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Callable[[str], tuple[str, Give] | None]:
+    """What a Server gives by which name: the page, its data, and the values of a tensor, which `values` finds."""
+    pages = {"page": sheet.page, "heat": sheet.heats}
+    lock = threading.Lock()  # journals are not made to be read by two at once
+
+    def packed(make: Callable[[], object]) -> tuple[str, Give]:
+        def give(_: Mapping[str, str]) -> bytes:
+            with lock:
+                return pack(make())
+
+        return "application/json", give
+
+    def find(name: str) -> tuple[str, Give] | None:
+        if not name:
+            return "text/html", lambda _: served_page(sheet)
+        if name == "data/tensor":
+            return "application/json", lambda query: packed(lambda: values(query))[1](query)
+        if name in ("data/index", "data/calls"):
+            return packed(lambda: sheet.index if name == "data/index" else sheet.calls())
+        found = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
+        if found is None or int(found[2]) >= sheet.pages:
+            return None
+        return packed(lambda: pages[found[1]](int(found[2])))
+
+    return find
+
+
+def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, served: bool = False) -> str:
+    library, program = _asset("slickgrid.min.js"), _program()
+    sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, program))
+    policy = (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
+    )
+    data = "".join(
+        f'<script type="text/plain" id="data-{name}">{base64.b64encode(content).decode("ascii")}</script>\n'
+        for name, content in blocks.items()
+    )
+    return Template(_asset("page.html")).substitute(
+        policy=policy,
+        title=_markup(element("title", f"{sheet.title} · twintrace")),
+        source="served" if served else "embedded",
+        pages=str(sheet.pages),
+        held=str(held[0]),
+        pictured=str(held[1]),
+        style=_asset("slickgrid.css") + _asset("page.css"),
+        headline="".join(_markup(item) for item in sheet.headline),
+        library=library,
+        program=program,
+        data=data,
+    )
+
+
+def _markup(item: object) -> str:
+    return str(tostring(item, encoding="unicode", method="html"))  # type: ignore[call-overload]
+
+
+@lru_cache(maxsize=1)
+def _program() -> str:
+    parts = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+@lru_cache(maxsize=32)
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

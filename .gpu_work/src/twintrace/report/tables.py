@@ -1,0 +1,283 @@
+"""A comparison as flat tables: one row for each pair of tensors, one for each call that is alone.
+
+    step  rank  outcome    left_site                     part    left_slot  left        max_abs  cosine  …
+    0     0     rounding   forward/module:encoder.0#0    output             f32[4, 16]  2.4e-07  1.0
+    0     0     different  forward/module:encoder.1#0    output             f32[4, 16]  0.0021   0.9979
+
+`COLUMNS` is the one list of columns: CSV and XLSX print their cells, JSON has the same names and reads them back. A column knows
+the way to its value: `of="tensor"` starts at the TensorResult, `of="call"` at the CallResult.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TypeAlias
+
+from ..model.measurements import StatisticsDifference
+from ..model.pairs import Alone
+from ..model.records import Call
+from ..model.results import CallResult, Comparison, Divergence, TensorResult
+from ..model.tensors import Statistics
+from ..model.verdicts import Outcome
+
+Cell: TypeAlias = "str | int | float | bool | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, what it holds in a few words, where the value comes from."""
+
+    name: str
+    text: str
+    way: str
+    of: str = "tensor"
+    sheet: bool = True
+    """False for what a cell cannot hold: only JSON has it."""
+
+    @property
+    def holder(self) -> str:
+        """The way to what holds the value; empty if the result itself does."""
+        return self.way.rpartition(".")[0]
+
+    @property
+    def field(self) -> str:
+        """The last step of the way."""
+        return self.way.rpartition(".")[2]
+
+
+def _source(calls: tuple[Call, ...]) -> str:
+    """`model.py:21 in forward: x = self.norm(x)`."""
+    if not calls or not calls[0].stack:
+        return ""
+    frame = calls[0].stack[0]
+    code = f": {frame.code}" if frame.code else ""
+    return f"{PurePath(frame.file).name}:{frame.line} in {frame.function}{code}"
+
+
+def _sites(calls: tuple[Call, ...]) -> str:
+    return " + ".join(str(call.site) for call in calls)
+
+
+_MADE: dict[str, Callable[[CallResult], object]] = {
+    "left_sites": lambda call: _sites(call.match.left),
+    "right_sites": lambda call: _sites(call.match.right),
+    "left_path": lambda call: call.match.left[0].site.path if call.match.left else "",
+    "right_path": lambda call: call.match.right[0].site.path if call.match.right else "",
+    "left_type": lambda call: call.match.left[0].site.type if call.match.left else "",
+    "right_type": lambda call: call.match.right[0].site.type if call.match.right else "",
+    "left_source": lambda call: _source(call.match.left),
+    "right_source": lambda call: _source(call.match.right),
+    "introduced": lambda call: None,  # of the values or of the gradients: see `rows`
+    "settings": lambda call: "; ".join(f"{key}: {left} | {right}" for key, (left, right) in call.settings.items()),
+}
+
+_MEASURED = {
+    "count": "elements of each side",
+    "finite": "elements that are finite on both sides",
+    "equal": "elements with equal values",
+    "max_abs": "largest absolute error",
+    "mean_abs": "mean absolute error",
+    "max_rel": "largest relative error",
+    "mean_rel": "mean relative error",
+    "rmse": "root of the mean square error",
+    "mape": "mean relative error in percent",
+    "cosine": "cosine of the two as vectors",
+    "euclidean": "Euclidean distance",
+    "within_1_1000": "share of elements within 1/1000",
+    "within_5_1000": "share of elements within 5/1000",
+    "close": "share of elements within atol + rtol·|left|",
+    "rtol": "relative tolerance of close",
+    "atol": "absolute tolerance of close",
+    "max_ulp": "largest error in units in the last place",
+    "nan_left": "NaN on the left",
+    "nan_right": "NaN on the right",
+    "nan_both": "NaN on both sides",
+    "inf_left": "infinities on the left",
+    "inf_right": "infinities on the right",
+    "inf_both": "the same infinity on both sides",
+    "sign_flips": "elements with opposite signs",
+    "max_left": "largest magnitude on the left",
+    "max_right": "largest magnitude on the right",
+    "rms_left": "root mean square on the left",
+    "rms_right": "root mean square on the right",
+    "filled": "elements of a fill value, such as -1e9",
+    "rms_rest": "root mean square of the others",
+}
+
+
+def _fields(kind: type[Statistics | StatisticsDifference]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("step", "step", "step", "call"),
+    Column("rank", "rank", "rank", "call"),
+    Column("outcome", "same, rounding, unknown or different", "verdict.outcome"),
+    Column("because", "why, in one sentence", "verdict.because"),
+    Column("left_site", "the call on the left", "left_sites", "made"),
+    Column("right_site", "the call on the right", "right_sites", "made"),
+    Column("part", "which tensor of the call", "pair.part"),
+    Column("left_slot", "which input, output or parameter on the left", "pair.left_slot"),
+    Column("right_slot", "the same on the right", "pair.right_slot"),
+    Column("pass", "of a gradient: which backward pass", "pair.count"),
+    Column("left", "element type and shape on the left", "left.spec"),
+    Column("right", "element type and shape on the right", "right.spec"),
+    Column("layout", "how the right one was laid on the left one", "pair.layout"),
+    Column("introduced", "does the difference arise in this call?", "introduced", "made"),
+    Column("error", "what was measured", "verdict.error"),
+    Column("bound", "what is allowed, in the same unit", "verdict.bound"),
+    Column("score", "0 the same, up to 0.5 within the bound, towards 1 beyond it", "verdict.score"),
+    *(Column(name, text, f"measurement.{name}") for name, text in _MEASURED.items()),
+    Column("worst_index", "where the largest error is", "measurement.worst.index"),
+    Column("worst_left", "the value there on the left", "measurement.worst.left"),
+    Column("worst_right", "the value there on the right", "measurement.worst.right"),
+    Column("histogram", "errors by powers of ten", "measurement.histogram", sheet=False),
+    Column("heat", "the largest error in each cell of a grid", "measurement.heat", sheet=False),
+    *(
+        Column(f"diff_{name}", f"right minus left of the {name.replace('_rel', ', relative')}", f"statistics.{name}")
+        for name in _fields(StatisticsDifference)
+    ),
+    *(
+        Column(f"{side}_{name}", f"{name} of the {side} one", f"{side}.statistics.{name}")
+        for side in ("left", "right")
+        for name in _fields(Statistics)
+    ),
+    *(
+        Column(f"{side}_{name}", text.format(side), f"{side}.{way}")
+        for side in ("left", "right")
+        for name, way, text in (
+            ("tensor", "id", "its number in the {} trace"),
+            ("device", "device", "where it was on the {}"),
+            ("requires_grad", "requires_grad", "does it require a gradient on the {}?"),
+            ("fingerprint", "fingerprint", "128 bits of the bytes on the {}"),
+            ("missing", "missing", "why there is no value on the {}"),
+        )
+    ),
+    Column("left_path", "the module around the call on the left", "left_path", "made"),
+    Column("right_path", "the module around the call on the right", "right_path", "made"),
+    Column("left_type", "the module's class on the left", "left_type", "made"),
+    Column("right_type", "the module's class on the right", "right_type", "made"),
+    Column("left_source", "the line of the user's code on the left", "left_source", "made"),
+    Column("right_source", "the line of the user's code on the right", "right_source", "made"),
+    Column("settings", "what was set differently, left | right", "settings", "made"),
+    Column("paired", "why the two calls belong together", "match.because", "call"),
+    Column("slots", "why the two tensors belong together, if their slots are not the same", "pair.because"),
+    Column("confidence", "how sure that is, from 0 to 1", "match.confidence", "call"),
+)  # fmt: skip
+
+SHEET = tuple(column for column in COLUMNS if column.sheet)
+_INTRODUCED = [column.name for column in SHEET].index("introduced")
+
+ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "source")
+"""Columns of the table of what has no partner."""
+
+
+def rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    """The cells of `SHEET`, a tuple for each pair of tensors, in the order of the results."""
+    plain = [(place, column.holder, column.field) for place, column in enumerate(SHEET) if column.of == "tensor"]
+    shared = [(place, column) for place, column in enumerate(SHEET) if column.of != "tensor"]
+    for result in comparison.results:
+        row: list[Cell] = [None] * len(SHEET)
+        for place, column in shared:
+            row[place] = cell(_of_call(column, result))
+        for tensor in result.tensors:
+            held = holders(tensor)
+            for place, holder, field in plain:
+                row[place] = cell(getattr(held[holder], field, None))
+            row[_INTRODUCED] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
+            yield tuple(row)
+
+
+def holders(tensor: TensorResult) -> dict[str, object]:
+    """What holds the values of a row, by the way to it; None where it is not there."""
+    measured = tensor.measurement
+    return {
+        "pair": tensor.pair,
+        "verdict": tensor.verdict,
+        "left": tensor.left,
+        "right": tensor.right,
+        "measurement": measured,
+        "measurement.worst": measured and measured.worst,
+        "statistics": tensor.statistics,
+        "left.statistics": tensor.left.statistics,
+        "right.statistics": tensor.right.statistics,
+    }
+
+
+def _of_call(column: Column, result: CallResult) -> object:
+    if column.of == "made":
+        return _MADE[column.way](result)
+    return getattr(result.match if column.holder else result, column.field)
+
+
+def cell(value: object) -> Cell:
+    """A value as a cell can hold it: numbers as they are, `2, 3` for an index, `f32[4, 16]` for a spec."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    """The cells of `ALONE`: calls without a partner, then tensors of matched calls that only one side has."""
+    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
+        for step, rank, item in found:
+            yield _alone(side, step, rank, item)
+    for result in comparison.results:
+        for side, strays, calls in (
+            ("left", result.match.only_left, result.match.left),
+            ("right", result.match.only_right, result.match.right),
+        ):
+            for stray in strays:
+                site = f"{_sites(calls)}: {stray.part} {stray.slot}".rstrip()
+                path = calls[0].site.path if calls else ""
+                kind = calls[0].site.type if calls else ""
+                yield side, result.step, result.rank, site, path, kind, False, stray.because, _source(calls)
+
+
+def _alone(side: str, step: int, rank: int, item: Alone) -> tuple[Cell, ...]:
+    site = item.call.site
+    return side, step, rank, str(site), site.path, site.type, item.skipped, item.because, _source((item.call,))
+
+
+def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
+    """What a reader wants to know first, as name and value."""
+    yield "agree", comparison.agree
+    yield "policy", comparison.policy
+    for side, recording in (("left", comparison.left), ("right", comparison.right)):
+        yield f"{side}", recording.path
+        yield f"{side} framework", recording.framework
+        yield f"{side} calls", recording.calls
+        yield f"{side} steps", ", ".join(map(str, recording.steps))
+        yield f"{side} ranks", ", ".join(map(str, recording.ranks))
+    for outcome in Outcome:
+        yield f"pairs of calls: {outcome}", comparison.count(outcome)
+    yield "only on the left", len(comparison.only_left)
+    yield "only on the right", len(comparison.only_right)
+    yield "gradients on one side only", comparison.strays
+    for name, found in (("forward", comparison.forward), ("backward", comparison.backward)):
+        yield from _first(f"first difference, {name}", found)
+    for step, rank in comparison.left_out:
+        yield "not compared, on one side only", f"step {step}, rank {rank}"
+    for remark in comparison.remarks:
+        yield "remark", remark
+
+
+def _first(name: str, found: Divergence | None) -> Iterator[tuple[str, Cell]]:
+    if found is None:
+        yield name, "none"
+        return
+    match = found.result.match
+    yield name, f"step {found.result.step}, rank {found.result.rank}"
+    yield f"{name}: left", _sites(match.left)
+    yield f"{name}: left source", _source(match.left)
+    yield f"{name}: right", _sites(match.right)
+    yield f"{name}: right source", _source(match.right)
+    yield f"{name}: because", found.because
+    yield f"{name}: inherited", found.inherited
+    for key, (left, right) in found.result.settings.items():
+        yield f"{name}: set differently", f"{key}: {left} | {right}"

@@ -1,0 +1,212 @@
+"""A single trace for the browser: its calls, their tensors' statistics, and where the first value is that is not finite.
+
+    trace_sheet(recording, journals) -> Sheet
+
+A row is a call, or a gradient that reached a parameter. What a comparison says with its verdicts, a trace says of its values:
+they are finite, or not, or unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.pairs import Part, Side
+from ..model.records import Call, Gradient, Role
+from ..model.results import Recording
+from ..model.sites import Kind, Phase
+from ..model.tensors import Tensor
+from ..model.values import TensorRef, leaves, tensor_slots
+from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
+from .headline import headline_of_trace
+from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
+from .text import single_place
+
+FINITE, UNKNOWN, BROKEN = 0, 2, 3
+OUTCOMES = ("finite", "", "unknown", "not finite")
+"""In the places of a comparison's outcomes."""
+SCORES = {FINITE: 0, UNKNOWN: 500, BROKEN: 1000, NONE: 0}
+
+Value = tuple[Part, str, int, Tensor]
+"""Which tensor of its call, its slot, of which backward pass, and what is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """One step of one rank."""
+
+    step: int
+    rank: int
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    step: int
+    rank: int
+    side: Side
+    call: Call | None
+    gradient: Gradient | None
+
+
+def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequence[str] = ()) -> Sheet:
+    """The trace, ready for the browser."""
+    rows = [row for journal in journals for row in _rows(journal)]
+    words = Words()
+    names = (
+        "step", "rank", "kind", "phase", "forward", "forward_score", "backward", "backward_score", "flags", "spec",
+        "min", "max", "mean", "norm", "left", "left_call", "left_type", "left_path", "left_source", "position",
+    )  # fmt: skip
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    broken: list[tuple[tuple[bool, int, int, int, int], str]] = []
+    for at, row in enumerate(rows):
+        values = list(_given(row))  # not what it takes: each tensor is read from the trace, and twice as many would be
+        for nan, seen, what in _not_finite(values):
+            # NaN before infinity: masks are full of infinities, and mean it. Values are numbered as they are seen, and of the
+            # calls that give the same value, the innermost made it: it comes last.
+            broken.append(((not nan, row.step, row.rank, seen, -at), what))
+        for name, item in zip(names, (*_columns(row, values, words), 1 if at else 0), strict=True):
+            columns[name].append(item)
+    first = min(broken, default=None)
+    start = -first[0][-1] if first else -1
+    index = {
+        "kind": "trace",
+        "sides": [recording_facts(recording)],
+        "policy": "",
+        "outcomes": OUTCOMES,
+        "kinds": KINDS,
+        "phases": PHASES,
+        "page": PAGE,
+        "values": True,
+        "rows": columns,
+        "alone": [],
+        "partings": [[start, False, False]] if first else [],
+        "words": words.items,
+    }
+    parts = [f"{len(rows):,} rows", _many(recording.steps, "step"), _many(recording.ranks, "rank")]
+    sentence = f"Recorded with {recording.framework or 'an unknown framework'}: {', '.join(parts)}."
+    parting = None
+    if first is not None:
+        row = rows[start]
+        name = single_place(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
+        parting = (shorten(name), row.call.stack if row.call else (), first[1], start)
+    headline = headline_of_trace(shorten(recording.path), sentence, parting, remarks)
+    return Sheet(
+        recording.path,
+        headline,
+        index,
+        lambda: _calls(rows),
+        -(-len(rows) // PAGE),
+        lambda page: [_tensors(row) for row in rows[page * PAGE : (page + 1) * PAGE]],
+        lambda page: [],
+    )
+
+
+def _many(numbers: Sequence[int], noun: str) -> str:
+    return f"{noun} {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} {noun}s"
+
+
+def _rows(journal: Journal) -> Iterator[_Row]:
+    # By number: a module comes before what it calls, although its line comes after.
+    for call in sorted(journal.side.calls, key=lambda call: call.id):
+        yield _Row(journal.step, journal.rank, journal.side, call, None)
+    for gradient in journal.side.parameter_gradients:
+        yield _Row(journal.step, journal.rank, journal.side, None, gradient)
+
+
+def _taken(row: _Row) -> Iterator[Value]:
+    """What a call takes."""
+    call, look = row.call, row.side.tensor
+    if call is None:
+        return
+    for slot, identity in tensor_slots(call.args, call.kwargs):
+        yield Part.INPUT, slot, 0, look(identity)
+    for part, named in ((Part.PARAMETER, call.parameters), (Part.BUFFER, call.buffers)):
+        for name, identity in named.items():
+            yield part, name, 0, look(identity)
+
+
+def _given(row: _Row) -> Iterator[Value]:
+    """What a call gives, and its gradients."""
+    call, look = row.call, row.side.tensor
+    if row.gradient is not None:
+        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
+    if call is None:
+        return
+    for slot, leaf in leaves(call.output):
+        if isinstance(leaf, TensorRef):
+            yield Part.OUTPUT, slot, 0, look(leaf.id)
+    for slot, identity in call.after.items():
+        yield Part.AFTER, slot, 0, look(identity)
+    for gradient in call.gradients:
+        part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
+        yield part, gradient.slot, gradient.count, look(gradient.tensor)
+
+
+def _outcome(values: Iterable[Tensor]) -> int:
+    """Of the tensors that a call gives: one that is not finite counts before one that is unknown."""
+    found = [item.statistics for item in values]
+    if not found:
+        return NONE
+    if any(item and (item.nan or item.posinf or item.neginf) for item in found):
+        return BROKEN
+    return FINITE if all(found) else UNKNOWN
+
+
+def _not_finite(values: Sequence[Value]) -> Iterator[tuple[bool, int, str]]:
+    """Tensors with such elements that a call gives: is it NaN, the value's number, `NaN in the output, f32[8, 16]: 3 of them`."""
+    for part, slot, _, item in values:
+        known = item.statistics
+        if known is None or part.incoming:
+            continue
+        for name, many in (("NaN", known.nan), ("Inf", known.posinf + known.neginf)):
+            if many:
+                text = f"{name} in the {part} {slot}".rstrip() + f", {item.spec}: {many:,} of them"
+                yield name == "NaN", item.id, shorten(text)
+                break
+
+
+def _columns(row: _Row, values: Sequence[Value], words: Words) -> tuple[Any, ...]:
+    given = [item for part, _, _, item in values if part in (Part.OUTPUT, Part.AFTER)]
+    gradients = [item for part, _, _, item in values if part.backward]
+    forward, backward = _outcome(given), _outcome(gradients)
+    shown = next(iter([*given, *gradients]), None)
+    known = shown.statistics if shown else None
+    numbers = [number(item, 5) for item in (known.min, known.max, known.mean, known.norm)] if known else [None] * 4
+    call = row.call
+    if call is None:
+        slot = row.gradient.slot if row.gradient else ""
+        address = (len(KINDS) - 1, PHASES.index(Phase.BACKWARD))
+        name = (words(slot), 0, words(""), words(slot.rpartition(".")[0]), words(""))
+    else:
+        site = call.site
+        forward = BROKEN if call.raised else forward
+        address = (KINDS.index(site.kind), PHASES.index(site.phase))
+        path = site.name if site.kind is Kind.MODULE else site.path
+        source = words(place(call.stack[0]) if call.stack else "")
+        name = (words(site.name or "(model)"), site.call, words(site.type), words(path), source)
+    outcomes = (forward, SCORES[forward], backward, SCORES[backward])
+    spec = spec_text(shown.spec) if shown else ""
+    return (row.step, row.rank, *address, *outcomes, 0, words(spec), *numbers, *name)
+
+
+def _calls(rows: Sequence[_Row]) -> Mapping[str, Any]:
+    table = CallTable()
+    calls = [
+        [[*table.add(row.call, lambda identity, row=row: spec_text(row.side.tensor(identity).spec))]]  # type: ignore[misc]
+        if row.call
+        else []
+        for row in rows
+    ]
+    return {**table.columns(), "rows": {"left": calls}}
+
+
+def _tensors(row: _Row) -> dict[str, Any]:
+    found = []
+    for part, slot, count, item in (*_taken(row), *_given(row)):
+        outcome = _outcome([item])
+        names = [part, shorten(slot), shorten(slot), "as it is", "", count]
+        known = tensor(item, identify=item.payload is not None)
+        found.append([names, known, None, [outcome, "", None, None, SCORES[outcome]], 0, None, None])
+    return {"forward": None, "backward": None, "tensors": found, "only": [[], []]}

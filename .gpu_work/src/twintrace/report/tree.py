@@ -1,0 +1,92 @@
+"""A trace for people: a tree of its calls, or the same as JSON.
+
+runs/a  torch, mix/fingerprint, steps 0-2, rank 0: 311 calls, 840 tensors
+step 0
+└── encoder (Encoder)  f32[4, 8] → f32[4, 8]
+    └── torch.nn.functional.linear#0  …
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from rich.console import Console
+from rich.markup import escape as _escape
+from rich.table import Table
+from rich.tree import Tree
+
+from ..model.results import Listing, Row
+from .text import legible
+
+
+def as_json(listing: Listing) -> str:
+    """The listing for machines."""
+    return json.dumps(dataclasses.asdict(listing), indent=2, ensure_ascii=False)
+
+
+def print_tree(listing: Listing, console: Console) -> None:
+    """The listing as a tree, one branch for each step and rank."""
+    console.print(_title(listing), highlight=False)
+    branches: dict[tuple[int, int], list[tuple[int, Tree]]] = {}
+    for row in listing.rows:
+        place = (row.step, row.rank)
+        if place not in branches:
+            branches[place] = [(-1, Tree(f"[bold]step {row.step}[/], rank {row.rank}"))]
+        line = branches[place]
+        while line[-1][0] >= row.depth:
+            line.pop()
+        line.append((row.depth, line[-1][1].add(_label(row))))
+    for line in branches.values():
+        console.print(line[0][1], highlight=False)
+    _print_rest(listing, console)
+
+
+def print_table(listing: Listing, console: Console) -> None:
+    """The listing as a flat table."""
+    console.print(_title(listing), highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("step", "rank", "call", "type", "in", "out", "grads", "where"):
+        table.add_column(column, overflow="fold")
+    for row in listing.rows:
+        texts = (row.site, row.type, ", ".join(row.inputs), ", ".join(row.outputs))
+        table.add_row(str(row.step), str(row.rank), *map(_plain, texts), str(row.gradients), _plain(row.where))
+    console.print(table)
+    _print_rest(listing, console)
+
+
+def _title(listing: Listing) -> str:
+    settings = "/".join(str(value) for value in listing.settings.values())
+    numbers = (
+        f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
+    )
+    return (
+        f"[bold]{_plain(listing.path)}[/]  {_plain(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
+    )
+
+
+def _label(row: Row) -> str:
+    flow = f"{', '.join(row.inputs) or '–'} → {', '.join(row.outputs) or '–'}"
+    kind = f" [cyan]({_plain(row.type)})[/]" if row.type else ""
+    gradients = f" [green]∂{row.gradients}[/]" if row.gradients else ""
+    remark = f" [red]{_plain(row.remark)}[/]" if row.remark else ""
+    return f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{gradients}  [dim]{_plain(row.where)}[/]{remark}"
+
+
+def _print_rest(listing: Listing, console: Console) -> None:
+    if listing.hidden:
+        console.print(f"… {listing.hidden} more calls; use --limit to see them", highlight=False)
+    for note in listing.notes:
+        console.print(f"[yellow]note[/]  {_plain(note)}", highlight=False)
+    for damage in listing.damage:
+        console.print(f"[red]damaged[/]  {_plain(damage)}", highlight=False)
+
+
+def _span(numbers: tuple[int, ...]) -> str:
+    if len(numbers) > 2 and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def _plain(text: str) -> str:
+    return _escape(legible(text))

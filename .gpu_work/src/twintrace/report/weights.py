@@ -1,0 +1,172 @@
+"""What is found about weights, as text: the summary first, then what needs attention, then the table.
+
+net.pth -> net.ckpt: 161 weights carried over, 102.5 MB
+  renamed 106, reshaped 1, as they are 54
+  left behind, and not needed: 53 (bn.num_batches_tracked: a count of batches …)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..model.weights import Certificate, Conversion, Unpaired, WeightComparison, WeightMap, WeightRow
+
+MOST = 12
+"""Lines of a kind before the rest is counted."""
+
+
+def map_text(found: WeightMap, *, table: bool = False) -> str:
+    """A map."""
+    sure = sum(pair.confidence >= 0.9 for pair in found.pairs)
+    state = "complete" if found.complete else "not complete"
+    lines = [f"{found.left} -> {found.right}: {len(found.pairs)} weights mapped, {state}"]
+    reasons = Counter(_reason(pair.because) for pair in found.pairs)
+    lines.append(
+        f"  sure {sure}, less so {len(found.pairs) - sure}   "
+        + ", ".join(f"{r}: {n}" for r, n in reasons.most_common(4))
+    )
+    lines += _attention(found)
+    unsure = [pair for pair in found.pairs if pair.confidence < 0.9]
+    listed = found.pairs if table else unsure
+    rows = [(" + ".join(p.left), p.right, p.transform, f"{p.confidence:.2f}", p.because) for p in listed]
+    if rows:
+        lines += ["", *_table(("left", "right", "transform", "sure", "because"), rows, None if table else MOST)]
+    return "\n".join(lines)
+
+
+def _reason(because: str) -> str:
+    return because.split(";")[0].split(":")[0].split(" [")[0]
+
+
+def _attention(found: WeightMap) -> Iterator[str]:
+    yield from _cut([f"  does not fit   {text}" for text in found.misfits])
+    for item in found.ambiguous[:MOST]:
+        yield f"  ambiguous      {_some(item.left)}  |  {_some(item.right)}: {item.because}"
+    for side, items in (("only left", found.only_left), ("only right", found.only_right)):
+        yield from _cut([f"  {side:13}  {item.name}: {item.because}" for item in items if not item.harmless])
+        yield from _harmless(side, items)
+
+
+def _harmless(side: str, items: Iterable[Unpaired]) -> Iterator[str]:
+    kept = [item for item in items if item.harmless]
+    if kept:
+        yield f"  {side:13}  {len(kept)} that are not needed ({kept[0].name}: {kept[0].because})"
+
+
+def conversion_text(found: Conversion, *, table: bool = False) -> str:
+    """What was carried over."""
+    kinds = Counter(
+        "computed" if row.transform != "same" and not row.transform.startswith(("insert axis", "drop axis"))
+        else "reshaped" if row.transform != "same" else "renamed" if row.left != row.right else "as they are"
+        for row in found.rows
+    )  # fmt: skip
+    lines = [f"{found.source} -> {found.target}: {len(found.rows)} weights carried over, {_size(found.nbytes)}"]
+    lines.append("  " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    lines += [f"  note           {note}" for note in found.notes]
+    lines += _attention(found.map)
+    if table:
+        lines += [
+            "",
+            *_table(("left", "right", "transform", "left shape", "right shape"), map(_shapes, found.rows), None),
+        ]
+    return "\n".join(lines)
+
+
+def _shapes(row: WeightRow) -> tuple[str, ...]:
+    return row.left or "–", row.right or "–", row.transform, str(row.left_spec or "–"), str(row.right_spec or "–")
+
+
+def weight_comparison_text(found: WeightComparison, *, table: bool = False) -> str:
+    """Two checkpoints side by side."""
+    counts = Counter(row.verdict for row in found.rows)
+    verdict = "agree" if found.agree else "differ"
+    what = "names and shapes" if not found.values else f"rtol {found.rtol:g}, atol {found.atol:g}"
+    lines = [
+        f"{found.left} and {found.right} {verdict}: "
+        + ", ".join(f"{n} {v}" for v, n in counts.most_common())
+        + f" ({what})"
+    ]
+    lines += [f"  note  {note}" for note in found.notes]
+    bad = [row for row in found.rows if row.verdict not in ("equal", "close", "not carried")]
+    rows = found.rows if table else bad
+    if rows:
+        heads = ("left", "right", "verdict", "left shape", "right shape", "close", "cosine", "mean error", "max error")
+        lines += ["", *_table(heads, map(_numbers, rows), None if table else MOST)]
+    return "\n".join(lines)
+
+
+def _numbers(row: WeightRow) -> tuple[str, ...]:
+    return (
+        row.left or "–",
+        row.right or "–",
+        row.verdict,
+        str(row.left_spec or "–"),
+        str(row.right_spec or "–"),
+        "–" if row.ratio is None else f"{math.floor(row.ratio * 10000) / 100:.2f} %",
+        "–" if row.cosine is None else f"{row.cosine:.6f}",
+        "–" if row.mean_error is None else f"{row.mean_error:.3g}",
+        "–" if row.max_error is None else f"{row.max_error:.3g}",
+    )
+
+
+def certificate_text(found: Certificate, *, table: bool = False) -> str:
+    """A certificate, or why there is none."""
+    equal = sum(row.verdict == "equal" for row in found.rows)
+    head = "certified" if found.granted else "NOT certified"
+    lines = [
+        f"{head}: {found.left} -> {found.right}",
+        f"  {equal} of {len(found.rows)} weights are equal under their transform",
+    ]
+    lines += _cut([f"  mistake        {text}" for text in found.mistakes], 50)
+    lines += [*_harmless("only left", found.only_left), *_harmless("only right", found.only_right)]
+    if found.trial:
+        within = sum(row.within for row in found.trial)
+        lines.append(
+            f"  one pass through both nets: {within} of {len(found.trial)} outputs and gradients within what rounding explains"
+        )
+        beyond = [row for row in found.trial if not row.within]
+        shown = beyond or sorted(found.trial, key=lambda row: -row.error / (row.bound or 1))[:1]
+        lines += _cut(
+            [
+                f"    {row.what} {row.name}: off by {row.error:.3g}, at most {row.bound:.3g} ({row.because})"
+                for row in shown
+            ]
+        )
+        if beyond and not found.mistakes:
+            lines.append("    the weights arrived; the nets are set differently (epsilon, padding, activation …)")
+    lines += [f"  note           {note}" for note in found.notes]
+    if table:
+        rows = [
+            (r.left or "–", r.right or "–", r.transform, r.verdict, r.fingerprint or "–", r.finding) for r in found.rows
+        ]
+        lines += ["", *_table(("left", "right", "transform", "verdict", "fingerprint", "finding"), rows, None)]
+    return "\n".join(lines)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], most: int | None) -> Iterator[str]:
+    listed = [tuple(row) for row in rows]
+    shown = [tuple(heads), *listed[:most]]
+    widths = [max(len(row[at]) for row in shown) for at in range(len(heads))]
+    for row in shown:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    if most is not None and len(listed) > most:
+        yield f"  … and {len(listed) - most} more"
+
+
+def _cut(lines: Sequence[str], most: int = MOST) -> list[str]:
+    return [*lines[:most], *([f"  … and {len(lines) - most} more"] if len(lines) > most else [])]
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" … ({len(names)})" if len(names) > most else "")
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,49 @@
+"""Files that grow while a run goes on, and are whole whenever somebody looks: also when the disk is full in the middle of a line.
+
+    size = append(file, line, size, where=path)               a file of lines: the new one is there, or not at all
+    replace_end(file, more, start, b"}", where=path)          one JSON object: its end is written over by more, and an end
+
+Both write with the kernel what they are given, all of it. When that fails the file is put back as it was before, and a
+TraceWriteError says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ..model.errors import TraceWriteError
+
+ADVICE = "Free some space."
+
+
+def append(file: int, data: bytes, size: int, *, where: object) -> int:
+    """The new size of a file of `size` bytes, opened with O_APPEND."""
+    try:
+        written = os.write(file, data)
+        while written < len(data):
+            written += os.write(file, data[written:])
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, size)
+        raise _trouble(where, error, ADVICE) from error
+    return size + len(data)
+
+
+def replace_end(file: int, data: bytes, start: int, end: bytes, *, where: object, advice: str = ADVICE) -> None:
+    """`data` from `start` on, instead of what is there; on failure `end`, and nothing behind it."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.pwrite(file, data[written:], start + written)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the place of the old end is there, so it fits even on a full disk
+            os.pwrite(file, end, start)
+            os.ftruncate(file, start + len(end))
+        raise _trouble(where, error, advice) from error
+
+
+def _trouble(where: object, error: OSError, advice: str) -> TraceWriteError:
+    return TraceWriteError(
+        f"{where}: could not be written ({error.strerror}). What was recorded before is whole. {advice}"
+    )

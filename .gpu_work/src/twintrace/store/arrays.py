@@ -1,0 +1,71 @@
+"""Bytes to arrays and back: how each element type lies in memory.
+
+    spec f32[2, 3]  + 24 bytes   ->  numpy float32 (2, 3)
+    spec bf16[4]    +  8 bytes   ->  numpy uint16 (4,): numpy has no bf16; `as_float` widens it exactly
+
+Bytes are little-endian, row-major, one element after the other, whatever the tensor's strides were.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..model.errors import TraceFormatError
+from ..model.tensors import DTYPES, Spec
+
+# Types that numpy does not have are held in the unsigned integer of their width.
+STORAGE: dict[str, np.dtype[np.generic]] = {
+    name: np.dtype(code)
+    for name, code in {
+        "f64": "<f8", "f32": "<f4", "f16": "<f2", "bf16": "<u2",
+        "f8e4m3fn": "u1", "f8e4m3fnuz": "u1", "f8e5m2": "u1", "f8e5m2fnuz": "u1", "f8e8m0fnu": "u1", "f4e2m1fn_x2": "u1",
+        "c32": "<u4", "c64": "<c8", "c128": "<c16",
+        "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8",
+        "b8": "?",
+    }.items()
+}  # fmt: skip
+
+
+_MEANT = {storage.str[1:]: name for name, storage in reversed(STORAGE.items()) if storage.kind in "fciub"} | {
+    "u1": "u8", "u2": "u16", "u4": "u32"  # what numpy has no type for lies in these, too: an array by itself means the integers
+}  # fmt: skip
+
+
+def element_type(dtype: np.dtype[Any]) -> str | None:
+    """What an array of this dtype holds, of whatever byte order; None for what is no number."""
+    return _MEANT.get(dtype.str[1:])
+
+
+def nbytes(spec: Spec) -> int:
+    """How many bytes a tensor of this spec has."""
+    return DTYPES[spec.dtype] * math.prod(spec.shape)
+
+
+def to_array(raw: memoryview | bytes | np.ndarray[Any, Any], spec: Spec, where: str) -> np.ndarray[Any, Any]:
+    """The stored bytes as an array in its storage type, without a copy."""
+    found = len(raw)
+    if found != nbytes(spec):
+        raise TraceFormatError(
+            f"{where}: {spec} needs {nbytes(spec)} bytes, the payload has {found}. The record is damaged."
+        )
+    try:
+        return np.frombuffer(raw, dtype=STORAGE[spec.dtype]).reshape(spec.shape)
+    except ValueError as error:  # 40 dimensions, or (0, 2**61, 2**61): a tensor may have such a shape, an array may not
+        raise TraceFormatError(f"{where}: numpy has no array of this shape ({error}).") from None
+
+
+def as_float(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Values for arithmetic: bf16 and fp8 widened exactly to float32, everything else as it is."""
+    if dtype == "bf16":
+        return (array.reshape(-1).astype(np.uint32) << 16).view(np.float32).reshape(array.shape)
+    if dtype.startswith(("f8", "f4")):
+        from .digest import decode_table
+
+        return np.asarray(decode_table(dtype)[array])  # of one without dimensions numpy would give a scalar
+    if dtype == "c32":
+        parts = array.reshape(-1).view(np.float16).astype(np.float32)
+        return parts.view(np.complex64).reshape(array.shape)
+    return array

@@ -1,0 +1,665 @@
+"""The kernels behind `digest`, compiled by numba: one pass over memory, in blocks that stay in the first cache.
+
+    load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L)
+    load_fingerprint()(address, nbytes) ->  (H, L)
+    load_sample()(address, nbytes)     ->  a word
+    load_gather()(address, runs, size, target)          elements along the runs, brought together
+
+What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
+tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
+
+Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one; f32 has
+the rich one, written out in `walk_numba.py`.
+Memory that is in no cache is asked for some blocks ahead: otherwise the first loop over a block waits for it, and the
+others have nothing to wait for, which together takes half as long again. Casts such as `like(min(...))` look idle and
+are not: numba widens every integer to 64 bits, and without the cast back a loop over int32 runs at half the speed.
+"""
+
+# No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+
+import functools
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from .digest import BLOCK, KEYS
+from .memory_numba import at, fetch, move, put
+from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without
+
+# Bytes. Counts within a block are kept in the width of an element.
+_PIECE = 16 * BLOCK  # of f32, which are walked block by block and summed up together
+_PAGE = 4096
+_FAR_AHEAD = (
+    8 * _PAGE
+)  # here one line of each page is asked for: finding out where a page lies takes as long as reading it
+_LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_ADDED, _CROSSED = KEYS[:128], KEYS[128:]
+_S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
+
+
+@intrinsic
+def _as_float(typing, bits):
+    """The float of the same width with these bits."""
+    result = {32: types.float32, 64: types.float64}[bits.bitwidth]
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(result))
+
+    return result(bits), emit
+
+
+@intrinsic
+def _as_int(typing, value):
+    """The bits of a float64 as int64."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
+
+    return types.int64(types.float64), emit
+
+
+# The fingerprint ---------------------------------------------------------------------------------------------------
+
+
+@njit
+def _stir(z):
+    z ^= z >> _S29
+    z *= _FIRST
+    z ^= z >> _S32
+    z *= _SECOND
+    return z ^ (z >> _S32)
+
+
+@njit
+def _product(z):
+    return (z & _LOW_HALF) * (z >> _S32)
+
+
+@njit
+def _mix(address, start, length, a, b):
+    """Add the block of `length` bytes at `address`, which begins with byte `start`, to the two sums."""
+    p = np.uint64(0)
+    q = np.uint64(0)
+    s = np.uint64(0)
+    words = length >> 3
+    for i in range(words):
+        word = at(np.uint64, address, i)
+        p += _product(word + _ADDED[i])
+        q += _product(word ^ _CROSSED[i])
+        s += word
+    if length & 7:  # the last word, filled up with zeros
+        word = np.uint64(0)
+        for i in range(length & 7):
+            word |= np.uint64(at(np.uint8, address, words * 8 + i)) << np.uint64(8 * i)
+        p += _product(word + _ADDED[words])
+        q += _product(word ^ _CROSSED[words])
+        s += word
+    return _add(p, q, s, start, a, b)
+
+
+@njit
+def _add(p, q, s, start, a, b):
+    key = np.uint64(2 * (start // BLOCK)) * _STEP
+    a += _stir(p + s * _FIRST + (key + _STEP))
+    b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
+    return a, b
+
+
+@njit
+def _avalanche(z):
+    z ^= z >> _S30
+    z *= _FIRST
+    z ^= z >> _S27
+    z *= _SECOND
+    return z ^ (z >> _S31)
+
+
+@njit
+def _seal(nbytes, a, b):
+    """Close both sums."""
+    high = _avalanche(a + np.uint64(nbytes) * _STEP)
+    return high, _avalanche(b ^ ((high << _S32) | (high >> _S32)))
+
+
+@njit
+def _reach(address, start, nbytes):
+    """Where the block at `start` lies, and its length; one that comes later is asked for."""
+    if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
+        fetch(address + start + _FAR_AHEAD)
+    for line in range(start + AHEAD, min(start + AHEAD + BLOCK, nbytes), _LINE):
+        fetch(address + line)
+    return address + start, min(BLOCK, nbytes - start)
+
+
+def _blocks(address, nbytes, first):
+    """What blocks add to the two sums, the first of which begins with byte `first` of the whole."""
+    a = np.uint64(0)
+    b = np.uint64(0)
+    for start in range(0, nbytes, BLOCK):
+        block, length = _reach(address, start, nbytes)
+        a, b = _mix(block, first + start, length, a, b)
+    return a, b
+
+
+_sums_of_blocks = njit(_blocks)
+
+
+def _fingerprint(address, nbytes):
+    a, b = _sums_of_blocks(address, nbytes, 0)
+    return _seal(nbytes, a, b)
+
+
+# A few words, for noticing that memory was written to --------------------------------------------------------------
+
+
+def _sample(address, nbytes):
+    """A word that depends on 16 words of the memory, the first and the last among them."""
+    if nbytes < 8:
+        return _mix(address, 0, nbytes, np.uint64(0), np.uint64(0))[0]
+    found = np.uint64(nbytes)
+    for i in range(16):
+        found = _stir(found + at(np.uint64, address + (nbytes - 8) * i // 15, 0))
+    return found
+
+
+# Elements that do not lie side by side ------------------------------------------------------------------------------
+
+
+@njit
+def _pick(like, size, source, rows, between, count, step, target):
+    """A table of elements, as many rows at a time as share a line: one that is turned round is read once only."""
+    together = _LINE // size if between == size else 1
+    for first in range(0, rows, together):
+        many = min(together, rows - first)
+        for i in range(count):
+            place = source + first * between + i * step
+            goal = target + (first * count + i) * size
+            for row in range(many):
+                put(like, goal + row * count * size, at(like, place + row * between, 0))
+                if size == 16:  # two words
+                    put(like, goal + row * count * size + 8, at(like, place + row * between, 1))
+
+
+def _gather(address, runs, size, target):
+    axes = runs.shape[0]
+    count, step = runs[axes - 1]
+    rows, between = runs[axes - 2]
+    outer = 1
+    for axis in range(axes - 2):
+        outer *= runs[axis, 0]
+    for number in range(outer):
+        rest = number
+        table = address
+        for axis in range(axes - 3, -1, -1):
+            table += rest % runs[axis, 0] * runs[axis, 1]
+            rest //= runs[axis, 0]
+        if step == size:
+            for row in range(rows):
+                move(target + row * count * size, table + row * between, count * size)
+        elif size == 4:
+            _pick(np.uint32, 4, table, rows, between, count, step, target)
+        elif size == 2:
+            _pick(np.uint16, 2, table, rows, between, count, step, target)
+        elif size == 1:
+            _pick(np.uint8, 1, table, rows, between, count, step, target)
+        else:
+            _pick(np.uint64, size, table, rows, between, count, step, target)
+        target += rows * count * size
+
+
+# Real floats: order and classes from the bits, sums from the values ------------------------------------------------
+#
+# The bits of a float, read as a signed integer and with the lower bits inverted below zero, order like its value. So
+# minimum and maximum are integer ones, which vectorise without promises about NaN, and their two ends tell whether a
+# block has anything that is not finite.
+
+
+@njit
+def _extent(like, top, address, count):
+    low = like(top)
+    high = like(-top - 1)
+    zero = like(0)
+    for i in range(count):
+        bits = at(like, address, i)
+        key = like(bits ^ top) if bits < 0 else bits
+        low = like(min(low, key))
+        high = like(max(high, key))
+        zero = like(zero + ((bits & top) == 0))
+    return low, high, zero
+
+
+@njit
+def _extent_finite(like, top, infinity, address, count):
+    low = like(top)
+    high = like(-top - 1)
+    nan = like(0)
+    posinf = like(0)
+    neginf = like(0)
+    for i in range(count):
+        bits = at(like, address, i)
+        key = like(bits ^ top) if bits < 0 else bits
+        magnitude = like(bits & top)
+        finite = magnitude < infinity
+        low = like(min(low, key if finite else like(top)))
+        high = like(max(high, key if finite else like(-top - 1)))
+        nan = like(nan + (magnitude > infinity))
+        posinf = like(posinf + (key == infinity))
+        neginf = like(neginf + (key == -infinity - 1))
+    return low, high, nan, posinf, neginf
+
+
+# Which float the bits are. Numbers and not functions, because numba cannot cache a kernel that is handed a function;
+# they are constants once inlined, so no comparison is left in a loop.
+_F64, _F32, _F16, _BF16 = range(4)
+_SMALLEST_F16 = np.float32(2.0**-14)
+
+
+@njit
+def _value(kind, bits):
+    if kind == _F64:
+        return _as_float(np.int64(bits))
+    if kind == _F32:
+        return np.float64(_as_float(np.int32(bits)))
+    if kind == _BF16:
+        return np.float64(_as_float(np.int32(np.int32(bits) << 16)))
+    # f16 by hand: the same on every processor, and subnormals survive torch.set_flush_denormal. Only for finite values.
+    magnitude = np.int32(bits & 0x7FFF)
+    normal = _as_float(np.int32((magnitude << 13) + (112 << 23)))
+    subnormal = np.float32(_as_float(np.int32((magnitude << 13) + (113 << 23))) - _SMALLEST_F16)
+    v = subnormal if magnitude < 0x400 else normal
+    return np.float64(-v if bits < 0 else v)
+
+
+# reassoc lets LLVM keep several partial sums; no flag here says that NaN or Inf cannot occur.
+@njit(fastmath={"reassoc", "nsz", "contract"})
+def _sums(like, kind, address, count):
+    total = 0.0
+    squares = 0.0
+    for i in range(count):
+        v = _value(kind, at(like, address, i))
+        total += v
+        squares += v * v
+    return total, squares
+
+
+@njit(fastmath={"reassoc", "nsz", "contract"})
+def _sums_finite(like, kind, top, infinity, address, count):
+    total = 0.0
+    squares = 0.0
+    for i in range(count):
+        bits = at(like, address, i)
+        v = _value(kind, bits) if like(bits & top) < infinity else 0.0
+        total += v
+        squares += v * v
+    return total, squares
+
+
+@njit
+def _mean_and_norm(total, squares, finite):
+    return (total / finite + 0.0 if finite else 0.0), np.sqrt(squares)
+
+
+@njit
+def _walk(address, start, state, wanted, a, b):
+    """A piece of f32 into `state`, and into the two sums of the fingerprint."""
+    clear(state)
+    added, crossed = _ADDED.ctypes.data, _CROSSED.ctypes.data
+    for place in range(0, _PIECE, _PAGE):
+        fetch(address + place + _FAR_AHEAD)
+    for place in range(0, _PIECE, BLOCK):
+        if wanted:
+            p, q, s = walk(address + place, added, crossed, state)
+            a, b = _add(p, q, s, start + place, a, b)
+        else:
+            walk_without(address + place, state)
+    return a, b
+
+
+@njit
+def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
+    a = np.uint64(0)
+    b = np.uint64(0)
+    low = like(top)
+    high = like(-top - 1)
+    total = 0.0
+    squares = 0.0
+    nan = 0
+    posinf = 0
+    neginf = 0
+    zero = 0
+    state = room()
+    start = 0
+    while start < nbytes:
+        if kind == _F32 and nbytes - start >= _PIECE:
+            block, length = address + start, _PIECE
+            a, b = _walk(block, start, state, wanted, a, b)
+            block_low, block_high, zeros, block_total, block_squares = reduced(state)
+        else:
+            block, length = _reach(address, start, nbytes)
+            if wanted:
+                a, b = _mix(block, start, length, a, b)
+            block_low, block_high, zeros = _extent(like, top, block, length // size)
+            block_total, block_squares = _sums(like, kind, block, length // size)
+        if block_low < -infinity or block_high >= infinity:
+            count = length // size
+            block_low, block_high, nans, posinfs, neginfs = _extent_finite(like, top, infinity, block, count)
+            block_total, block_squares = _sums_finite(like, kind, top, infinity, block, count)
+            nan += nans
+            posinf += posinfs
+            neginf += neginfs
+        low = like(min(low, block_low))
+        high = like(max(high, block_high))
+        zero += zeros
+        total += block_total
+        squares += block_squares
+        start += length
+    finite = nbytes // size - nan - posinf - neginf
+    mean, norm = _mean_and_norm(total, squares, finite)
+    upper, lower = _seal(nbytes, a, b)
+    # -1 is the key of negative zero, whose sign is dropped.
+    least = _value(kind, like(0 if low == -1 else low ^ top) if low < 0 else low)
+    most = _value(kind, like(0 if high == -1 else high ^ top) if high < 0 else high)
+    return least, most, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
+
+
+def _f64(address, nbytes, wanted):
+    return _reals(np.int64, _F64, 8, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
+
+
+def _f32(address, nbytes, wanted):
+    return _reals(np.int32, _F32, 4, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
+
+
+def _f16(address, nbytes, wanted):
+    return _reals(np.int16, _F16, 2, 0x7FFF, 0x7C00, address, nbytes, wanted)
+
+
+def _bf16(address, nbytes, wanted):
+    return _reals(np.int16, _BF16, 2, 0x7FFF, 0x7F80, address, nbytes, wanted)
+
+
+# Complex: the modulus is never negative, so its bits order like integers as they are -------------------------------
+
+
+@njit
+def _modulus(kind, real, imaginary):
+    if kind != _F64:
+        return np.sqrt(real * real + imaginary * imaginary)
+    # Powers of two keep the squares in range and change no bit of the result where they were in range anyway.
+    largest = max(abs(real), abs(imaginary))
+    scale = 2.0**-600 if largest > 2.0**500 else (2.0**600 if largest < 2.0**-500 else 1.0)
+    back = 2.0**600 if largest > 2.0**500 else (2.0**-600 if largest < 2.0**-500 else 1.0)
+    real *= scale
+    imaginary *= scale
+    return np.sqrt(real * real + imaginary * imaginary) * back
+
+
+@njit(fastmath={"reassoc", "nsz"})
+def _complex_block(like, kind, top, infinity, address, count):
+    low = np.int64(0x7FFFFFFFFFFFFFFF)
+    high = np.int64(-1)
+    total = 0.0
+    squares = 0.0
+    nan = 0
+    inf = 0
+    zero = 0
+    for i in range(count):
+        real = at(like, address, 2 * i)
+        imaginary = at(like, address, 2 * i + 1)
+        larger = max(like(real & top), like(imaginary & top))
+        m = _modulus(kind, _value(kind, real), _value(kind, imaginary)) if larger < infinity else 0.0
+        key = _as_int(m)
+        beyond = key == 0x7FF0000000000000  # c128 only: finite parts, and yet too far out for a float64
+        finite = larger < infinity and not beyond
+        m = m if finite else 0.0
+        low = min(low, key if finite else np.int64(0x7FFFFFFFFFFFFFFF))
+        high = max(high, key if finite else np.int64(-1))
+        total += m
+        squares += m * m
+        nan += larger > infinity
+        inf += larger == infinity or beyond
+        zero += larger == 0
+    return low, high, total, squares, nan, inf, zero
+
+
+@njit
+def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
+    a = np.uint64(0)
+    b = np.uint64(0)
+    low = np.int64(0x7FFFFFFFFFFFFFFF)
+    high = np.int64(-1)
+    total = 0.0
+    squares = 0.0
+    nan = 0
+    posinf = 0
+    zero = 0
+    for start in range(0, nbytes, BLOCK):
+        block, length = _reach(address, start, nbytes)
+        if wanted:
+            a, b = _mix(block, start, length, a, b)
+        least, most, block_total, block_squares, nans, infs, zeros = _complex_block(
+            like, kind, top, infinity, block, length // size
+        )
+        low = min(low, least)
+        high = max(high, most)
+        total += block_total
+        squares += block_squares
+        nan += nans
+        posinf += infs
+        zero += zeros
+    finite = nbytes // size - nan - posinf
+    mean, norm = _mean_and_norm(total, squares, finite)
+    upper, lower = _seal(nbytes, a, b)
+    return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower
+
+
+def _c32(address, nbytes, wanted):
+    return _complexes(np.int16, _F16, 4, 0x7FFF, 0x7C00, address, nbytes, wanted)
+
+
+def _c64(address, nbytes, wanted):
+    return _complexes(np.int32, _F32, 8, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
+
+
+def _c128(address, nbytes, wanted):
+    return _complexes(np.int64, _F64, 16, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
+
+
+# Integers of two bytes and more ------------------------------------------------------------------------------------
+
+
+@njit
+def _integer_extent(like, least, most, address, count):
+    low = like(most)
+    high = like(least)
+    zero = like(0)
+    for i in range(count):
+        v = at(like, address, i)
+        low = like(min(low, v))
+        high = like(max(high, v))
+        zero = like(zero + like(v == 0))
+    return low, high, zero
+
+
+@njit(fastmath={"reassoc", "nsz", "contract"})
+def _integer_sums(like, address, count):
+    total = 0.0
+    squares = 0.0
+    for i in range(count):
+        v = np.float64(at(like, address, i))
+        total += v
+        squares += v * v
+    return total, squares
+
+
+@njit
+def _integers(like, size, least, most, address, nbytes, wanted):
+    a = np.uint64(0)
+    b = np.uint64(0)
+    low = like(most)
+    high = like(least)
+    total = 0.0
+    squares = 0.0
+    zero = 0
+    for start in range(0, nbytes, BLOCK):
+        block, length = _reach(address, start, nbytes)
+        if wanted:
+            a, b = _mix(block, start, length, a, b)
+        count = length // size
+        block_low, block_high, zeros = _integer_extent(like, least, most, block, count)
+        block_total, block_squares = _integer_sums(like, block, count)
+        low = like(min(low, block_low))
+        high = like(max(high, block_high))
+        zero += np.int64(zeros)
+        total += block_total
+        squares += block_squares
+    finite = nbytes // size
+    mean, norm = _mean_and_norm(total, squares, finite)
+    upper, lower = _seal(nbytes, a, b)
+    return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower
+
+
+def _i16(address, nbytes, wanted):
+    return _integers(np.int16, 2, -0x8000, 0x7FFF, address, nbytes, wanted)
+
+
+def _u16(address, nbytes, wanted):
+    return _integers(np.uint16, 2, 0, 0xFFFF, address, nbytes, wanted)
+
+
+def _i32(address, nbytes, wanted):
+    return _integers(np.int32, 4, -0x80000000, 0x7FFFFFFF, address, nbytes, wanted)
+
+
+def _u32(address, nbytes, wanted):
+    return _integers(np.uint32, 4, 0, 0xFFFFFFFF, address, nbytes, wanted)
+
+
+def _i64(address, nbytes, wanted):
+    return _integers(np.int64, 8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF, address, nbytes, wanted)
+
+
+def _u64(address, nbytes, wanted):
+    return _integers(np.uint64, 8, 0, 0xFFFFFFFFFFFFFFFF, address, nbytes, wanted)
+
+
+# Single bytes: count the 256 codes, then look up what each means ---------------------------------------------------
+
+
+@njit
+def _count_codes(address, size, counts):
+    # Four rows: equal neighbours, as in masks, would otherwise wait for each other's store.
+    for i in range(size >> 3):
+        word = at(np.uint64, address, i)
+        for lane in range(8):
+            code = (word >> np.uint64(8 * lane)) & np.uint64(0xFF)  # unsigned: no look at negative indices
+            counts[np.uint64(lane & 3), code] += 1
+    for i in range(size & ~7, size):
+        counts[0, at(np.uint8, address, i)] += 1
+
+
+def _bytes(tables, address, nbytes, wanted):
+    a = np.uint64(0)
+    b = np.uint64(0)
+    counts = np.zeros((4, 256), np.int64)
+    for start in range(0, nbytes, BLOCK):
+        block, length = _reach(address, start, nbytes)
+        if wanted:
+            a, b = _mix(block, start, length, a, b)
+        _count_codes(block, length, counts)
+    low = np.inf
+    high = -np.inf
+    total = 0.0
+    squares = 0.0
+    finite = 0
+    nan = 0
+    posinf = 0
+    neginf = 0
+    zero = 0
+    for code in range(256):
+        count = counts[0, code] + counts[1, code] + counts[2, code] + counts[3, code]
+        if count == 0:
+            continue
+        for table in range(tables.shape[0]):
+            v = tables[table, code]
+            if np.isnan(v):
+                nan += count
+            elif v == np.inf:
+                posinf += count
+            elif v == -np.inf:
+                neginf += count
+            else:
+                finite += count
+                zero += count * (v == 0.0)
+                low = min(low, v)
+                high = max(high, v)
+                total += count * v
+                squares += count * (v * v)
+    if finite == 0:
+        low = high = 0.0
+    mean, norm = _mean_and_norm(total, squares, finite)
+    upper, lower = _seal(nbytes, a, b)
+    return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
+
+
+# Compiling ---------------------------------------------------------------------------------------------------------
+
+# Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
+_TABLES = types.Array(types.float64, 2, "C", readonly=True)
+_RUNS = types.Array(types.int64, 2, "C", readonly=True)
+_KERNELS = {
+    "f64": _f64, "f32": _f32, "f16": _f16, "bf16": _bf16, "c32": _c32, "c64": _c64, "c128": _c128,
+    "i16": _i16, "u16": _u16, "i32": _i32, "u32": _u32, "i64": _i64, "u64": _u64,
+}  # fmt: skip
+
+
+@functools.cache
+def load(dtype):
+    """The compiled kernel for `dtype`, a name of DTYPES of at least two bytes per element."""
+    return _compile(_KERNELS[dtype], (types.intp, types.intp, types.boolean))
+
+
+@functools.cache
+def load_bytes():
+    """The compiled kernel for all one-byte dtypes; takes the values of the 256 codes as its first argument."""
+    return _compile(_bytes, (_TABLES, types.intp, types.intp, types.boolean))
+
+
+@functools.cache
+def load_fingerprint():
+    """The compiled fingerprint alone."""
+    return _compile(_fingerprint, (types.intp, types.intp))
+
+
+@functools.cache
+def load_blocks():
+    """The compiled sums of some of the blocks."""
+    return _compile(_blocks, (types.intp, types.intp, types.intp))
+
+
+@functools.cache
+def load_gather():
+    """The compiled gathering of elements."""
+    return _compile(_gather, (types.intp, _RUNS, types.intp, types.intp))
+
+
+@functools.cache
+def load_sample():
+    """The compiled sample."""
+    return _compile(_sample, (types.intp, types.intp))
+
+
+def _compile(function, signature):
+    try:
+        return njit(signature, nogil=True, cache=True)(function)
+    except (RuntimeError, OSError, EOFError):
+        # No writable place for the cache ("no locator available"), a full disk, or a damaged cache file. A fault of
+        # the kernel itself shows again below.
+        return njit(signature, nogil=True)(function)

@@ -1,0 +1,64 @@
+"""Where things lie in a trace directory.
+
+    runs/a/
+      manifest.json              what this is: format, version, framework, settings
+      step0/rank0/journal.jsonl  records of one step of one rank, appended line by line
+      step0/rank0/payload.bin    tensor bytes, each content once per rank of a trace (only with keep="tensor")
+      rank0.stage                payload bytes on their way; gone after a clean end
+
+Names are made here and nowhere else, from numbers only: nothing that a model or a user named becomes a file name.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+FORMAT = "twintrace"
+VERSION = 1
+MANIFEST = "manifest.json"
+JOURNAL = "journal.jsonl"
+PAYLOAD = "payload.bin"
+DRAFT = ".manifest-"
+
+_STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
+_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
+
+
+def journal_dir(root: Path, step: int, rank: int) -> Path:
+    """`root/step3/rank0`."""
+    return root / f"step{step}" / f"rank{rank}"
+
+
+def stage_path(root: Path, rank: int) -> Path:
+    """`root/rank0.stage`."""
+    return root / f"rank{rank}.stage"
+
+
+def is_ours(name: str) -> bool:
+    """Is this the name of something that a writer puts into a trace directory?"""
+    stage = name.removesuffix(".stage")
+    return (
+        name == MANIFEST
+        or name.startswith(DRAFT)
+        or bool(_STEP.fullmatch(name) or (stage != name and _RANK.fullmatch(stage)))
+    )
+
+
+def is_rank(name: str) -> bool:
+    """Is this the name of a rank's directory?"""
+    return bool(_RANK.fullmatch(name))
+
+
+def journals(root: Path) -> list[tuple[int, int]]:
+    """`(step, rank)` of every journal there is, sorted. Anything else in the directory is not ours and is left alone."""
+    found = []
+    for step_dir in root.iterdir():
+        step = _STEP.fullmatch(step_dir.name)
+        if not step or not step_dir.is_dir():
+            continue
+        for rank_dir in step_dir.iterdir():
+            rank = _RANK.fullmatch(rank_dir.name)
+            if rank and (rank_dir / JOURNAL).is_file():
+                found.append((int(step[1]), int(rank[1])))
+    return sorted(found)

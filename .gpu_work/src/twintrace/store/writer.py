@@ -1,0 +1,329 @@
+"""Write a trace: a journal for each step, payloads behind the training thread.
+
+    writer = TraceWriter.create(path, manifest, rank=0, world=1, keep_payload=True)
+    journal = writer.begin_step(0, header)
+    where = writer.store(array_bytes, fingerprint)      # Location; the same bytes are stored once
+    journal.add(line); journal.commit()                 # one write() for all the lines of a record
+    writer.end_step(); writer.close()
+
+After `commit` returns the record survives `kill -9`: its bytes are with the kernel. (Power loss is another matter: see
+FORMAT.md.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..model.errors import SessionError, TraceExistsError, TraceWriteError
+from ..model.tensors import Location
+from . import layout
+from .appending import append
+from .lines import MAX_MANIFEST, Wire, decode, seal
+from .stage import DEFAULT_BYTES, Stage
+
+# Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
+REMEMBERED = 1 << 19
+
+
+class Lines(Protocol):
+    """Where a recorder's sealed lines go. After `commit` they are to survive the process."""
+
+    def add(self, line: bytes) -> None: ...
+    def commit(self) -> None: ...
+
+
+class Writer(Protocol):
+    """All that a recorder asks of whoever writes for it: `TraceWriter`, or one that writes the lines as another tool's file."""
+
+    def has_step(self, step: int) -> bool: ...
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Lines: ...
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location: ...
+    def end_step(self) -> None: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+class Journal:
+    """The append-only journal of one step of one rank."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / layout.JOURNAL
+        try:
+            directory.mkdir(parents=True)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except FileExistsError:
+            raise SessionError(
+                f"{directory} is already recorded, and a trace holds each step once. "
+                f"Call rec.step() between steps, or give the next step a number of its own: rec.step(number)."
+            ) from None
+        except OSError as error:
+            with contextlib.suppress(OSError):  # nothing of a step that was not begun
+                directory.rmdir()
+                directory.parent.rmdir()
+            raise TraceWriteError(
+                f"{self.path}: could not be made ({error.strerror}). What was recorded before is whole."
+            ) from error
+        self._pending: list[bytes] = []
+        self._size = 0
+        self.add: Callable[[bytes], None] = self._pending.append
+        """Keep a sealed line for the next commit."""
+
+    def commit(self) -> None:
+        """Write all pending lines with one call. On failure the file is cut back to its last whole line."""
+        if not self._pending:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        self._size = append(self._file, data, self._size, where=self.path)
+
+    def close(self) -> None:
+        """Close the file; pending lines are written first."""
+        try:
+            self.commit()
+        finally:
+            os.close(self._file)
+
+    def withdraw(self) -> None:
+        """Nothing was written: the step has not been."""
+        self.abandon()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+            self.path.parent.rmdir()
+            self.path.parent.parent.rmdir()
+
+    def abandon(self) -> None:
+        """In a forked child: let go without writing."""
+        self._pending.clear()
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+
+class TraceWriter:
+    """One rank's hand on a trace."""
+
+    def __init__(self, root: Path, *, rank: int, keep_payload: bool, buffer: int = DEFAULT_BYTES) -> None:
+        self.root = root
+        self.rank = rank
+        self.keep_payload = keep_payload
+        self._buffer = buffer
+        self._stage: Stage | None = None
+        self._stage_failed = False
+        self._step = -1
+        self._base = 0
+        self._directory = root
+        self._file_begun = False
+        self._known: dict[str, tuple[int, int, int]] = {}
+        self._journal: Journal | None = None
+        self._manifest = _identity(root / layout.MANIFEST)
+        self._created = _read_manifest(root / layout.MANIFEST).get("created")
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        manifest: Mapping[str, Any],
+        *,
+        rank: int = 0,
+        world: int = 1,
+        keep_payload: bool = False,
+        buffer: int = DEFAULT_BYTES,
+        overwrite: bool = False,
+    ) -> TraceWriter:
+        """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there."""
+        document = {"format": layout.FORMAT, "version": layout.VERSION, "created": time.time(), **manifest}
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        try:
+            if overwrite and world == 1:
+                _remove_trace(root)
+            root.mkdir(parents=True, exist_ok=True)
+            _publish(root, text, document, rank=rank, world=world)
+        except TraceExistsError:
+            raise
+        except PermissionError as error:
+            raise TraceWriteError(f"{root} is not writable ({error.strerror}). Choose another path.") from error
+        except (NotADirectoryError, FileExistsError) as error:
+            raise TraceExistsError(
+                f"{root}: expected a directory, found a file in the way. Choose another path."
+            ) from error
+        except OSError as error:
+            raise TraceWriteError(f"{root} cannot be written ({error.strerror}). Choose another path.") from error
+        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer)
+
+    def has_step(self, step: int) -> bool:
+        """Has this rank recorded that step already?"""
+        return layout.journal_dir(self.root, step, self.rank).exists()
+
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
+        """Open the journal of `step`; its first line is the header."""
+        now = _identity(self.root / layout.MANIFEST)
+        if now is None:
+            raise TraceWriteError(
+                f"{self.root} is gone: its manifest was removed while recording. Choose another path."
+            )
+        if now != self._manifest and _read_manifest(self.root / layout.MANIFEST).get("created") != self._created:
+            raise TraceWriteError(
+                f"{self.root} is another trace by now: somebody has recorded over this one. Choose another path."
+            )
+        self._directory = layout.journal_dir(self.root, step, self.rank)
+        journal = Journal(self._directory)
+        self._step, self._file_begun = step, False
+        self._journal = journal
+        stage = self._open_stage() if self.keep_payload else None
+        position = None
+        if stage:
+            # No room for the file, or none since an earlier step: every tensor's record will say so.
+            with contextlib.suppress(OSError):
+                position = [stage.begin(self._directory / layout.PAYLOAD), stage.size]
+        self._file_begun = position is not None
+        head = {"k": "head", "format": layout.VERSION, "step": step, "rank": self.rank, "stage": position, **header}
+        journal.add(seal(head))
+        try:
+            journal.commit()
+        except TraceWriteError:
+            self._journal = None
+            journal.withdraw()
+            raise
+        return journal
+
+    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
+        """Keep the bytes of a one-dimensional uint8 array, unless this trace has them already."""
+        key = f"{fingerprint}{len(data)}"
+        known = self._known.get(key)
+        if known is not None:
+            step, offset, nbytes = known
+            return Location(offset, nbytes, None if step == self._step else step)
+        if self._stage is None or not self._file_begun:
+            raise TraceWriteError(
+                f"{self.root}: tensors are not kept, because there was no room for the payload and its buffer of "
+                f"{self._buffer} bytes. Free some space, or record with a smaller buffer."
+            )
+        offset = self._stage.append(data)
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = (self._step, offset, len(data))
+        return Location(offset, len(data))
+
+    def end_step(self) -> None:
+        """Close the journal. The payload goes on being written behind."""
+        journal, self._journal = self._journal, None
+        if journal:
+            journal.close()
+        if self._stage and self._file_begun:
+            self._stage.end()
+
+    def drain(self) -> None:
+        """Wait until all payload bytes are in their files."""
+        if self._stage:
+            self._stage.drain()
+
+    def close(self) -> None:
+        """End the trace: everything written, the ring removed."""
+        try:
+            self.end_step()
+        finally:
+            stage, self._stage = self._stage, None
+            if stage:
+                stage.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's files."""
+        if self._journal:
+            self._journal.abandon()
+        if self._stage:
+            self._stage.abandon()
+        self._journal = self._stage = None
+
+    def _open_stage(self) -> Stage | None:
+        if self._stage is None and not self._stage_failed:
+            try:
+                self._stage = Stage(layout.stage_path(self.root, self.rank), self._buffer)
+            except OSError:
+                self._stage_failed = True  # no room even for the ring: every tensor's record will say so
+        return self._stage
+
+
+def _identity(file: Path) -> tuple[int, int, int] | None:
+    """Which file it is, whatever has been put under its name; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    # With the time: the number of a file that was removed is soon given to another.
+    return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, world: int) -> None:
+    """Put the manifest in place in one step, so that no reader and no other rank ever sees half of it."""
+    manifest = root / layout.MANIFEST
+    # Not the pid: ranks in containers of their own may all be process 7.
+    draft = root / f"{layout.DRAFT}{os.urandom(8).hex()}"
+    draft.write_text(text)
+    try:
+        os.link(draft, manifest)
+        strangers = [
+            p.name for p in root.iterdir() if p.name != layout.MANIFEST and not p.name.startswith(layout.DRAFT)
+        ]
+        if strangers and world == 1:
+            manifest.unlink()
+            raise TraceExistsError(
+                f"{root} is not empty ({', '.join(sorted(strangers)[:3])} …) and holds no trace. Choose an empty directory."
+            )
+    except FileExistsError as error:
+        if isinstance(error, TraceExistsError):
+            raise
+        _join(root, manifest, document, rank=rank, world=world)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
+    """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
+    other = _read_manifest(manifest)
+    same = all(other.get(key) == document.get(key) for key in ("format", "version", "framework", "settings", "world"))
+    if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
+        return
+    remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
+    raise TraceExistsError(f"{root} already holds another trace. Choose another path, or {remedy}.")
+
+
+def _read_manifest(file: Path) -> Mapping[str, Any]:
+    """What is there, or nothing: somebody else may have put anything under this name."""
+    try:
+        if not file.is_file():  # a pipe would not answer
+            return {}
+        with file.open("rb") as opened:
+            document = decode(opened.read(MAX_MANIFEST))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _remove_trace(root: Path) -> None:
+    """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so."""
+    manifest = root / layout.MANIFEST
+    if _read_manifest(manifest).get("format") != layout.FORMAT:
+        return
+    entries = [entry for entry in root.iterdir() if entry != manifest]
+    inside = [entry for step in entries if step.is_dir() and not step.is_symlink() for entry in step.iterdir()]
+    strangers = [entry for entry in entries if not layout.is_ours(entry.name)]
+    strangers += [entry for entry in inside if not layout.is_rank(entry.name)]
+    if strangers:
+        raise TraceExistsError(
+            f"{root} holds a trace and something else ({', '.join(sorted(entry.name for entry in strangers)[:3])} …), "
+            f"so nothing was removed. Choose another path, or move that away."
+        )
+    for entry in (*entries, manifest):  # the manifest last: what is left by a kill in between is still a trace
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

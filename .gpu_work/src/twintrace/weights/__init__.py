@@ -1,0 +1,16 @@
+"""THE MOVERS: weights from one framework to the other. Names, layouts, values; checkpoint files; certificates.
+
+    checkpoints.py   open any file; write one, completely or not at all       extents.py      where tensors lie on disk
+    pth.py, safetensors.py, ckpt.py                                           the three formats, without their frameworks
+    states.py        a net, a file, a dict: seen alike                        layers.py       what frameworks call a layer's weights
+    mapping.py       which layer is which, how sure, and why                  mapfile.py      the same as a file
+    trees.py, likeness.py                                                     the layers' paths as a tree; names that are alike
+    members.py       from paired layers to their weights                      prediction.py   with one net alone at hand
+    transforms.py    from one layout to the other                             conversion.py   into a file or a net
+    comparison.py    side by side                                             certificate.py  proof; mistakes.py: what went wrong
+    trial.py         one pass through both nets, judged by what rounding does
+
+In: nets (through `frameworks`), paths, dicts. Out: `model.weights`. Not here: what is printed (`report`), TroubleShooter's names
+(`compat`). Surprising: nothing in a checkpoint is ever run. A `.pth` file is a pickle, and is read by a machine that knows
+tensors and containers and nothing else; torch's own loader is asked only for what the user trusts.
+"""

@@ -1,0 +1,223 @@
+"""Proof that weights arrived: every tensor equal under its declared transform, by fingerprint.
+
+    fc.weight      -> fc.weight       equal         9f86d081884c7d65…
+    norm.weight    -> norm.gamma      different     norm.gamma and norm.beta are swapped
+    fc.bias        -> –               missing       fc.bias was not carried over
+
+Only where fingerprints differ are the values looked at, to say what happened (`mistakes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..measure.values import measure
+from ..model.errors import WeightsError
+from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, WeightRow
+from ..store.arrays import as_float, nbytes
+from ..store.digest import fingerprint
+from .conversion import Progress, fit_names, made, value
+from .mistakes import describe
+from .prediction import predict
+from .states import State
+
+_COMPUTED = ("weight_norm", "lengths")
+_ULPS = 8  # a norm is a sum of squares, whose order frameworks choose
+
+
+def certify(
+    left: State,
+    right: State,
+    map: WeightMap,
+    *,
+    trial: Sequence[TrialRow] = (),
+    notes: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Certificate:
+    """Check every pair of the map, and that nothing is missing on either side."""
+    map, remarks = fit_names(map, left)
+    clerk = _Clerk(left, right, map)
+    rows = clerk.compare(progress)
+    mistakes = [*clerk.explain(), *clerk.leftovers()]
+    return Certificate(
+        left.label,
+        right.label,
+        tuple(clerk.told(row) for row in rows),
+        map.only_left,
+        map.only_right,
+        map.ambiguous,
+        tuple(dict.fromkeys(mistakes)),
+        tuple(trial),
+        (*left.notes, *right.notes, *remarks, *notes),
+    )
+
+
+class _Clerk:
+    def __init__(self, left: State, right: State, map: WeightMap) -> None:
+        self.left, self.right, self.map = left, right, map
+        self.expected: dict[str, str] = {}  # right name -> fingerprint of what it should hold
+        self.found: dict[str, str] = {}
+        self.pairs = {pair.right: pair for pair in map.pairs}
+        self.bad: list[Pair] = []
+        self.findings: dict[str, str] = {}
+
+    def compare(self, progress: Progress | None) -> list[WeightRow]:
+        total = sum(nbytes(item.spec) for item in self.right.items.values())
+        done, rows = 0, []
+        for pair in (*self.map.pairs, *self._misfits()):
+            rows.append(self._row(pair))
+            if progress and pair.right in self.right:
+                done += nbytes(self.right.items[pair.right].spec)
+                progress("certifying weights", done, total)
+        return rows
+
+    def _misfits(self) -> Iterator[Pair]:
+        """Weights that would belong together by name, and were not paired because they do not fit."""
+        used = {name for pair in self.map.pairs for name in pair.left}
+        try:
+            likely = predict(self.left, self.right.framework).pairs
+        except WeightsError:
+            likely = ()
+        suggested = [pair for item in self.map.ambiguous for pair in item.suggestion]
+        for pair in (*likely, *suggested):
+            if not used & set(pair.left) and pair.right not in self.pairs and pair.right in self.right:
+                self.pairs[pair.right] = pair
+                yield pair
+
+    def _row(self, pair: Pair) -> WeightRow:
+        name = " + ".join(pair.left)
+        gone = [source for source in pair.left if source not in self.left]
+        there = self.right.items.get(pair.right)
+        if gone or there is None:
+            missing = gone[0] if gone else pair.right
+            where = self.left.label if gone else self.right.label
+            self.findings[pair.right] = f"{missing} is missing in {where}"
+            return WeightRow(name, pair.right, None, None, pair.transform, "missing")
+        try:
+            spec = made(self.left, pair)
+        except WeightsError as error:
+            self.findings[pair.right] = f"{pair.right}: {error}"
+            return WeightRow(name, pair.right, None, there.spec, pair.transform, "missing")
+        row = WeightRow(name, pair.right, spec, there.spec, pair.transform)
+        wanted, got = value(self.left, pair), self.right.read(pair.right)
+        self.expected[pair.right], self.found[pair.right] = fingerprint(wanted), fingerprint(got)
+        if spec == there.spec and (
+            self.expected[pair.right] == self.found[pair.right] or self._rounds_alike(pair, wanted, got, spec.dtype)
+        ):
+            return replace(row, verdict="equal", fingerprint=self.found[pair.right])
+        self.bad.append(pair)
+        return replace(row, verdict="different", fingerprint=self.found[pair.right])
+
+    def _rounds_alike(self, pair: Pair, wanted: Any, got: Any, dtype: str) -> bool:
+        """What had to be computed may differ in its last places."""
+        if not any(step.startswith(_COMPUTED) for step in pair.steps):
+            return False
+        numbers = measure(wanted, got, dtype, dtype, rtol=0.0, atol=0.0)
+        return numbers.max_ulp is not None and numbers.max_ulp <= _ULPS
+
+    def explain(self) -> Iterator[str]:
+        """One sentence for each thing that is wrong."""
+        owners: dict[str, list[str]] = {}
+        for name, mark in self.expected.items():
+            owners.setdefault(mark, []).append(name)
+        swapped: set[str] = set()
+        for pair in self.bad:
+            name = pair.right
+            others = [other for other in owners.get(self.found[name], ()) if self._same_shape(other, name)]
+            partner = next((other for other in others if self.found.get(other) == self.expected[name]), None)
+            if name in swapped:
+                continue
+            if partner is not None:
+                swapped |= {name, partner}
+                text = f"{name} and {partner} are swapped"
+                self.findings[name] = self.findings[partner] = text
+            elif others:
+                text = f"{name} holds the values of {others[0]}"
+                self.findings[name] = text
+            else:
+                text = f"{name} {self._look(pair)}"
+                self.findings[name] = text
+            yield text
+        explained = {pair.right for pair in self.bad}
+        for name, finding in self.findings.items():
+            if name not in explained:
+                yield finding if finding.startswith(name) else f"{name}: {finding}"
+
+    def _same_shape(self, one: str, two: str) -> bool:
+        return one != two and self.right.items[one].spec.shape == self.right.items[two].spec.shape
+
+    def _look(self, pair: Pair) -> str:
+        wanted, got = value(self.left, pair), self.right.read(pair.right)
+        spec, there = made(self.left, pair), self.right.items[pair.right].spec
+        kind = self.left.items[pair.left[-1]].rule.kind or self.right.items[pair.right].rule.kind
+        if spec.dtype != there.dtype:
+            wide, narrow = as_float(wanted, spec.dtype), as_float(got, there.dtype)
+            same = spec.shape == there.shape and np.array_equal(wide.astype(narrow.dtype), narrow)
+            text = f"is {there.dtype}, expected {spec.dtype}"
+            return f"{text} (the values are the same but for rounding)" if same else f"{text}, and has other values"
+        turned = self._turned(got, pair.right)
+        if turned:
+            return turned
+        merged = self._merged(wanted, got, pair)
+        return merged or describe(wanted, got, spec.dtype, kind)
+
+    def _turned(self, got: Any, name: str) -> str:
+        """Is it another's weight, transposed?"""
+        if got.ndim != 2:
+            return ""
+        mark = fingerprint(np.ascontiguousarray(got.T))
+        other = next((other for other, known in self.expected.items() if known == mark and other != name), None)
+        return f"holds the values of {other}, transposed" if other else ""
+
+    def _merged(self, wanted: Any, got: Any, pair: Pair) -> str:
+        """Is it the sum of what it should be and of another weight of its layer (two biases made one)?"""
+        if wanted.shape != got.shape or wanted.dtype.kind != "f":
+            return ""
+        path = self.left.items[pair.left[-1]].path
+        for other in self.map.pairs:
+            item = self.left.items.get(other.left[-1])
+            if other is pair or item is None or item.path != path or made(self.left, other).shape != wanted.shape:
+                continue
+            if np.allclose(wanted + value(self.left, other), got, rtol=1e-5, atol=1e-7) and np.any(
+                value(self.left, other)
+            ):
+                return f"is the sum of {pair.left[-1]} and {item.name}"
+        return ""
+
+    def leftovers(self) -> Iterator[str]:
+        """What was not carried over, where that matters."""
+        for state, items in ((self.left, self.map.only_left), (self.right, self.map.only_right)):
+            for item in items:
+                if item.name in self.pairs or any(item.name in pair.left for pair in self.pairs.values()):
+                    continue
+                fault = self._fault(item, state)
+                if fault:
+                    yield fault
+        for open_ in self.map.ambiguous:
+            names = [name for name in open_.right if name not in self.pairs]
+            if names:
+                yield f"it is not clear what belongs to {', '.join(names[:4])}: {open_.because}"
+
+    def _fault(self, item: Unpaired, state: State) -> str:
+        if item.neutral is not None and item.name in state:
+            spec = state.items[item.name].spec
+            values = as_float(state.read(item.name), spec.dtype)
+            return (
+                ""
+                if bool((values == item.neutral).all())
+                else f"{item.name} is not all {item.neutral:g}: {item.because}"
+            )
+        if item.harmless:
+            return ""
+        if state is self.left:
+            return f"{item.name} was not carried over: {item.because}"
+        return f"{item.name} has nothing to come from: {item.because}"
+
+    def told(self, row: WeightRow) -> WeightRow:
+        """The row with what was found out about it."""
+        finding = self.findings.get(row.right or "")
+        return replace(row, finding=finding) if finding else row

@@ -1,0 +1,135 @@
+"""Two checkpoints side by side: shapes, then values.
+
+    compare(left, right)                         of one framework: by name
+    compare(left, right, map)                    of two: the left is transformed as the map says, in memory, one at a time
+
+A row for every weight of either side; one that has no partner is a row as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..measure.values import measure
+from ..model.errors import WeightsError
+from ..model.measurements import Measurement
+from ..model.weights import Pair, WeightComparison, WeightMap, WeightRow
+from ..store.arrays import as_float, nbytes
+from .conversion import Progress, fit_names, made, value
+from .states import State
+
+
+def by_name(left: State, right: State) -> WeightMap:
+    """The map between two states of one framework: equal names."""
+    pairs = tuple(Pair((name,), name, (), 1.0, "same name") for name in left.items if name in right)
+    return WeightMap(left.label, right.label, pairs)
+
+
+def compare(
+    left: State,
+    right: State,
+    map: WeightMap,
+    *,
+    values: bool = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-4,
+    equal_nan: bool = False,
+    progress: Progress | None = None,
+) -> WeightComparison:
+    """Compare; `rtol` is relative to the right side, as numpy.allclose has it."""
+    map, notes = fit_names(map, left)
+    rows = tuple(_rows(left, right, map, values, (rtol, atol, equal_nan), progress))
+    return WeightComparison(left.label, right.label, rows, rtol, atol, values, (*left.notes, *right.notes, *notes))
+
+
+def _rows(
+    left: State,
+    right: State,
+    map: WeightMap,
+    values: bool,
+    limits: tuple[float, float, bool],
+    progress: Progress | None,
+) -> Iterator[WeightRow]:
+    total = sum(nbytes(right.items[pair.right].spec) for pair in map.pairs if pair.right in right)
+    done = 0
+    seen: tuple[set[str], set[str]] = (set(), set())
+    for pair in map.pairs:
+        seen[0].update(pair.left)
+        seen[1].add(pair.right)
+        yield _row(left, right, pair, values, limits)
+        if progress and pair.right in right:
+            done += nbytes(right.items[pair.right].spec)
+            progress("comparing weights", done, total)
+    harmless = {item.name for item in (*map.only_left, *map.only_right) if item.harmless}
+    for item in left.items.values():
+        if item.name not in seen[0]:
+            verdict = "not carried" if item.name in harmless else "only left"
+            yield WeightRow(item.name, None, item.spec, None, verdict=verdict)
+    for item in right.items.values():
+        if item.name not in seen[1]:
+            verdict = "not carried" if item.name in harmless else "only right"
+            yield WeightRow(None, item.name, None, item.spec, verdict=verdict)
+
+
+def _row(left: State, right: State, pair: Pair, values: bool, limits: tuple[float, float, bool]) -> WeightRow:
+    name = " + ".join(pair.left)
+    there = right.items.get(pair.right)
+    if any(source not in left for source in pair.left):
+        return WeightRow(
+            None, pair.right, None, there.spec if there else None, pair.transform, "only right" if there else "gone"
+        )
+    try:
+        spec = made(left, pair)
+    except WeightsError as error:
+        return WeightRow(name, pair.right, left.items[pair.left[-1]].spec, there.spec if there else None, pair.transform,
+                         "shape", str(error))  # fmt: skip
+    if there is None:
+        return WeightRow(name, None, spec, None, pair.transform, "only left")
+    row = WeightRow(name, pair.right, spec, there.spec, pair.transform)
+    if spec.shape != there.spec.shape:
+        return WeightRow(name, pair.right, spec, there.spec, pair.transform, "shape", f"{spec} and {there.spec}")
+    return _measured(row, left, right, pair, limits) if values else row
+
+
+def _measured(row: WeightRow, left: State, right: State, pair: Pair, limits: tuple[float, float, bool]) -> WeightRow:
+    rtol, atol, equal_nan = limits
+    assert row.left_spec
+    assert row.right_spec
+    mine, theirs = value(left, pair), right.read(pair.right)
+    same = row.left_spec.dtype == row.right_spec.dtype and bool(np.array_equal(as_bytes(mine), as_bytes(theirs)))
+    if same and not _has_nan(theirs, row.right_spec.dtype):  # most are: nothing is left to measure
+        return replace(row, allclose=True, ratio=1.0, cosine=1.0, mean_error=0.0, max_error=0.0)
+    numbers = measure(theirs, mine, row.right_spec.dtype, row.left_spec.dtype, rtol=rtol, atol=atol)
+    ratio = close_share(numbers, equal_nan)
+    verdict = "equal" if same and ratio == 1.0 else "close" if ratio == 1.0 else "different"
+    return replace(
+        row,
+        verdict=verdict,
+        allclose=ratio == 1.0,
+        ratio=ratio,
+        cosine=numbers.cosine,
+        mean_error=numbers.mean_abs,
+        max_error=numbers.max_abs,
+    )
+
+
+def _has_nan(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    values = as_float(array, dtype)
+    return values.dtype.kind in "fc" and bool(np.isnan(values).any())
+
+
+def close_share(numbers: Measurement, equal_nan: bool) -> float:
+    """The share of elements that numpy.isclose calls close; of no elements, all."""
+    if not numbers.count:
+        return 1.0
+    close = 0 if numbers.close is None else round(numbers.close * numbers.count)  # NaN is close to NaN there
+    return (close - (0 if equal_nan else numbers.nan_both)) / numbers.count
+
+
+def as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array's bytes, without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

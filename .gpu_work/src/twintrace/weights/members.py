@@ -1,0 +1,229 @@
+"""From layers to weights: what becomes of each weight of two layers that belong together, and what is left over.
+
+    conv      weight -> weight, bias -> bias          by role, and how one layout becomes the other
+    fc        weight.g + weight.v -> weight           length and direction made one
+    norm      – -> gamma                              one framework always has it: it must be 1
+
+What is not carried over is told with its reason, and with a hint where one side keeps in one piece what the other keeps in several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..model.errors import WeightsError
+from ..model.weights import Ambiguity, Pair, Unpaired, WeightMap
+from .states import Item, State
+from .transforms import inverse, result, simple
+from .trees import Group, count
+
+
+@dataclass(frozen=True)
+class Match:
+    """Two layers that belong together."""
+
+    sides: tuple[Group, Group]
+    confidence: float
+    because: str
+
+
+Unclear = tuple[list[Group], list[Group], str]
+"""Layers that could belong together in more than one way, and why nothing tells them apart."""
+
+
+def to_weights(left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear]) -> WeightMap:
+    """The map that follows from the layers that were paired."""
+    return _Writer(left, right, found, unclear).write()
+
+
+class _Writer:
+    def __init__(self, left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear]) -> None:
+        self.left, self.right, self.found, self.unclear = left, right, found, unclear
+        self.live = left.live and right.live
+        self.misfits: list[str] = []
+
+    def write(self) -> WeightMap:
+        pairs: list[Pair] = []
+        used: tuple[set[str], set[str]] = (set(), set())
+        for match in self.found:
+            for pair in self._weights(*match.sides, match.confidence, match.because):
+                pairs.append(pair)
+                used[0].update(pair.left)
+                used[1].add(pair.right)
+        pairs.extend(self._tied(pairs, used))
+        order = {name: number for number, name in enumerate(self.right.items)}
+        pairs.sort(key=lambda pair: order[pair.right])
+        ambiguous = []
+        for ones, others, because in self.unclear:
+            suggestion = tuple(
+                pair
+                for one, other in zip(ones, others, strict=False)
+                for pair in self._weights(one, other, 0.3, "by order alone")
+            )
+            names = (
+                tuple(i.name for g in ones for i in g.items.values()),
+                tuple(i.name for g in others for i in g.items.values()),
+            )
+            ambiguous.append(Ambiguity(*names, because, suggestion))
+            used[0].update(names[0])
+            used[1].update(names[1])
+        alone = _with_parts(
+            self._alone(self.left, self.right, used[0]),
+            self._alone(self.right, self.left, used[1]),
+            self.left,
+            self.right,
+        )
+        return WeightMap(self.left.label, self.right.label, tuple(pairs), *alone, tuple(ambiguous), tuple(self.misfits))
+
+    def _weights(self, left: Group, right: Group, confidence: float, because: str) -> Iterator[Pair]:
+        if not left.items.keys() & right.items.keys():
+            yield from self._reshaped(left, right, confidence, because)
+            return
+        for role, item in left.items.items():
+            other = right.items.get(role)
+            if other is not None:
+                steps = steps_between(item, other, live=self.live)
+                if steps is None:
+                    self.misfits.append(f"{item.name} is {item.spec}, {other.name} is {other.spec}")
+                else:
+                    yield self._doubted(
+                        Pair((item.name,), other.name, steps, round(confidence, 2), because), item, other
+                    )
+        if "weight.v" in left.items and "weight" in right.items and "weight.g" in left.items:
+            g, v, w = left.items["weight.g"], left.items["weight.v"], right.items["weight"]
+            steps = (f"weight_norm {dimension(g, v)}", *w.layout)
+            yield Pair(
+                (g.name, v.name), w.name, steps, round(confidence, 2), f"{because}; length and direction made one"
+            )
+        if "weight.v" in right.items and "weight" in left.items and "weight.g" in right.items:
+            w, g, v = left.items["weight"], right.items["weight.g"], right.items["weight.v"]
+            undo = inverse(w.layout) or ()
+            yield Pair((w.name,), v.name, undo, round(confidence, 2), f"{because}; as the direction")
+            yield Pair(
+                (w.name,),
+                g.name,
+                (*undo, f"lengths {dimension(g, v)}"),
+                round(confidence, 2),
+                f"{because}; its lengths",
+            )
+
+    def _doubted(self, pair: Pair, left: Item, right: Item) -> Pair:
+        """A square matrix of a class that is not known may be kept transposed: nothing but its values would tell."""
+        shape = left.spec.shape
+        known = (bool(left.rule.kind), bool(right.rule.kind))
+        if self.live and len(shape) == 2 and shape[0] == shape[1] > 1 and known[0] != known[1]:
+            doubt = "square, and of a class that is not known: it may be transposed"
+            return replace(pair, confidence=min(pair.confidence, 0.7), because=f"{pair.because}; {doubt}")
+        return pair
+
+    def _reshaped(self, left: Group, right: Group, confidence: float, because: str) -> Iterator[Pair]:
+        """Layers of different kinds: their weights by the number of elements."""
+        others = {count(item.spec): item for item in right.items.values()}
+        for item in left.items.values():
+            other = others.get(count(item.spec))
+            steps = steps_between(item, other, live=self.live) if other is not None else None
+            if other is not None and steps is not None:
+                yield Pair((item.name,), other.name, steps, round(confidence, 2), because)
+
+    def _tied(self, pairs: Sequence[Pair], used: tuple[set[str], set[str]]) -> Iterator[Pair]:
+        """Names on the right that share another's memory come from the same source."""
+        sources = {pair.right: pair for pair in pairs}
+        for item in self.right.items.values():
+            if item.same_as in sources:
+                pair = sources[item.same_as]
+                used[1].add(item.name)
+                yield replace(pair, right=item.name, because=f"tied to {item.same_as}")
+
+    def _alone(self, state: State, other: State, used: set[str]) -> tuple[Unpaired, ...]:
+        return tuple(self._unpaired(item, state, other) for item in state.items.values() if item.name not in used)
+
+    def _unpaired(self, item: Item, state: State, other: State) -> Unpaired:
+        partner = next((p for p in self.found if p.sides[state is self.right].path == item.path), None)
+        if item.same_as is not None:
+            return Unpaired(item.name, f"tied to {item.same_as}", harmless=True)
+        if item.counter:
+            return Unpaired(item.name, f"a count of batches, which {other.framework} does not keep here", harmless=True)
+        if partner is not None and item.role in item.rule.neutral:
+            value = item.rule.neutral[item.role]
+            because = f"{item.kind} always has it, {other.framework}'s layer here has none: it must be {value:g}"
+            return Unpaired(item.name, because, harmless=True, neutral=value)
+        if partner is not None:
+            there = ", ".join(i.name for i in partner.sides[state is self.left].items.values())
+            return Unpaired(
+                item.name, f"its layer is paired, but {other.framework}'s has no {item.role}: it has {there}"
+            )
+        return Unpaired(item.name, f"{other.label} has no layer like this ({item.kind or 'unknown'} {item.spec})")
+
+
+def steps_between(left: Item, right: Item, *, live: bool) -> tuple[str, ...] | None:
+    """How the left becomes the right; None if it cannot. `live`: their classes are known, and with them their layouts."""
+    told = simple((*(inverse(left.layout) or ()), *right.layout))
+    tries = [told] if live else [told, (), ("insert axis 2",), ("drop axis 2",)]
+    for steps in tries:
+        try:
+            if result(steps, [left.spec]).shape != right.spec.shape:
+                continue
+        except WeightsError:
+            continue
+        return steps if left.spec.dtype == right.spec.dtype else (*steps, f"cast {right.spec.dtype}")
+    if left.rule.kind == right.rule.kind != "" or left.spec.dtype != right.spec.dtype:
+        return None
+    return _relaid(left.spec.shape, right.spec.shape)
+
+
+def lengths_of(direction: Item, state: State) -> Item | None:
+    """The lengths that go with a direction, of a weight norm."""
+    return next(
+        (item for item in state.items.values() if item.path == direction.path and item.role == "weight.g"), None
+    )
+
+
+def dimension(lengths: Item, direction: Item) -> str:
+    """The dimension of a weight norm, as its length's shape says; the layer's own setting where that says nothing."""
+    if not lengths.spec.shape:
+        return "None"
+    long = [axis for axis, size in enumerate(lengths.spec.shape) if size > 1]
+    return str(long[0]) if len(long) == 1 else str(direction.norm)
+
+
+def _with_parts(
+    ones: tuple[Unpaired, ...], others: tuple[Unpaired, ...], left: State, right: State
+) -> tuple[tuple[Unpaired, ...], tuple[Unpaired, ...]]:
+    """The same, with a hint where one side seems to keep in one piece what the other keeps in several."""
+    return (
+        tuple(
+            _with_hint(item, left, [right.items[other.name] for other in others if not other.harmless], "rows")
+            for item in ones
+        ),
+        tuple(
+            _with_hint(item, right, [left.items[other.name] for other in ones if not other.harmless], "stack")
+            for item in others
+        ),
+    )
+
+
+def _with_hint(item: Unpaired, state: State, others: Sequence[Item], step: str) -> Unpaired:
+    shape = state.items[item.name].spec.shape
+    if item.harmless or not shape:
+        return item
+    beside: dict[str, list[Item]] = {}
+    for other in others:
+        if other.spec.shape[1:] == shape[1:] and other.spec.shape:
+            beside.setdefault(f"{other.path.rpartition('.')[0]} {other.role}", []).append(other)
+    for parts in beside.values():
+        if 1 < len(parts) <= 8 and sum(part.spec.shape[0] for part in parts) == shape[0]:
+            names = ", ".join(part.name for part in parts)
+            return replace(
+                item, because=f"{item.because}; perhaps {names} in one piece: say so in a map, with the step {step!r}"
+            )
+    return item
+
+
+def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:
+    """How one shape becomes the other in layers of different kinds: axes of one, trailing axes in one, transposed."""
+    alike = [size for size in left if size != 1] == [size for size in right if size != 1]
+    if alike or (left[:1] == right[:1] and math.prod(left) == math.prod(right)):
+        return ("reshape " + " ".join(map(str, right)),)
+    return ("permute 1 0",) if len(left) == 2 and left == right[::-1] else None

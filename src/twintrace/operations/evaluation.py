@@ -1,0 +1,517 @@
+"""Recomputation of recorded calls in float64, and what a recorded result owes to rounding.
+
+    values = Values(read, spec)                        recorded tensors of one side, as float64 tensors
+    audit(meaning, values, gradients)                  how far each recorded result is from the float64 one, in units of its bound
+    run(meanings, values)                              several calls as one function, from the recorded values at its edge
+
+Three tests, each of which a right kernel passes (1 is the limit of each):
+
+    element   |y - f(x)| of every element, over u·|f(x)| plus the running error bound (`rounding.py`)
+    spread    root mean square of the error, over that of a random walk of the sums: products in TF32 are beyond it
+    gain      part of the error that is a multiple of the result, whole or of one channel: a result times 0.999 in bf16
+
+`spread` and `gain` are asked of sums of products, whose errors are independent; an elementwise function of few values rounds
+them all the same way.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..model.tensors import Spec
+from . import kernels
+from .meanings import Argument, Meaning, Operand
+from .rounding import FUNCTION_UNITS, RunningError
+from .traits import traits_of
+
+Tensor = torch.Tensor
+
+SINGLE = 2.0**-24
+DOUBLE = 2.0**-53
+_DTYPES = {
+    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+    "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
+    "c128": torch.complex128, "c64": torch.complex64,
+    "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "b8": torch.bool,
+}  # fmt: skip
+UNITS = {
+    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24,
+    "f8e4m3fn": 2.0**-4, "f8e5m2": 2.0**-3, "f8e4m3fnuz": 2.0**-4, "f8e5m2fnuz": 2.0**-3,
+}  # fmt: skip
+"""Half a unit in the last place, relative."""
+COARSE = 2.0**-12
+"""Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
+
+_CACHE_BYTES = 512 << 20
+_CHANNELS = 4096
+_SPREAD = 4.0
+"""Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25 times."""
+_GAIN_ERRORS = 6.0
+"""Standard errors by which the gain of independent rounding errors may differ from zero: once in 10⁹ tensors."""
+_SIXTEEN_BIT_SUM = 0.125
+"""Largest share of Σ|x·w| that accumulation in 16 bits may excuse, however many terms there are."""
+
+
+class NotRecomputable(Exception):
+    """A call cannot be recomputed; the message says why, as the end of a sentence."""
+
+
+class Values:
+    """Recorded tensors of one side by number, widened to float64; integers and truth values as they are.
+
+    Args:
+        read: the recorded values as an array, bf16 and fp8 widened to float32; None where they were not kept.
+        spec: shape and element type.
+    """
+
+    def __init__(self, read: Callable[[int], Any], spec: Callable[[int], Spec]) -> None:
+        self._read = read
+        self.spec = spec
+        self._held: OrderedDict[int, Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def __call__(self, number: int) -> Tensor:
+        known = self._held.get(number)
+        if known is not None:
+            self._held.move_to_end(number)
+            return known
+        array = self._read(number)
+        if array is None:
+            raise NotRecomputable(f"the values of {self.spec(number)} were not kept")
+        import numpy as np
+
+        if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+            array = array.astype(np.int64)
+        tensor = torch.from_numpy(np.array(array, copy=True))
+        if tensor.is_floating_point():
+            tensor = tensor.double()
+        elif tensor.is_complex():
+            tensor = tensor.to(torch.complex128)
+        self._held[number] = tensor
+        self._bytes += tensor.nbytes
+        while self._bytes > _CACHE_BYTES and len(self._held) > 1:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+        return tensor
+
+    def has(self, number: int) -> bool:
+        """Whether the values can be read."""
+        try:
+            self(number)
+        except NotRecomputable:
+            return False
+        return True
+
+
+# --- computing -------------------------------------------------------------------------------------------------------
+
+
+def evaluate(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[int | str, Tensor]:
+    """Results of one operation by their keys: positions among the flattened outputs, names of arguments that it writes."""
+
+    def value(path: str, argument: Argument) -> Any:
+        if isinstance(argument, Operand):
+            return operand(path, argument.tensor)
+        if isinstance(argument, tuple):
+            return tuple(value(f"{path}.{index}", item) for index, item in enumerate(argument))
+        return argument
+
+    arguments = {name: value(name, argument) for name, argument in meaning.arguments.items()}
+    kernel = kernels.KERNELS.get(meaning.operation)
+    try:
+        if kernel is not None:
+            result = kernel(**arguments)
+        else:
+            positional = sorted((name for name in arguments if name.isdigit()), key=int)
+            named = {name: item for name, item in arguments.items() if not name.isdigit()}
+            result = _function(meaning.operation)(*(arguments[name] for name in positional), **named)
+    except NotRecomputable:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a kernel makes of recorded arguments, the comparison goes on
+        raise NotRecomputable(f"{meaning.called or meaning.operation} failed in float64: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}") from None
+    if isinstance(result, Mapping):
+        return dict(result)
+    return dict(enumerate(_flat(result)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(name: str) -> Callable[..., Any]:
+    owner: Any = torch
+    parts = name.split(".")
+    if parts[0] == "aten":
+        owner, parts = torch.ops, ["", *parts]
+    for part in parts[1:]:
+        owner = getattr(owner, part, None)
+        if owner is None:
+            raise NotRecomputable(f"{name} is not known")
+    if not callable(owner):
+        raise NotRecomputable(f"{name} is not known")
+    return owner  # type: ignore[no-any-return]
+
+
+def _flat(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [item for part in value for item in _flat(part)]
+    if isinstance(value, Mapping):
+        return [item for part in value.values() for item in _flat(part)]
+    return []
+
+
+def run(meanings: Sequence[Meaning], values: Callable[[int], Tensor]) -> dict[int, Tensor]:
+    """Results of several calls, one after the other, by the numbers of the recorded tensors.
+
+    What one of them made is taken by the others as it was computed here; everything else is asked of `values`.
+    """
+    made: dict[int, Tensor] = {}
+    for meaning in meanings:
+        results = evaluate(meaning, lambda _, number: made[number] if number in made else values(number))
+        for number, key in meaning.results.items():
+            if key in results:
+                made[number] = results[key]
+    return made
+
+
+# --- one recorded result beside its float64 counterpart -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How far a recorded result is from the float64 one: the worst of the three tests, 1 at the limit."""
+
+    ratio: float
+    test: str = "element"
+    index: tuple[int, ...] = ()
+    recorded: float = 0.0
+    computed: float = 0.0
+    share: float = 0.0
+    """Share of the elements that are beyond the limit."""
+    relative: float = 0.0
+    """Root mean square of the error over that of the result."""
+    sixteen_bit_sums: bool = False
+    """Within the limit only if sums were accumulated in 16 bits."""
+
+    def __str__(self) -> str:
+        if self.test == "element":
+            place = f"[{', '.join(map(str, self.index))}]"
+            return f"{_share(self.share)} beyond its rounding, worst at {place}: {self.recorded:.9g}, computed {self.computed:.9g}"
+        if self.test == "spread":
+            return f"its error, {self.relative:.1e} of the result, is {self.ratio:.1f} times that of its sums"
+        return f"it is {self.relative:.1e} too {'large' if self.recorded > 0 else 'small'} throughout: {self.test}"
+
+
+def _share(share: float) -> str:
+    return "all elements are" if share >= 1 else f"{share:.2g} of the elements are" if share > 0 else "an element is"
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Precision of a recorded result: of its elements, of the sums and intermediate values behind it."""
+
+    dtype: str
+    unit: float
+    inner: float
+    sums: float
+    functions: float
+    sixteen_bit_sums: bool = False
+
+    @property
+    def least(self) -> float:
+        """Half of the smallest subnormal."""
+        known = _DTYPES.get(self.dtype)
+        return torch.finfo(known).tiny * torch.finfo(known).eps / 2 if known is not None and known.is_floating_point else 0.0
+
+    @property
+    def largest(self) -> float:
+        known = _DTYPES.get(self.dtype)
+        return torch.finfo(known).max if known is not None and known.is_floating_point else math.inf
+
+
+def precision_of(dtype: str, meaning: Meaning, framework: str) -> Precision:
+    """Precision that a right kernel of this operation has for results of this element type."""
+    unit = UNITS.get(dtype, 0.0)
+    working = unit if unit <= SINGLE else SINGLE
+    traits = traits_of(meaning.operation)
+    inner = unit if traits.composite else working
+    functions = max(FUNCTION_UNITS, traits.function_units(framework))
+    return Precision(dtype, unit, inner, working, functions)
+
+
+def judge_result(got: Tensor, want: Tensor, error: Tensor | None, precision: Precision, walk: Tensor | None = None, terms: float = 1.0) -> Score:
+    """The three tests of one result. `walk` is √Σ(x·w)² where it is a sum of products of so many terms."""
+    if got.shape != want.shape:
+        if got.numel() != want.numel():
+            return Score(math.inf, "shape")
+        want = want.reshape(got.shape)
+        error = None if error is None else error.reshape(got.shape)
+        walk = None if walk is None else walk.reshape(got.shape)
+    if not got.numel():
+        return Score(0.0)
+    if not (got.is_floating_point() or got.is_complex()):
+        return _exact(got, want)
+    limit = precision.unit * want.abs() + precision.least
+    if error is not None:
+        limit = limit + error
+    difference = (got - want).abs()
+    both_nan = got.isnan() & want.isnan()
+    overflow = got.isinf() & (want.abs() + limit >= precision.largest * (1 - precision.unit)) & (got.sign() == want.sign())
+    saturated = (got.abs() == precision.largest) & (want.abs() + limit >= precision.largest)
+    fine = both_nan | overflow | saturated | (got == want)
+    bad = ~fine & (got.isnan() | want.isnan() | got.isinf() | want.isinf())
+    ratios = torch.where(fine, 0.0, difference / limit)
+    ratios = torch.where(bad, math.inf, ratios).nan_to_num(0.0, math.inf)
+    worst = int(ratios.argmax())
+    ratio = float(ratios.view(-1)[worst]) if ratios.is_contiguous() else float(ratios.reshape(-1)[worst])
+    finite = ~(fine & ~(got == want)) & ~bad
+    size = float(want[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
+    spread = float(difference[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
+    relative = spread / size if size else 0.0
+    index = tuple(int(item) for item in torch.unravel_index(torch.tensor(worst), got.shape))
+    score = Score(
+        ratio,
+        "element",
+        index,
+        float(got.reshape(-1)[worst].real),
+        float(want.reshape(-1)[worst].real),
+        float((ratios > 1).double().mean()),
+        relative,
+    )
+    if walk is None or ratio > 1 or not bool(finite.all()):
+        return score
+    allowed = precision.unit * size + _SPREAD * math.sqrt(terms) * precision.sums * float((walk + want.abs()).pow(2).mean().sqrt()) + precision.least
+    if spread > allowed:
+        return replace(score, ratio=spread / allowed, test="spread")
+    return _gain(score, got - want, want, precision, terms)
+
+
+def _exact(got: Tensor, want: Tensor) -> Score:
+    apart = got != want
+    if not bool(apart.any()):
+        return Score(0.0)
+    worst = int(apart.reshape(-1).int().argmax())
+    index = tuple(int(item) for item in torch.unravel_index(torch.tensor(worst), got.shape))
+    return Score(math.inf, "element", index, float(got.reshape(-1)[worst]), float(want.reshape(-1)[worst]), float(apart.double().mean()))
+
+
+def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms: float) -> Score:
+    """Errors that are a multiple of the result, in the whole and along each axis that may be a channel."""
+    floor = 2 * math.sqrt(terms) * precision.sums
+    own = precision.unit + 2 * math.sqrt(terms) * precision.sums
+    best = score
+    for name, e, y in _channels(error, want):
+        energy = (y * y).sum(-1)
+        count = _distinct(y)
+        allowed = floor + _GAIN_ERRORS * own / math.sqrt(max(count, 1)) + precision.least / y.abs().amax(-1).clamp_min(1e-300)
+        gain = ((e * y).sum(-1) / energy).nan_to_num(0.0, 0.0, 0.0)
+        ratio = gain.abs() / allowed
+        place = int(ratio.argmax())
+        if float(ratio[place]) > max(1.0, best.ratio) and count >= 64:
+            test = name if name == "the whole result" else f"{name} {place}"
+            best = replace(score, ratio=float(ratio[place]), test=test, relative=float(gain[place].abs()), recorded=float(gain[place]))
+    return best
+
+
+def _channels(error: Tensor, want: Tensor) -> Iterable[tuple[str, Tensor, Tensor]]:
+    yield "the whole result", error.reshape(1, -1), want.reshape(1, -1)
+    for axis in {want.dim() - 1, 1} if want.dim() > 1 else ():
+        if axis < want.dim() and 1 < want.shape[axis] <= _CHANNELS and want.numel() // want.shape[axis] >= 64:
+            order = [axis, *(other for other in range(want.dim()) if other != axis)]
+            yield f"channel on axis {axis}:", error.permute(order).reshape(want.shape[axis], -1), want.permute(order).reshape(want.shape[axis], -1)
+
+
+def _distinct(y: Tensor) -> int:
+    """Number of different values in a row, of the first row: equal values are rounded alike, and say nothing new."""
+    row = y[0]
+    if row.numel() > 1 << 18:
+        row = row[:: row.numel() // (1 << 18)]
+    return int(torch.unique(row).numel())
+
+
+# --- one recorded call ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Recorded gradients of one call: of its results and of its operands, by the number of the value they belong to."""
+
+    outputs: Mapping[int, int]
+    inputs: Mapping[int, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Scores of the recorded results of one call, by the number of the recorded tensor; why there are none."""
+
+    forward: Mapping[int, Score]
+    backward: Mapping[int, Score]
+    failure: str = ""
+    backward_failure: str = ""
+
+
+_CONTRACTIONS = frozenset(
+    """linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear
+    torch.mm torch.bmm torch.matmul torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default
+    aten.convolution.default""".split()
+)
+
+
+def audit(
+    meaning: Meaning,
+    values: Values,
+    gradients: Gradients | None = None,
+    *,
+    framework: str = "torch",
+    tensor_float: bool = False,
+) -> Audit:
+    """Recompute one call from its own recorded operands and score its recorded results, forward and backward."""
+    try:
+        forward, backward, why = _audit(meaning, values, gradients, framework, tensor_float, sixteen=False)
+    except NotRecomputable as error:
+        return Audit({}, {}, str(error), str(error))
+    coarse = any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in (*forward, *backward))
+    if coarse and any(score.ratio > 1 for score in (*forward.values(), *backward.values())):
+        relaxed = _audit(meaning, values, gradients, framework, tensor_float, sixteen=True)
+        for own, other in ((forward, relaxed[0]), (backward, relaxed[1])):
+            for number, score in own.items():
+                if score.ratio > 1 >= other[number].ratio:
+                    own[number] = replace(other[number], sixteen_bit_sums=True)
+    return Audit(forward, backward, "", why)
+
+
+def _audit(
+    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, tensor_float: bool, sixteen: bool
+) -> tuple[dict[int, Score], dict[int, Score], str]:
+    results = [(number, key) for number, key in meaning.results.items()]
+    dtypes = [values.spec(number).dtype for number, _ in results]
+    dtype = max((item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32")
+    precision = precision_of(dtype, meaning, framework)
+    if sixteen:
+        # A plain product is accumulated in float32 everywhere; what is excused here are sums that meet in memory.
+        precision = replace(precision, inner=precision.unit)
+    wanted = gradients is not None and bool(gradients.inputs)
+    operands: dict[str, Tensor] = {}
+    numbers: dict[str, int] = {}
+    contraction = meaning.operation in _CONTRACTIONS
+    for path, operand in meaning.operands():
+        tensor = values(operand.tensor)
+        own = UNITS.get(values.spec(operand.tensor).dtype, 0.0)
+        if contraction and tensor.is_floating_point() and own < precision.unit and precision.unit > COARSE:
+            tensor = _rounded(tensor, dtype)  # autocast rounds the operands of products before
+        tensor = tensor.detach()
+        if tensor.is_floating_point() and wanted:
+            tensor = tensor.clone().requires_grad_()
+        operands[path], numbers[path] = tensor, operand.tensor
+    mode = RunningError(precision.inner, precision.sums, precision.functions, precision.least if precision.inner > SINGLE else 0.0)
+    if sixteen:
+        mode.sum_unit = precision.unit
+        mode.largest_sum = _SIXTEEN_BIT_SUM
+    forward: dict[int, Score] = {}
+    backward: dict[int, Score] = {}
+    why = ""
+    with torch.set_grad_enabled(wanted), mode, _plain_attention():
+        if tensor_float and contraction:
+            for tensor in operands.values():
+                if tensor.is_floating_point():
+                    mode.add(tensor, 2.0**-11 * tensor.detach().abs())
+        computed = evaluate(meaning, lambda path, _: operands[path])
+    squared = _squares(meaning, operands) if contraction and not sixteen else {}
+    scores: dict[int, Score] = {}
+    for number, key in results:
+        if key not in computed:
+            continue
+        want = computed[key].detach()
+        got = values(number)
+        if want.is_floating_point() != got.is_floating_point():
+            got, want = got.to(torch.float64), want.to(torch.float64)
+        own = precision_of(values.spec(number).dtype, meaning, framework)
+        walk = squared.get(key)
+        terms = _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
+        scores[number] = judge_result(got, want, mode.of(want), own, None if walk is None else walk.sqrt(), terms)
+    forward = scores
+    if wanted and gradients is not None:
+        try:
+            backward = _audit_backward(meaning, values, gradients, mode, computed, operands, numbers, precision, framework)
+        except NotRecomputable as error:
+            why = str(error)
+    return forward, backward, why
+
+
+def _audit_backward(
+    meaning: Meaning,
+    values: Values,
+    gradients: Gradients,
+    mode: RunningError,
+    computed: Mapping[int | str, Tensor],
+    operands: Mapping[str, Tensor],
+    numbers: Mapping[str, int],
+    precision: Precision,
+    framework: str,
+) -> dict[int, Score]:
+    seeds: list[tuple[Tensor, Tensor]] = []
+    for number, key in meaning.results.items():
+        if number in gradients.outputs and key in computed and computed[key].requires_grad:
+            seed = values(gradients.outputs[number])
+            result = computed[key]
+            mode.add(result, precision.unit * result.detach().abs() + precision.least)  # kernels save results as they were rounded
+            seeds.append((result, seed.reshape(result.shape) if seed.numel() == result.numel() else seed))
+    if not seeds:
+        raise NotRecomputable("no gradient of its results was recorded")
+    leaves = {path: tensor for path, tensor in operands.items() if tensor.requires_grad and numbers[path] in gradients.inputs}
+    if not leaves:
+        return {}
+    mode.unit = precision.unit
+    mode.least = precision.least
+    try:
+        with mode:
+            found = torch.autograd.grad([y for y, _ in seeds], list(leaves.values()), [g for _, g in seeds], allow_unused=True)
+    except RuntimeError as error:
+        raise NotRecomputable(f"its gradient failed in float64: {str(error).splitlines()[0][:120]}") from None
+    made: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
+    for path, gradient in zip(leaves, found, strict=True):
+        if gradient is not None:
+            made.setdefault(numbers[path], []).append((gradient, mode.of(gradient)))
+    scores: dict[int, Score] = {}
+    for value, recorded in gradients.inputs.items():
+        candidates = list(made.get(value, ()))
+        if not candidates:
+            continue
+        if len(candidates) > 1:  # the same value in two places: each place has its gradient, or one has their sum
+            total = functools.reduce(lambda a, b: a + b, (item for item, _ in candidates))
+            errors = [error for _, error in candidates if error is not None]
+            candidates.append((total, functools.reduce(lambda a, b: a + b, errors) if errors else None))
+        for number in recorded:
+            own = replace(precision_of(values.spec(number).dtype, meaning, framework))
+            scores[number] = min(
+                (judge_result(values(number), want.detach(), error, own) for want, error in candidates),
+                key=lambda score: score.ratio,
+            )
+    return scores
+
+
+def _rounded(tensor: Tensor, dtype: str) -> Tensor:
+    return tensor.to(_DTYPES[dtype]).to(torch.float64) if dtype in _DTYPES else tensor
+
+
+def _squares(meaning: Meaning, operands: Mapping[str, Tensor]) -> dict[int | str, Tensor]:
+    """Σ(x·w)² for a sum of products Σ x·w."""
+    with torch.no_grad():
+        return evaluate(meaning, lambda path, _: operands[path] ** 2 if operands[path].is_floating_point() else operands[path])
+
+
+def _length(result: Tensor, sources: Sequence[Tensor]) -> float:
+    """Number of terms of a sum of products, by the sizes of what it was made of: √(mk · kn / mn) = k."""
+    counts = sorted((item.numel() for item in sources), reverse=True)[:2]
+    return max(math.sqrt(math.prod(counts) / max(result.numel(), 1)), 1.0) if len(counts) > 1 else 1.0
+
+
+def _plain_attention() -> Any:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel(SDPBackend.MATH)
