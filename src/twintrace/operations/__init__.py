@@ -7,5 +7,13 @@ Lives here: the table of operations (names in each framework, arguments, default
 computation, their error bounds, their known variants. In: recorded calls (`model.records.Call`). Out: meanings, and numbers for
 those who have values. Not here: which calls belong together (`align`), whether a difference counts (`judge`).
 
-Surprising: only `kernels.py` and `evaluation.py` import torch, and only when values are to be recomputed; meanings are had without it.
+Surprising: only `kernels.py` and `evaluation.py` import torch, and only when values are to be recomputed; meanings are had
+without it.
 """
+
+from __future__ import annotations
+
+from .meanings import Argument, Meaning, Operand, SpecOf, different_arguments, equal_arguments
+from .telling import meaning_of
+
+__all__ = ["Argument", "Meaning", "Operand", "SpecOf", "different_arguments", "equal_arguments", "meaning_of"]

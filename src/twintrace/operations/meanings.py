@@ -2,7 +2,7 @@
 
     torch     F.gelu(x)                                  gelu(input=x, approximate="none")
     mindspore nn.GELU()(x)                               gelu(input=x, approximate="tanh")
-    mindspore nn.MaxPool2d(3, 2, pad_mode="same")(x)     max_pool(input=x, kernel_size=(3, 3), stride=(2, 2), padding=((0, 1), (0, 1)), …)
+    mindspore nn.MaxPool2d(3, 2, pad_mode="same")(x)     max_pool(input=x, kernel_size=(3, 3), padding=((0, 1), (0, 1)), …)
 
 Two calls whose meanings are equal compute the same function; where they are not, `different_arguments` says in which argument.
 Nothing here computes: `kernels.py` has the float64 computation of each operation, under the same name and with the same
@@ -27,7 +27,7 @@ class Operand:
     tensor: int
 
 
-Argument: TypeAlias = "Operand | bool | int | float | complex | str | slice | None | tuple[Argument, ...]"
+Argument: TypeAlias = "Operand | bool | int | float | complex | str | slice | tuple[Argument, ...] | None"
 """Containers of every kind are tuples; a dtype is a string (`f32`); what has no value here is left out of a meaning."""
 
 
@@ -86,7 +86,5 @@ def different_arguments(left: Meaning, right: Meaning) -> dict[str, tuple[Argume
     """Settings that differ between two meanings of one operation, by the name of the argument. Tensors are not compared."""
     one, two = left.settings(), right.settings()
     return {
-        name: (one[name], two[name])
-        for name in one.keys() & two.keys()
-        if not equal_arguments(one[name], two[name])
+        name: (one[name], two[name]) for name in one.keys() & two.keys() if not equal_arguments(one[name], two[name])
     }

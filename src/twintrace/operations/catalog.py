@@ -1,0 +1,235 @@
+"""Catalog of the operations: name, arguments in PyTorch's words, defaults.
+
+    softmax(input, dim: axis)            axes are counted from the front, by the rank of the first tensor
+    sum(input, dim: axes = None)         all axes in order; none given are all of them
+    stack(tensors, dim: new_axis = 0)    an axis of the result
+
+Every meaning has all the arguments of its row. Where PyTorch can say it, name and arguments are PyTorch's own; our own are the
+convolutions and poolings (padding before and behind each axis, cells that `ceil_mode` adds), `reshape`, `permute`, `expand`
+and `getitem` (the plain form of what has many names), and the optimizers' steps (`optimizers.py`).
+"""
+
+from __future__ import annotations
+
+from .rows import Signature, joined, signature_of
+
+_UNARY = """
+abs acos acosh asin asinh atan atanh cos cosh deg2rad rad2deg digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2
+neg positive real imag conj angle reciprocal rsqrt sqrt square sin sinc sinh tan tanh sigmoid logsigmoid softsign tanhshrink relu
+relu6 silu mish selu hardswish hardsigmoid i0 sign sgn signbit ceil floor trunc frac isfinite isinf isnan isneginf isposinf
+logical_not bitwise_not identity detach nonzero view_as_real view_as_complex numel_of
+"""
+
+_BINARY = """
+div floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot logaddexp logaddexp2 xlogy copysign nextafter ldexp gcd
+lcm heaviside eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift
+bitwise_right_shift matmul outer kron floor_mod trunc_divide
+"""
+
+_OPERATIONS = """
+add(input, other, alpha=1)
+sub(input, other, alpha=1)
+mul(input, other)
+isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False)
+allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False)
+equal(input, other)
+lerp(input, end, weight)
+addcmul(input, tensor1, tensor2, value=1)
+addcdiv(input, tensor1, tensor2, value=1)
+clamp(input, min=None, max=None)
+where(condition, input, other)
+nan_to_num(input, nan=None, posinf=None, neginf=None)
+round(input, decimals=0)
+logit(input, eps=None)
+polygamma(n, input)
+cast(input, dtype)
+
+gelu(input, approximate='none')
+quick_gelu(input)
+leaky_relu(input, negative_slope=0.01)
+elu(input, alpha=1.0)
+celu(input, alpha=1.0)
+hardtanh(input, min_val=-1.0, max_val=1.0)
+hardshrink(input, lambd=0.5)
+softshrink(input, lambd=0.5)
+softplus(input, beta=1.0, threshold=20.0)
+threshold(input, threshold, value)
+prelu(input, weight)
+rrelu(input, lower=0.125, upper=0.3333333333333333, training=False)
+glu(input, dim: axis = -1)
+swiglu(input, dim: axis = -1)
+softmax(input, dim: axis)
+softmin(input, dim: axis)
+log_softmax(input, dim: axis)
+gumbel_softmax(logits, tau=1, hard=False, dim: axis = -1)
+dropout(input, p=0.5, training=True)
+feature_dropout(input, p=0.5, training=True)
+alpha_dropout(input, p=0.5, training=False)
+
+sum(input, dim: axes = None, keepdim=False)
+mean(input, dim: axes = None, keepdim=False)
+nansum(input, dim: axes = None, keepdim=False)
+nanmean(input, dim: axes = None, keepdim=False)
+prod(input, dim: axes = None, keepdim=False)
+amax(input, dim: axes = None, keepdim=False)
+amin(input, dim: axes = None, keepdim=False)
+logsumexp(input, dim: axes, keepdim=False)
+all(input, dim: axes = None, keepdim=False)
+any(input, dim: axes = None, keepdim=False)
+count_nonzero(input, dim: axes = None)
+var(input, dim: axes = None, correction=1, keepdim=False)
+std(input, dim: axes = None, correction=1, keepdim=False)
+var_mean(input, dim: axes = None, correction=1, keepdim=False)
+std_mean(input, dim: axes = None, correction=1, keepdim=False)
+vector_norm(input, ord=2, dim: axes = None, keepdim=False)
+argmax(input, dim: axis = None, keepdim=False)
+argmin(input, dim: axis = None, keepdim=False)
+max_dim(input, dim: axis, keepdim=False)
+min_dim(input, dim: axis, keepdim=False)
+median(input)
+median_dim(input, dim: axis, keepdim=False)
+kthvalue(input, k, dim: axis = -1, keepdim=False)
+mode(input, dim: axis = -1, keepdim=False)
+quantile(input, q, dim: axis = None, keepdim=False, interpolation='linear')
+cumsum(input, dim: axis)
+cumprod(input, dim: axis)
+logcumsumexp(input, dim: axis)
+cummax(input, dim: axis)
+cummin(input, dim: axis)
+diff(input, n=1, dim: axis = -1, prepend=None, append=None)
+sort(input, dim: axis = -1, descending=False, stable=False)
+argsort(input, dim: axis = -1, descending=False, stable=False)
+topk(input, k, dim: axis = -1, largest=True, sorted=True)
+unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None)
+bincount(input, weights=None, minlength=0)
+histc(input, bins=100, min=0, max=0)
+searchsorted(sorted_sequence, input, right=False)
+bucketize(input, boundaries, right=False)
+
+linear(input, weight, bias=None)
+bilinear(input1, input2, weight, bias=None)
+addmm(input, mat1, mat2, beta=1, alpha=1)
+addbmm(input, batch1, batch2, beta=1, alpha=1)
+addr(input, vec1, vec2, beta=1, alpha=1)
+einsum(equation, operands)
+tensordot(input, other, dims)
+cdist(x1, x2, p=2.0)
+cross(input, other, dim: axis = -1)
+conv(input, weight, bias, stride, padding, dilation, groups)
+conv_transpose(input, weight, bias, stride, padding, output_padding, groups, dilation)
+max_pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+lp_pool(input, norm_type, kernel_size, stride, ceil_mode)
+adaptive_avg_pool(input, output_size)
+adaptive_max_pool(input, output_size)
+unfold(input, kernel_size, dilation=1, padding=0, stride=1)
+fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)
+scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
+multi_head_attention(query, key, value, in_proj, in_proj_bias, out_proj_weight, out_proj_bias, num_heads, attn_mask,
+    key_padding_mask, bias_k, bias_v, add_zero_attn, dropout_p, training, need_weights, average_attn_weights, batch_first)
+
+batch_norm(input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05)
+instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-05)
+layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05)
+group_norm(input, num_groups, weight=None, bias=None, eps=1e-05)
+rms_norm(input, normalized_shape, weight=None, eps=None)
+local_response_norm(input, size, alpha=0.0001, beta=0.75, k=1.0)
+normalize(input, p=2.0, dim: axis = 1, eps=1e-12)
+
+mse_loss(input, target, weight=None, reduction='mean')
+l1_loss(input, target, weight=None, reduction='mean')
+smooth_l1_loss(input, target, beta=1.0, reduction='mean')
+huber_loss(input, target, delta=1.0, weight=None, reduction='mean')
+cross_entropy(input, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction='mean')
+nll_loss(input, target, weight=None, ignore_index=-100, reduction='mean')
+binary_cross_entropy(input, target, weight=None, reduction='mean')
+binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction='mean')
+kl_div(input, target, log_target=False, reduction='mean')
+soft_margin_loss(input, target, reduction='mean')
+multilabel_soft_margin_loss(input, target, weight=None, reduction='mean')
+multilabel_margin_loss(input, target, reduction='mean')
+multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction='mean')
+hinge_embedding_loss(input, target, margin=1.0, reduction='mean')
+cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean')
+margin_ranking_loss(input1, input2, target, margin=0.0, reduction='mean')
+triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction='mean')
+poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-08, reduction='mean')
+gaussian_nll_loss(input, target, var, full=False, eps=1e-06, reduction='mean')
+ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False, reduction='mean')
+dice_loss(input, target, smooth)
+cosine_similarity(x1, x2, dim: axis = 1, eps=1e-08)
+pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False)
+
+reshape(input, shape)
+permute(input, dims)
+expand(input, size)
+tile(input, dims)
+getitem(input, index)
+setitem(input, index, value)
+cat(tensors, dim: axis = 0)
+stack(tensors, dim: new_axis = 0)
+split(input, sizes, dim: axis = 0)
+unbind(input, dim: axis = 0)
+gather(input, dim: axis, index)
+index_select(input, dim: axis, index)
+take(input, index)
+embedding(input, weight, padding_idx=None)
+embedding_bag(input, weight, offsets=None, mode='mean', per_sample_weights=None, include_last_offset=False, padding_idx=None)
+one_hot(input, num_classes, on_value=1, off_value=0, dim: new_axis = -1)
+scatter(input, dim: axis, index, src)
+scatter_add(input, dim: axis, index, src)
+scatter_reduce(input, dim: axis, index, src, reduce, include_self=True)
+index_add(input, dim: axis, index, source, alpha=1)
+index_copy(input, dim: axis, index, source)
+index_fill(input, dim: axis, index, value)
+index_put(input, indices, values, accumulate=False)
+masked_fill(input, mask, value)
+masked_select(input, mask)
+masked_scatter(input, mask, source)
+copy(input, src)
+fill(input, value)
+flip(input, dims: axes)
+roll(input, shifts, dims=None)
+rot90(input, k=1, dims=(0, 1))
+pad(input, pad, mode='constant', value=0)
+repeat_interleave(input, repeats, dim: axis = None)
+tril(input, diagonal=0)
+triu(input, diagonal=0)
+diag(input, diagonal=0)
+diagonal(input, offset=0, dim1: axis = 0, dim2: axis = 1)
+diag_embed(input, offset=0, dim1=-2, dim2=-1)
+meshgrid(tensors, indexing='ij')
+broadcast_tensors(tensors)
+pixel_shuffle(input, upscale_factor)
+pixel_unshuffle(input, downscale_factor)
+channel_shuffle(input, groups)
+interpolate(input, size, scales, mode='nearest', align_corners=False, antialias=False)
+grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=False)
+affine_grid(theta, size, align_corners=False)
+unfold_axis(input, dim: axis, size, step)
+item(input)
+
+zeros(size, dtype)
+ones(size, dtype)
+full(size, fill_value, dtype)
+arange(start, end, step, dtype)
+linspace(start, end, steps, dtype)
+eye(n, m, dtype)
+tensor(data, dtype)
+empty(size, dtype)
+random(distribution, size, dtype)
+
+lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+rnn(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, nonlinearity)
+lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
+gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
+rnn_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity='tanh')
+"""
+
+OPERATIONS: dict[str, Signature] = {
+    **{name: signature_of(f"{name}(input)") for name in _UNARY.split()},
+    **{name: signature_of(f"{name}(input, other)") for name in _BINARY.split()},
+    **{(row := signature_of(line)).name: row for line in joined(_OPERATIONS)},
+}
+"""Signature of every operation, by name."""

@@ -1,0 +1,36 @@
+"""Meaning of any recorded call: by its kind, its name and its framework."""
+
+from __future__ import annotations
+
+from ..model.records import Call
+from ..model.sites import Kind, Phase
+from .meanings import Meaning, SpecOf
+from .rows import NotTold
+from .torch_reading import read_call as read_torch_call
+
+_UNREADABLE = (NotTold, TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+"""What reading raises where a call was made in a way that its row does not know; no meaning is told then."""
+
+
+def meaning_of(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
+    """Meaning of a recorded call, or None where it cannot be told.
+
+    Args:
+        call: the call, as recorded.
+        framework: `torch`, `msadapter` (PyTorch's names) or `mindspore`.
+        spec: shape and element type of a tensor by its number; padding and axes depend on them.
+    """
+    if call.raised is not None or call.site.kind is Kind.SAVE:
+        return None
+    try:
+        return _read(call, framework, spec)
+    except _UNREADABLE:
+        return None
+
+
+def _read(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
+    if call.site.kind is Kind.MODULE:
+        return None
+    if call.site.phase is Phase.UPDATE and call.site.name.endswith(".step"):
+        return None
+    return read_torch_call(call, spec)
