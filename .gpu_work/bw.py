@@ -1,5 +1,5 @@
 import torch, time, triton, sys
-from twintrace.frameworks.torch.batches import Entry, launch, triton_for
+from twintrace.frameworks.torch.batches import Entry, launch, triton_for, walk_of
 dev=torch.device('cuda'); K=triton_for(dev)
 def bench(f): return triton.testing.do_bench(f,warmup=20,rep=60)
 for d,name in ((torch.bfloat16,'bf16'),(torch.float32,'f32')):
@@ -12,7 +12,7 @@ for d,name in ((torch.bfloat16,'bf16'),(torch.float32,'f32')):
     q=x[:8*1024*2304].view(8,1024,2304)[:,:,768:1536]; q=q.view(8,1024,12,64).transpose(1,2)
     sz=q.element_size()
     r=Runs.of(q.shape,[sz*s for s in q.stride()],sz); res=torch.empty((64,16),dtype=torch.int64,device=dev)
-    es=[Entry(q.data_ptr(),q.nbytes,name,r,q,0,0,0)]*64
+    es=[Entry(q.data_ptr(),q.nbytes,name,walk_of(r,True,K),q,0,0,0)]*64
     ms=bench(lambda: launch(es,res,True,K)); print(name,'gathered GB/s',64*q.nbytes/1e6/ms)
 ts=[torch.randn(768,device=dev) for _ in range(128)]+[torch.randn(768,device=dev).bfloat16() for _ in range(128)]
 es=[Entry(t.data_ptr(),t.nbytes,'f32' if t.dtype is torch.float32 else 'bf16',None,t,0,0,0) for t in ts]

@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, policy_named
+from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.policies import Evidence, certain, relative_error
+from ..judge.recomputed import Recomputed
 from ..judge.rounding import UNITS
 from ..judge.settings import different_settings
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Recording
+from ..model.results import CallResult, Comparison, Recording, Status
 from ..model.sites import Kind
 from ..model.verdicts import Outcome
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
+
+if TYPE_CHECKING:
+    from ..operations.recomputation import Recomputation
 
 Source = str | os.PathLike[str] | Trace
 Progress = Callable[[str, int, int], None]
@@ -52,6 +57,7 @@ def compare(
     ranks: Collection[int] | None = None,
     equal_nan: bool = True,
     pictures: bool = True,
+    recompute: bool = True,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -64,6 +70,7 @@ def compare(
     noise        a trace of the left run repeated: what differs between the two is not held against the right one
     steps, ranks only these                          workers  threads to measure with; all cores if not given
     equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
+    recompute    compute what is not equal again in float64 (policy auto, with torch installed)
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))
@@ -84,6 +91,7 @@ def compare(
         ranks=ranks,
         equal_nan=equal_nan,
         pictures=pictures,
+        recompute=recompute and chosen.name == "auto",
         workers=workers,
         progress=progress,
     )
@@ -100,6 +108,7 @@ def compare_traces(
     equal_nan: bool = True,
     pictures: bool = True,
     brief: bool = False,
+    recompute: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -112,12 +121,28 @@ def compare_traces(
     told = progress or _silent
     parts: list[_Part] = []
     left_behind: dict[int, Aftermath] = {}
+    standing: dict[int, Mapping[tuple[str, str], Status]] = {}
+    recompute = recompute and can_recompute()
     for place in common:
         label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
         parts.append(
-            _compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan, brief)
+            _compare_place(
+                traces,
+                place,
+                chosen,
+                pair,
+                repeat,
+                workers,
+                told,
+                label,
+                before,
+                equal_nan,
+                brief,
+                standing.get(place[1], {}) if recompute else None,
+            )
         )
         left_behind[place[1]] = parts[-1].left_behind
+        standing[place[1]] = parts[-1].standing
     results = tuple(result for part in parts for result in part.results)
     if pictures:
         results = _with_pictures(results, traces, workers)
@@ -127,12 +152,15 @@ def compare_traces(
         results,
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
-        first_forward(results, alone=_steps_alone(common, parts)),
-        first_backward(results),
+        first_mistake(results, backward=False) if recompute else first_forward(results, alone=_steps_alone(common, parts)),
+        first_mistake(results, backward=True) if recompute else first_backward(results),
         chosen.name,
         tuple(left_out),
         tuple(_remarks(traces, common, left_out, parts)),
         sum(part.strays for part in parts),
+        recompute,
+        any(part.parted for part in parts),
+        tuple(dict.fromkeys(text for part in parts for text in part.untold)),
     )
 
 
@@ -268,6 +296,12 @@ class _Part:
     strays: int
     left_behind: Aftermath
     """How far apart rounding may have left the weights."""
+    standing: Mapping[tuple[str, str], Status]
+    """Standing of the values that the step made, by the fingerprints of both sides."""
+    parted: bool = False
+    """Whether a mistake reaches a result."""
+    untold: tuple[str, ...] = ()
+    """Results that could not be told."""
 
 
 def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
@@ -295,6 +329,7 @@ def _compare_place(
     before: Aftermath | None,
     equal_nan: bool,
     brief: bool,
+    standing: Mapping[tuple[str, str], Status] | None,
 ) -> _Part:
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     sides = (_side(journals[0]), _side(journals[1]))
@@ -317,9 +352,57 @@ def _compare_place(
     gradients = [replace(measured[_key(pair)], pair=pair) for pair in alignment.parameter_gradients]
     results = bench.judge(*place, cases, gradients)
     results += bench.judge_gradients(*place, gradients)
+    strays = _stray_gradients(alignment, sides)
+    if standing is None:
+        return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
+    progress(f"{label}: recomputing", 0, 1)
+    judge = Recomputed(alignment, results, _recomputation(journals, sides), standing)
+    judgement = judge.judge()
     return _Part(
-        results, alignment.only_left, alignment.only_right, _stray_gradients(alignment, sides), bench.left_behind
+        judgement.results,
+        alignment.only_left,
+        alignment.only_right,
+        strays,
+        bench.left_behind,
+        judge.left_behind,
+        judgement.parted,
+        judgement.untold,
     )
+
+
+def can_recompute() -> bool:
+    """Whether PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
+    from importlib.util import find_spec
+
+    loaded = sys.modules.get("torch")
+    if loaded is not None:
+        return hasattr(loaded, "_C") and hasattr(loaded, "autograd")
+    return find_spec("torch") is not None
+
+
+def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> Recomputation:
+    from ..operations.evaluation import Values
+    from ..operations.recomputation import Recomputation
+    from ..operations.sides import Side as Graph
+    from ..store.arrays import as_float
+
+    def reading(journal: Journal) -> Values:
+        def read(number: int) -> Any:
+            tensor = journal.tensor(number)
+            if tensor.payload is None:
+                return None
+            try:
+                return as_float(journal.array(tensor), tensor.spec.dtype)
+            except (TwintraceError, OSError):
+                return None
+
+        return Values(read, lambda number: journal.tensor(number).spec)
+
+    graphs = [
+        Graph(side.framework, side.calls, side.tensor, str(journal.header.settings.get("level", "mix")))
+        for side, journal in zip(sides, journals, strict=True)
+    ]
+    return Recomputation((graphs[0], graphs[1]), (reading(journals[0]), reading(journals[1])))
 
 
 def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:

@@ -63,5 +63,5 @@ def show(found: api.Comparison, *, table: bool, **files: Path | None) -> None:
 
 
 def exit_code(found: api.Comparison) -> int:
-    """0 they agree, 1 they part, 2 nothing could be compared."""
-    return 0 if found.agree else 1 if found.comparable else 2
+    """0 they agree, 1 they part, 2 nothing could be compared, 3 something that counts could not be told."""
+    return found.code

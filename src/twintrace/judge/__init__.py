@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from .aftermath import Aftermath
 from .bench import Bench
-from .divergences import first_backward, first_forward
+from .divergences import first_backward, first_forward, first_mistake
 from .policies import POLICIES, Policy, policy_named
 from .trials import Case
 
-__all__ = ["POLICIES", "Aftermath", "Bench", "Case", "Policy", "first_backward", "first_forward", "policy_named"]
+__all__ = ["POLICIES", "Aftermath", "Bench", "Case", "Policy", "first_backward", "first_forward", "first_mistake", "policy_named"]

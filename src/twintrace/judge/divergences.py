@@ -80,6 +80,24 @@ def first_backward(results: Sequence[CallResult]) -> Divergence | None:
     return Divergence(chosen, True, tuple(tensors), not own, because, before)
 
 
+def first_mistake(results: Sequence[CallResult], *, backward: bool) -> Divergence | None:
+    """The first call that is to blame, by recomputation; what reaches a result before what does not, a large one before a
+    marginal one.
+    """
+    order = _backward_order if backward else _forward_order
+    guilty = [
+        (item, mistake) for item in results for mistake in item.mistakes if mistake.backward is backward
+    ]
+    if not guilty:
+        return None
+    result, mistake = min(guilty, key=lambda pair: (not pair[1].effective, pair[1].marginal, order(pair[0])))
+    tensors = sorted((item for item in result.tensors if _differs(item, backward=backward)), key=_most_telling)
+    tensors.sort(key=lambda item: item.pair.part.incoming is (mistake.kind != "leaf"))
+    place = order(result)
+    before = sum(1 for item in results if item.match.left and item.step <= result.step and order(item) < place)
+    return Divergence(result, backward, tuple(tensors), False, mistake.what, before, mistake.advice, mistake)
+
+
 def _arises(result: CallResult) -> bool:
     """Does the difference surely arise here? Not if nothing is known of what came in."""
     return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)

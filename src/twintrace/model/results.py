@@ -18,6 +18,33 @@ from .pairs import Alone, Match, Part, TensorPair
 from .sites import Kind, Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
+from .words import Word
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Difference between two results, taken apart: left's rounding + meaning + inherited + right's rounding.
+
+    The roundings are in units of their bounds (1 is what a right kernel may have), the others relative to the left result; None
+    where it was not computed.
+    """
+
+    left: float | None = None
+    meaning: float | None = None
+    inherited: float | None = None
+    right: float | None = None
+
+
+class Status(Word):
+    """Standing of two values after recomputation, from good to bad."""
+
+    SAME = "same"
+    CLEAN = "clean"
+    """They differ by rounding, here or before."""
+    UNTOLD = "untold"
+    """They differ, and something on the way could not be recomputed."""
+    PARTED = "parted"
+    """A mistake has reached them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +57,41 @@ class TensorResult:
     verdict: Verdict
     measurement: Measurement | None = None
     statistics: StatisticsDifference | None = None
+    terms: Terms | None = None
+    """Of results that were recomputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A difference that no rounding and nothing before explains, and its cause.
+
+    kind: meaning   the two calls compute something else
+          kernel    a recorded result is not what its own call computes
+          leaf      data, weights, buffers or state that no recorded call made
+          random    random numbers that differ
+          gradient  a part of a gradient that one side alone has
+          alone     a call that one side alone makes, on which a result depends
+          unproven  different beyond what rounding explains, judged without recomputation
+    """
+
+    kind: str
+    what: str
+    """One sentence: the difference."""
+    why: str = ""
+    """Its cause, with the proof; empty if nothing that was tried explains it."""
+    advice: str = ""
+    side: str = ""
+    """left or right, where one side alone is to blame."""
+    size: float = 0.0
+    """Times its bound, or units of the run's rounding."""
+    backward: bool = False
+    effective: bool = True
+    """Whether it reaches a result of the run."""
+
+    @property
+    def marginal(self) -> bool:
+        """Less than ten times what is allowed."""
+        return 0 < self.size < 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +116,10 @@ class CallResult:
     """Values differ here, but nothing that is made of them does: they have no effect."""
     absorbed_backward: bool = False
     """The same of gradients."""
+    mistakes: tuple[Mistake, ...] = ()
+    """Mistakes that were made here."""
+    untold: str = ""
+    """Why it could not be recomputed, where that counts."""
 
     def holds(self, item: TensorResult) -> bool:
         """Is a tensor of it held by the network? A function takes its weight as an argument: one that no call made, and that is
@@ -103,6 +169,8 @@ class Divergence:
     """How many pairs of calls before it, in the order of the data flow, agree."""
     advice: str = ""
     """What to do about it, where the records tell."""
+    mistake: Mistake | None = None
+    """What was found by recomputing."""
 
     @property
     def place(self) -> int:
@@ -145,6 +213,12 @@ class Comparison:
     remarks: tuple[str, ...] = ()
     strays: int = 0
     """Gradients that only one side has."""
+    recomputed: bool = False
+    """Whether what is not equal was computed again in float64."""
+    parted: bool = False
+    """Whether a mistake reaches a result of the run, by recomputation."""
+    untold: tuple[str, ...] = ()
+    """Results of the run that differ and could not be told, one sentence each."""
 
     @property
     def divergence(self) -> Divergence | None:
@@ -171,10 +245,23 @@ class Comparison:
         """Something was compared, no pair differs with effect, none is damaged, and nothing that means something is alone: call,
         gradient, step.
         """
+        if self.recomputed:
+            return self.code == 0
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
         parted = any(not result.harmless for result in self.results)
         return compared and not (alone or self.left_out or self.strays or parted or self._damaged)
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 the results of the two runs agree, 1 they part, 2 nothing could be compared, 3 something could not be told."""
+        if not self.comparable:
+            return 2
+        if not self.recomputed:
+            return 0 if self.agree else 1
+        if self.parted or self.left_out:
+            return 1
+        return 3 if self.untold or self._damaged else 0
 
     @property
     def _damaged(self) -> bool:

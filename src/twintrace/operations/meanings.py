@@ -88,3 +88,12 @@ def different_arguments(left: Meaning, right: Meaning) -> dict[str, tuple[Argume
     return {
         name: (one[name], two[name]) for name in one.keys() & two.keys() if not equal_arguments(one[name], two[name])
     }
+
+
+def told(value: Argument) -> str:
+    """An argument as it would be written."""
+    if isinstance(value, Operand):
+        return "a tensor"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(told, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)

@@ -19,7 +19,7 @@ import torch
 from ..model.pairs import Layout
 from ..model.records import Call
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
-from .meanings import Argument, Meaning, Operand, different_arguments
+from .meanings import Argument, Meaning, Operand, different_arguments, told
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
@@ -132,6 +132,29 @@ class Recomputation:
         f, g, tolerance = self._both(left, right, bound, layout)
         return _difference(f, g, tolerance, self._unit(left, right))
 
+    def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
+        """Whether the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
+        one, error = self._compute(1, right, self._from_left(bound))
+        two, other = self._compute(1, right, self.values[1])
+        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
+        limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
+        return bool(~((one - two).abs() <= limit).logical_or(one == two).all())
+
+    def adds_up(self, which: int, gradient: int, parts: Sequence[int]) -> bool:
+        """Whether a recorded gradient is the sum of its parts, each addition rounded once."""
+        values = self.values[which]
+        try:
+            total, size = values(gradient), None
+            summed = torch.zeros_like(total)
+            size = torch.zeros_like(total)
+            for number in parts:
+                part = values(number).reshape(total.shape)
+                summed, size = summed + part, size + part.abs()
+        except (NotRecomputable, RuntimeError):
+            return False
+        rounding = UNITS.get(values.spec(gradient).dtype, SINGLE) * (len(parts) + 1)
+        return bool(((summed - total).abs() <= rounding * size + 1e-300).all())
+
     def _unit(self, left: Slice, right: Slice) -> float:
         return max(UNITS.get(self.values[0].spec(left.tensor).dtype, 0.0), UNITS.get(self.values[1].spec(right.tensor).dtype, 0.0), SINGLE)
 
@@ -227,7 +250,6 @@ class Recomputation:
         self, left: Slice, right: Slice, ours: Sequence[Meaning], theirs: Sequence[Meaning], bound: Mapping[int, Bound]
     ) -> Iterator[tuple[str, str, str, tuple[Sequence[Meaning] | None, Sequence[Meaning] | None], Mapping[int, Bound]]]:
         """(text, setting, advice, changed meanings of both sides, binding) of everything worth trying, the likeliest first."""
-        index = {item.tensor: number for number, item in bound.items()}
         pairs = list(_partners(ours, theirs))
         for one, two in pairs:
             settings = different_arguments(one, two)
@@ -352,15 +374,6 @@ def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:
     if isinstance(value, tuple):
         return tuple(_substituted(item, number, substitute) for item in value)
     return value
-
-
-def told(value: Argument) -> str:
-    """An argument as it would be written."""
-    if isinstance(value, Operand):
-        return "a tensor"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(told, value))}{',' if len(value) == 1 else ''})"
-    return repr(value)
 
 
 def _call_text(meaning: Meaning) -> str:

@@ -17,7 +17,7 @@ from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .meanings import Meaning
-from .reading import meaning_of
+from .telling import meaning_of
 
 _LONGEST = 256
 """Calls between two compared values beyond which nobody would believe a region."""

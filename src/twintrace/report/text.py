@@ -58,6 +58,11 @@ def _agreement(result: Comparison) -> Iterator[str]:
             how = f"{equal} within {_allowed(result)}"
         yield f"{names} agree: {how}."
         yield f"  {balance(result)}"
+    elif result.code == 3:
+        yield f"{names}: nothing differs where it could be told, but not everything could be"
+        for text in result.untold[:4]:
+            yield f"  untold  {text}"
+        yield f"  {balance(result)}"
     elif compared:
         yield f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:"
         yield from _alone(result)
@@ -94,6 +99,8 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
         yield f"  what    {found.because}: {tensor_name(first, held_name(result, found, first.pair.left_slot))}"
         yield f"  size    {size(first)}"
         yield from _numbers(first)
+    if found.mistake is not None:
+        yield f"  why     {found.mistake.why or 'not told by what was recorded'}"
     settings = list(found.result.settings.items())
     if settings:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])

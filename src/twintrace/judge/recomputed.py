@@ -1,0 +1,639 @@
+"""Verdicts by recomputation: which call is to blame, and for what.
+
+    Recomputed(alignment, results, recomputation).judge()      the results again, with mistakes, terms and standing of each value
+
+Values are gone through in the order of the data flow. The calls between two compared values and the compared values before them are
+recomputed in float64, on both sides:
+
+    in: clean    calls mean the same, each within its rounding      out: clean, whatever the distance
+    in: clean    they mean something else                           out: parted, a mistake
+    in: clean    a recorded result is not what its call computes    out: parted, a mistake of that side
+    in: parted   …                                                  out: parted, until nothing of it is left
+    in: unequal  a call has no known meaning, or no values          out: untold
+
+Gradients go the other way, by the vector-Jacobian product of each call; what comes together at a value is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..model.pairs import Alignment, Alone, Layout, Match, Part, TensorPair
+from ..model.records import Call
+from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.sites import Kind, Phase
+from ..model.verdicts import Outcome, Verdict
+from ..operations.sides import Slice, inputs_of, name_of, outputs_of
+from ..operations.traits import traits_of
+from .rounding import unit
+
+if TYPE_CHECKING:
+    from ..operations.evaluation import Score
+    from ..operations.recomputation import Bound, Difference, Recomputation
+
+_LEAF_UNITS = 4.0
+"""Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
+_SHARES = 1e-2
+"""From this relative error on a difference is there for all to see, and its rest need not be computed."""
+
+_ORDER = {status: place for place, status in enumerate(Status)}
+
+
+def worse(*statuses: Status) -> Status:
+    """The worst of several standings."""
+    return max(statuses, key=_ORDER.__getitem__, default=Status.SAME)
+
+
+@dataclass(slots=True)
+class Judged:
+    """One pair of values, judged."""
+
+    status: Status
+    terms: Terms | None = None
+    because: str = ""
+    mistakes: tuple[Mistake, ...] = ()
+    untold: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All results of one step of one rank."""
+
+    results: list[CallResult]
+    untold: tuple[str, ...]
+    """Results of the run that could not be told, one sentence each."""
+    parted: bool
+    """Whether a mistake reaches a result of the run."""
+    remarks: tuple[str, ...] = ()
+
+
+class Recomputed:
+    """Judges the pairs of one step of one rank by recomputing them.
+
+    Args:
+        alignment: calls and tensors that belong together.
+        results: verdicts without recomputation; they stand where nothing can be recomputed.
+        recomputation: both sides, ready to be recomputed.
+        before: standing of values that earlier steps left behind, by the fingerprints of both.
+    """
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        results: Sequence[CallResult],
+        recomputation: Recomputation,
+        before: Mapping[tuple[str, str], Status] | None = None,
+    ) -> None:
+        self._alignment = alignment
+        self._results = results
+        self._re = recomputation
+        self._sides = recomputation.sides
+        self._before = before or {}
+        self._values: dict[tuple[int, int], Judged] = {}
+        self._gradients: dict[tuple[int, int], Judged] = {}
+        self._bound: dict[int, Bound] = {}
+        """Right tensors and the left ones they were compared with."""
+        self._known: tuple[set[int], set[int]] = (set(), set())
+        self._gradient_status: tuple[dict[int, Status], dict[int, Status]] = ({}, {})
+        self._accused: set[tuple[int, int]] = set()
+        """Calls that were told already, by side."""
+        self._senders = tuple(side.senders() for side in self._sides)
+        self._received = tuple(side.received() for side in self._sides)
+        self._left_behind: dict[tuple[str, str], Status] = {}
+        self._match_of: tuple[dict[int, Match], dict[int, Match]] = ({}, {})
+        for match in alignment.matches:
+            for which, calls in enumerate((match.left, match.right)):
+                for call in calls:
+                    self._match_of[which].setdefault(call.id, match)
+
+    @property
+    def left_behind(self) -> Mapping[tuple[str, str], Status]:
+        """Standing of the values that this step made, by the fingerprints of both sides."""
+        return {**self._before, **self._left_behind}
+
+    def judge(self) -> Judgement:
+        """The results with what recomputation says of them."""
+        judged: dict[int, dict[int, Judged]] = {}
+        for number, result in enumerate(self._results):
+            own = judged.setdefault(number, {})
+            for incoming in (True, False):
+                for place, item in enumerate(result.tensors):
+                    if not item.pair.part.backward and _comes_in(item.pair) is incoming:
+                        own[place] = self._value(item)
+        for number in sorted(range(len(self._results)), key=lambda index: _backward_order(self._results[index])):
+            for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
+                for place, item in enumerate(self._results[number].tensors):
+                    if item.pair.part is part:
+                        judged[number][place] = self._gradient(item)
+        results = [self._result(result, judged[number]) for number, result in enumerate(self._results)]
+        return self._conclude(results, judged)
+
+    # --- values ---------------------------------------------------------------------------------------------------------
+
+    def _value(self, item: TensorResult) -> Judged:
+        key = item.pair.left, item.pair.right
+        if key not in self._values:
+            self._values[key] = judged = self._judge_value(item)
+            from ..operations.recomputation import Bound
+
+            self._bound.setdefault(item.pair.right, Bound(item.pair.left, item.pair.layout))
+            self._known[0].add(item.pair.left)
+            self._known[1].add(item.pair.right)
+            if item.left.fingerprint and item.right.fingerprint:
+                self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status
+        return self._values[key]
+
+    def _judge_value(self, item: TensorResult) -> Judged:
+        pair = item.pair
+        if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
+            return Judged(Status.SAME)
+        left = self._sides[0].slice(pair.left, self._known[0])
+        right = self._sides[1].slice(pair.right, self._known[1])
+        if self._is_uninitialised(0, left) or self._is_uninitialised(1, right):
+            return Judged(Status.SAME, because="memory that nothing has written to yet")
+        if not left.calls and not right.calls:
+            return self._leaf(item)
+        incoming = self._incoming(left, right)
+        random = self._random(left, right)
+        if random is not None:
+            return self._drawn(item, left, right, random, incoming)
+        audited = self._audited(left, right, backward=False)
+        mistakes = [mistake for mistake in audited.mistakes]
+        terms = audited.terms
+        try:
+            difference = self._meaning(left, right, pair.layout)
+        except _not_recomputable() as error:
+            return self._fallback(item, incoming, audited, str(error))
+        if difference is not None:
+            terms = replace(terms, meaning=difference.relative)
+            if difference.significant:
+                mistakes.append(self._meant(left, right, pair, difference))
+        if audited.untold and not mistakes:
+            return self._fallback(item, incoming, audited, audited.untold)
+        if mistakes:
+            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
+        if incoming is Status.PARTED and not self._still_visible(item, right):
+            incoming = Status.CLEAN
+        return Judged(worse(Status.CLEAN, incoming), terms, _told(terms, incoming))
+
+    def _incoming(self, left: Slice, right: Slice) -> Status:
+        """Standing of the compared values that two slices begin with."""
+        found = [Status.SAME]
+        for number in right.edge:
+            bound = self._bound.get(number)
+            if bound is not None:
+                found.append(self._values[bound.left, number].status)
+        mine = set(left.edge)
+        for (one, _), judged in self._values.items() if len(mine) > len(found) - 1 else ():
+            if one in mine:
+                found.append(judged.status)
+        return worse(*found)
+
+    def _leaf(self, item: TensorResult) -> Judged:
+        """Data, weights, buffers, state: nothing recorded made them."""
+        left, right, pair = item.left, item.right, item.pair
+        inherited = self._before.get((left.fingerprint or "", right.fingerprint or ""))
+        if inherited is not None:
+            return Judged(inherited, because="an earlier step left it so")
+        if item.verdict.outcome is Outcome.UNKNOWN:
+            return Judged(Status.UNTOLD, untold=item.verdict.because)
+        if "module" in (self._sides[0].level, self._sides[1].level) and pair.part is Part.INPUT and self._values and not _is_first(pair, self._values):
+            return self._between_modules(item)
+        measured = item.measurement
+        coarse = unit(left.spec.dtype, right.spec.dtype)
+        if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= _LEAF_UNITS:
+            return Judged(Status.CLEAN, because=f"within {_LEAF_UNITS:.0f} units of {left.spec.dtype}")
+        if measured is None and item.verdict.outcome.good:
+            return Judged(Status.UNTOLD, untold=f"{_name(pair)} differs, and its values were not kept")
+        kind = {Part.PARAMETER: "weights", Part.BUFFER: "buffers"}.get(pair.part, "data")
+        shapes = left.spec.shape != right.spec.shape
+        what = f"{_name(pair)} is {left.spec} | {right.spec}" if shapes else f"the two start from different {kind}: {_name(pair)}"
+        mistake = Mistake("leaf", what, size=item.verdict.error or 0.0, advice=f"give both sides the same {kind}")
+        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+
+    def _between_modules(self, item: TensorResult) -> Judged:
+        """Level module does not show the functions between modules: a difference there cannot be taken apart."""
+        if item.verdict.outcome is Outcome.DIFFERENT:
+            what = f"{_name(item.pair)} differs, by code between the modules that this level does not record"
+            return Judged(Status.PARTED, because=what, mistakes=(Mistake("unproven", what, advice="record with level='mix'"),))
+        return Judged(Status.UNTOLD, untold=f"{_name(item.pair)} was made between the modules, which level 'module' does not record: record with level='mix'")
+
+    def _is_uninitialised(self, which: int, part: Slice) -> bool:
+        """Whether a value is memory as it was: made by `empty`, and only looked at since."""
+        meanings = [self._sides[which].meaning(call) for call in part.calls]
+        kinds = [traits_of(meaning.operation) for meaning in meanings if meaning is not None]
+        return bool(kinds) and len(kinds) == len(meanings) and any(kind.uninitialised for kind in kinds) and all(
+            kind.uninitialised or kind.moves for kind in kinds
+        )
+
+    # --- random numbers -------------------------------------------------------------------------------------------------
+
+    def _random(self, left: Slice, right: Slice) -> tuple[bool, bool] | None:
+        """Which sides draw random numbers; None if neither does."""
+        drawn = []
+        for which, part in enumerate((left, right)):
+            meanings = [self._sides[which].meaning(call) for call in part.calls]
+            drawn.append(any(meaning is not None and draws(meaning) for meaning in meanings))
+        return (drawn[0], drawn[1]) if any(drawn) else None
+
+    def _drawn(self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Status) -> Judged:
+        if incoming in (Status.PARTED, Status.UNTOLD) :
+            return Judged(incoming, because="random numbers, applied to values that differ already")
+        names = " | ".join(dict.fromkeys(self._random_name(which, part) for which, part in enumerate((left, right)) if random[which]))
+        if all(random):
+            settings = self._different_settings(left, right)
+            if settings:
+                what = f"{names} is set differently: {settings}"
+                return Judged(Status.PARTED, because=what, mistakes=(Mistake("meaning", what, why=settings),))
+            what = f"{names} draws random numbers: another seed or generator state"
+            advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
+            return Judged(Status.PARTED, because=what, mistakes=(Mistake("random", what, why=what, advice=advice),))
+        side = "left" if random[0] else "right"
+        what = f"only the {side} draws random numbers: {names}"
+        why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
+        return Judged(Status.PARTED, because=what, mistakes=(Mistake("random", what, why=why, side=side),))
+
+    def _random_name(self, which: int, part: Slice) -> str:
+        for call in part.calls:
+            meaning = self._sides[which].meaning(call)
+            if meaning is not None and draws(meaning):
+                return name_of(call)
+        return ""
+
+    def _different_settings(self, left: Slice, right: Slice) -> str:
+        from ..operations import different_arguments
+        from ..operations.meanings import told
+
+        if len(left.calls) != 1 or len(right.calls) != 1:
+            return ""
+        one, two = self._sides[0].meaning(left.calls[0]), self._sides[1].meaning(right.calls[0])
+        if one is None or two is None or one.operation != two.operation:
+            return ""
+        return ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in different_arguments(one, two).items())
+
+    # --- roundings and meaning -----------------------------------------------------------------------------------------
+
+    def _audited(self, left: Slice, right: Slice, *, backward: bool) -> Judged:
+        """Own roundings of the calls of both sides: terms, mistakes of kernels, why something could not be told."""
+        ratios: list[float | None] = [None, None]
+        mistakes: list[Mistake] = []
+        untold = ""
+        for which, part in enumerate((left, right)):
+            for call in part.calls:
+                audit = self._re.audit(which, call)
+                untold = untold or audit.failure
+                for number, score in audit.forward.items():
+                    ratios[which] = max(ratios[which] or 0.0, score.ratio)
+                    if score.ratio > 1 and (which, number) not in self._accused:
+                        self._accused.add((which, number))
+                        mistakes.append(_kernel_mistake(which, call, score))
+        return Judged(Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold)
+
+    def _meaning(self, left: Slice, right: Slice, layout: Layout) -> Difference | None:
+        if self._re.same_meaning(left, right, self._bound):
+            return None
+        return self._re.difference(left, right, self._bound, layout)
+
+    def _meant(self, left: Slice, right: Slice, pair: TensorPair, difference: Difference) -> Mistake:
+        cause = self._re.causes(left, right, self._bound, pair.layout)
+        if difference.shapes is not None:
+            what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
+        else:
+            what = f"the two calls mean something else: {difference.relative:.1e} apart on the same inputs"
+        if cause is None:
+            why = self._guess(left, right)
+            return Mistake("meaning", what, why, size=difference.units)
+        why = f"{cause.text}; with the left's the results agree: {cause.proof}" if cause.proof else cause.text
+        return Mistake("meaning", what, why, cause.advice, size=difference.units)
+
+    def _guess(self, left: Slice, right: Slice) -> str:
+        """Something to begin with where no single change explains it."""
+        settings = self._different_settings(left, right)
+        if settings:
+            return f"none of the changes that were tried explains it alone; set differently: {settings}"
+        names = [" → ".join(dict.fromkeys(name_of(call).rpartition(".")[2] for call in part.calls)) for part in (left, right)]
+        if names[0] != names[1]:
+            return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
+        return "none of the changes that were tried explains it"
+
+    def _still_visible(self, item: TensorResult, right: Slice) -> bool:
+        """Whether a mistake before is more than rounding here."""
+        error = item.verdict.error or 0.0
+        measured = item.measurement
+        if measured is not None and measured.rmse is not None and measured.rms_left:
+            error = measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
+        if error >= _SHARES or measured is None:
+            return True
+        try:
+            return self._re.inherited(right, self._bound, item.pair.layout)
+        except _not_recomputable():
+            return True
+
+    def _fallback(self, item: TensorResult, incoming: Status, audited: Judged, why: str) -> Judged:
+        """The verdict without recomputation; what it calls rounding is not proven."""
+        mistakes = audited.mistakes
+        if mistakes:
+            return Judged(Status.PARTED, audited.terms, mistakes[0].what, mistakes)
+        if incoming is Status.PARTED:
+            return Judged(Status.PARTED, None, item.verdict.because)
+        if item.verdict.outcome is Outcome.DIFFERENT and incoming in (Status.SAME, Status.CLEAN):
+            what = f"different, judged without recomputation ({why}): {item.verdict.because}"
+            return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict)),))
+        return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why)
+
+    # --- gradients ------------------------------------------------------------------------------------------------------
+
+    def _gradient(self, item: TensorResult) -> Judged:
+        key = item.pair.left, item.pair.right
+        if key not in self._gradients:
+            self._gradients[key] = judged = self._judge_gradient(item)
+            for which, number in enumerate(key):
+                known = self._gradient_status[which]
+                known[number] = worse(known.get(number, Status.SAME), judged.status)
+        return self._gradients[key]
+
+    def _judge_gradient(self, item: TensorResult) -> Judged:
+        if item.verdict.outcome is Outcome.SAME:
+            return Judged(Status.SAME)
+        senders = [self._senders[which].get(number, ()) for which, number in enumerate((item.pair.left, item.pair.right))]
+        if senders[0] and senders[1]:
+            return self._sent(item, senders[0], senders[1])
+        return self._added_up(item)
+
+    def _sent(self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]) -> Judged:
+        """Gradients that a call on each side has sent back: each is audited by its own vector-Jacobian product."""
+        ratios: list[float | None] = [None, None]
+        mistakes: list[Mistake] = []
+        status, untold = Status.CLEAN, ""
+        for which, sent in enumerate((left, right)):
+            number = (item.pair.left, item.pair.right)[which]
+            call, _ = sent[0]
+            audit = self._re.audit(which, call)
+            score = audit.backward.get(number)
+            status = worse(status, self._comes_back(which, call))
+            if score is None:
+                untold = untold or audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+                continue
+            ratios[which] = score.ratio
+            if score.ratio > 1 and (which, number) not in self._accused:
+                self._accused.add((which, number))
+                mistakes.append(replace(_kernel_mistake(which, call, score), backward=True))
+        terms = Terms(ratios[0], None, None, ratios[1])
+        if mistakes:
+            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
+        if untold:
+            return self._untold_gradient(item, status, untold)
+        return Judged(status, terms, _told(terms, status))
+
+    def _comes_back(self, which: int, call: Call) -> Status:
+        """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
+        found = [Status.SAME]
+        made = set(outputs_of(call).values())
+        for gradient in call.gradients:
+            if gradient.role == "output":
+                found.append(self._standing_of_gradient(which, gradient.tensor, set()))
+        for number in (*inputs_of(call).values(), *made):
+            found.append(self._standing(which, number))
+        return worse(*found)
+
+    def _standing(self, which: int, number: int) -> Status:
+        """Standing of a value by one side's number; of one that was not compared, that of nothing."""
+        if which:
+            bound = self._bound.get(number)
+            return self._values[bound.left, number].status if bound is not None else Status.SAME
+        if not self._left_index:
+            for (one, _), judged in self._values.items():
+                self._left_index[one] = worse(self._left_index.get(one, Status.SAME), judged.status)
+        return self._left_index.get(number, Status.SAME)
+
+    @property
+    def _left_index(self) -> dict[int, Status]:
+        index: dict[int, Status] = self.__dict__.setdefault("_index", {})
+        return index
+
+    def _standing_of_gradient(self, which: int, number: int, seen: set[int]) -> Status:
+        """Standing of a gradient; of one that was not compared, that of what it was made of."""
+        known = self._gradient_status[which].get(number)
+        if known is not None or number in seen:
+            return known or Status.SAME
+        seen.add(number)
+        found = [Status.SAME]
+        for call, _ in self._senders[which].get(number, ()):
+            found += [
+                self._standing_of_gradient(which, gradient.tensor, seen) for gradient in call.gradients if gradient.role == "output"
+            ]
+            found += [self._standing(which, value) for value in inputs_of(call).values()]
+        for _, value in self._received[which].get(number, ()):
+            for _, other in self._sides[which].contributions(value):
+                if other != number:
+                    found.append(self._standing_of_gradient(which, other, seen))
+        return worse(*found)
+
+    def _added_up(self, item: TensorResult) -> Judged:
+        """A gradient that is the sum of what the calls that took its value sent back."""
+        numbers = (item.pair.left, item.pair.right)
+        parts: list[list[tuple[Call, int]]] = []
+        for which, number in enumerate(numbers):
+            values = [value for _, value in self._received[which].get(number, ())] or [value for _, value in self._senders[which].get(number, ())]
+            sent = {(call.id, gradient): (call, gradient) for value in values for call, gradient in self._sides[which].contributions(value)}
+            parts.append(list(sent.values()))
+        if not parts[0] and not parts[1]:
+            return self._leaf_gradient(item)
+        lone = [self._lone_parts(which, parts) for which in (0, 1)]
+        status = worse(*(self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]))
+        if bool(lone[0]) != bool(lone[1]):
+            which = 0 if lone[0] else 1
+            return self._lone_gradient(item, which, lone[which][0])
+        for which in (0, 1):
+            if parts[which] and not self._re.adds_up(which, numbers[which], [gradient for _, gradient in parts[which]]):
+                why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
+                return self._untold_gradient(item, status, why)
+        return Judged(worse(Status.CLEAN, status), None, "the sum of what was sent back")
+
+    def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
+        """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
+        other = parts[1 - which]
+        theirs = {id(self._match_of[1 - which].get(call.id)) for call, _ in other if call.id in self._match_of[1 - which]}
+        found = []
+        for call, gradient in parts[which]:
+            match = self._match_of[which].get(call.id)
+            if match is None or id(match) not in theirs:
+                if gradient in self._gradient_status[which]:
+                    continue
+                found.append(call)
+        return found
+
+    def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
+        side, other = (("left", "right"), ("right", "left"))[which]
+        cut = self._cut(1 - which, item)
+        what = f"the {side}'s gradient has a part that the {other}'s lacks: it comes back from {name_of(call)}"
+        why = f"the {other} cuts the gradient: {name_of(cut)}" if cut is not None else f"only the {side} sends a gradient back through {name_of(call)}"
+        mistake = Mistake("gradient", what, why, side="", backward=True)
+        return Judged(Status.PARTED, None, what, (mistake,))
+
+    def _cut(self, which: int, item: TensorResult) -> Call | None:
+        """A call on one side that stops a gradient: detach, stop_gradient, no_grad code."""
+        number = (item.pair.left, item.pair.right)[which]
+        values = [value for _, value in self._received[which].get(number, ())]
+        for value in values:
+            for call in self._sides[which].takers(value):
+                meaning = self._sides[which].meaning(call)
+                if meaning is not None and meaning.operation == "detach":
+                    return call
+        return None
+
+    def _leaf_gradient(self, item: TensorResult) -> Judged:
+        if item.verdict.outcome is Outcome.UNKNOWN:
+            return Judged(Status.UNTOLD, untold=item.verdict.because)
+        measured = item.measurement
+        if measured is not None and measured.max_ulp is not None and measured.max_ulp <= _LEAF_UNITS:
+            return Judged(Status.CLEAN)
+        if any(status is not Status.SAME for status in (*self._gradient_status[0].values(), *(judged.status for judged in self._values.values()))):
+            return self._untold_gradient(item, Status.SAME, "no recorded call sends this gradient back")
+        what = f"{_name(item.pair)} differs where the backward pass begins"
+        return Judged(Status.PARTED, None, what, (Mistake("gradient", what, backward=True),))
+
+    def _untold_gradient(self, item: TensorResult, status: Status, why: str) -> Judged:
+        if status is Status.PARTED:
+            return Judged(status, None, item.verdict.because)
+        if item.verdict.outcome is Outcome.DIFFERENT and status in (Status.SAME, Status.CLEAN):
+            what = f"different, judged without recomputation ({why}): {item.verdict.because}"
+            return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict), backward=True),))
+        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+
+    # --- the whole ------------------------------------------------------------------------------------------------------
+
+    def _result(self, result: CallResult, judged: Mapping[int, Judged]) -> CallResult:
+        tensors = []
+        mistakes: list[Mistake] = []
+        untold = ""
+        for place, item in enumerate(result.tensors):
+            own = judged.get(place)
+            if own is None:
+                tensors.append(item)
+                continue
+            tensors.append(replace(item, verdict=_verdict(item, own), terms=own.terms))
+            untold = untold or own.untold
+            if own.mistakes:
+                mistakes += [mistake for mistake in own.mistakes if mistake not in mistakes]
+        values = [item.verdict for item in tensors if not item.pair.part.backward]
+        gradients = [item.verdict for item in tensors if item.pair.part.backward]
+        forward = [mistake for mistake in mistakes if not mistake.backward]
+        return replace(
+            result,
+            tensors=tuple(tensors),
+            forward=_worst(values) if result.forward is not None else None,
+            backward=_worst(gradients) if result.backward is not None else None,
+            introduced_forward=bool(forward),
+            introduced_backward=len(mistakes) > len(forward),
+            mistakes=tuple(mistakes),
+            untold=untold,
+            absorbed_forward=False,
+            absorbed_backward=False,
+        )
+
+    def _conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
+        """Whether a mistake reaches a result of the run, and which results could not be told."""
+        ends = self._ends()
+        parted, untold = False, []
+        for number, result in enumerate(results):
+            for place, item in enumerate(result.tensors):
+                own = judged[number].get(place)
+                if own is None or not self._is_end(item, ends):
+                    continue
+                parted |= own.status is Status.PARTED
+                if own.status is Status.UNTOLD and own.untold:
+                    untold.append(own.untold)
+                elif own.status is Status.UNTOLD:
+                    untold.append(f"{_name(item.pair)} depends on calls that could not be recomputed")
+        return Judgement(results, tuple(dict.fromkeys(untold)), parted)
+
+    def _ends(self) -> set[int]:
+        """Left tensors that are results of the run: outputs of outermost modules, and values that no recorded call takes."""
+        side = self._sides[0]
+        found: set[int] = set()
+        for call in side.calls:
+            outermost = call.parent is None
+            for number in outputs_of(call).values():
+                if outermost and call.site.kind is Kind.MODULE:
+                    found.add(number)
+                elif not side.takers(number) and side.is_leaf(call):
+                    found.add(number)
+        return found
+
+    def _is_end(self, item: TensorResult, ends: set[int]) -> bool:
+        part = item.pair.part
+        return part is Part.PARAMETER_GRADIENT or part is Part.AFTER or (part is Part.OUTPUT and item.pair.left in ends)
+
+
+def draws(meaning: object) -> bool:
+    """Whether an operation draws random numbers with these arguments: a dropout does not in eval mode, or at rate 0."""
+    from ..operations import Meaning
+
+    assert isinstance(meaning, Meaning)
+    if not traits_of(meaning.operation).random:
+        return False
+    return meaning.arguments.get("training", True) is not False and meaning.arguments.get("p", 1) != 0
+
+
+def _not_recomputable() -> type[Exception]:
+    from ..operations.evaluation import NotRecomputable
+
+    return NotRecomputable
+
+
+def _kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
+    side = ("left", "right")[which]
+    what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
+    why = f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times beyond its rounding"
+    return Mistake("kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio)
+
+
+def _comes_in(pair: TensorPair) -> bool:
+    return pair.part in (Part.INPUT, Part.PARAMETER, Part.BUFFER)
+
+
+def _is_first(pair: TensorPair, known: Mapping[tuple[int, int], Judged]) -> bool:
+    return False
+
+
+def _backward_order(result: CallResult) -> tuple[int, int]:
+    orders = [gradient.order for call in result.match.left for gradient in call.gradients]
+    return (0, min(orders)) if orders else (1, 0)
+
+
+def _times(verdict: Verdict) -> float:
+    return verdict.error / verdict.bound if verdict.error and verdict.bound else 0.0
+
+
+def _name(pair: TensorPair) -> str:
+    slots = " | ".join(dict.fromkeys(filter(None, (pair.left_slot, pair.right_slot))))
+    return f"the {pair.part} {slots}".rstrip()
+
+
+def _told(terms: Terms, incoming: Status) -> str:
+    ratios = " | ".join(f"{item:.2g}" for item in (terms.left, terms.right) if item is not None)
+    source = {Status.SAME: "", Status.CLEAN: ", inputs apart by rounding", Status.UNTOLD: ", inputs that could not be told", Status.PARTED: ", inputs that differ"}
+    return f"recomputed: {ratios or '0'} of what rounding allows{source[incoming]}"
+
+
+_OUTCOMES = {Status.SAME: Outcome.SAME, Status.CLEAN: Outcome.ROUNDING, Status.UNTOLD: Outcome.UNKNOWN, Status.PARTED: Outcome.DIFFERENT}
+
+
+def _verdict(item: TensorResult, judged: Judged) -> Verdict:
+    old = item.verdict
+    if judged.status is Status.SAME and old.outcome is Outcome.SAME:
+        return old
+    outcome = _OUTCOMES[judged.status]
+    because = judged.because or judged.untold or old.because
+    if judged.status is Status.UNTOLD and judged.untold and judged.untold not in because:
+        because = f"not recomputed ({judged.untold}): {because}"
+    return Verdict(outcome, because, old.error, old.bound)
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict | None:
+    from ..model.results import badness
+
+    return max(verdicts, key=badness, default=None)
