@@ -140,6 +140,9 @@ for _name in _PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=False)
 KERNELS["trunc_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="trunc"), real=False)
 KERNELS["floor_mod"] = KERNELS["remainder"]
+KERNELS["div_no_nan"] = _binary(
+    lambda one, two: torch.where(two == 0, 0.0, one / torch.where(two == 0, 1.0, two)), real=True
+)
 
 
 @kernel("add")
@@ -516,8 +519,21 @@ def _bucketize(input: Any, boundaries: Tensor, right: bool) -> Result:
 
 
 @kernel("matmul")
-def _matmul(input: Tensor, other: Tensor) -> Result:
-    return torch.matmul(input, other)
+def _matmul(input: Tensor, other: Tensor, transpose_a: bool, transpose_b: bool) -> Result:
+    return torch.matmul(input.mT if transpose_a else input, other.mT if transpose_b else other)
+
+
+@kernel("bias_add")
+def _bias_add(input: Tensor, bias: Tensor, dim: int) -> Result:
+    return input + bias.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
+
+
+@kernel("add_all")
+def _add_all(tensors: Sequence[Tensor]) -> Result:
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = total + tensor
+    return total.clone()
 
 
 @kernel("linear")
@@ -886,6 +902,12 @@ def _normalize(input: Tensor, p: float, dim: int, eps: float) -> Result:
     return input / torch.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
 
 
+@kernel("l2_normalize")
+def _l2_normalize(input: Tensor, dim: Sequence[int], eps: float) -> Result:
+    """The bound is on the sum of squares, before the root."""
+    return input * torch.rsqrt(input.square().sum(tuple(dim), keepdim=True).clamp_min(eps))
+
+
 @kernel("renorm")
 def _renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Result:
     return torch.renorm(input, p, dim, maxnorm)
@@ -1014,6 +1036,11 @@ def _dice_loss(input: Tensor, target: Tensor, smooth: float) -> Result:
     return 1 - 2 * both / (input.square().sum() + target.square().sum() + smooth)
 
 
+@kernel("half_square_sum")
+def _half_square_sum(input: Tensor) -> Result:
+    return input.square().sum() / 2
+
+
 # --- movement ---
 
 
@@ -1095,6 +1122,11 @@ def _unbind(input: Tensor, dim: int) -> Result:
 @kernel("gather")
 def _gather(input: Tensor, dim: int, index: Tensor) -> Result:
     return torch.gather(input, dim, index.long())
+
+
+@kernel("gather_nd")
+def _gather_nd(input: Tensor, indices: Tensor) -> Result:
+    return input[tuple(indices.long().unbind(-1))]
 
 
 @kernel("index_select")
@@ -1291,6 +1323,35 @@ def _pixel_unshuffle(input: Tensor, downscale_factor: int) -> Result:
 @kernel("channel_shuffle")
 def _channel_shuffle(input: Tensor, groups: int) -> Result:
     return F.channel_shuffle(input, groups)
+
+
+@kernel("depth_to_space")
+def _depth_to_space(input: Tensor, block_size: int) -> Result:
+    """Blocks first, then channels: not the order of pixel_shuffle."""
+    n, c, h, w = input.shape
+    cells = input.reshape(n, block_size, block_size, c // block_size**2, h, w)
+    return cells.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size**2, h * block_size, w * block_size)
+
+
+@kernel("space_to_depth")
+def _space_to_depth(input: Tensor, block_size: int) -> Result:
+    n, c, h, w = input.shape
+    cells = input.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
+    return cells.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size**2, h // block_size, w // block_size)
+
+
+@kernel("mirror_pad")
+def _mirror_pad(input: Tensor, paddings: Any, mode: str) -> Result:
+    """Mirrored around the edge (REFLECT) or with it (SYMMETRIC), axis by axis."""
+    sides = paddings.tolist() if isinstance(paddings, Tensor) else paddings
+    skip = 1 if mode.upper() == "REFLECT" else 0
+    for axis, (before, behind) in enumerate(sides):
+        length = input.shape[axis]
+        pieces = [input.narrow(axis, skip, before).flip(axis)] if before else []
+        pieces.append(input)
+        pieces += [input.narrow(axis, length - skip - behind, behind).flip(axis)] if behind else []
+        input = torch.cat(pieces, axis)
+    return input.clone()
 
 
 @kernel("interpolate")

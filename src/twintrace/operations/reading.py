@@ -134,10 +134,14 @@ class Recorded:
         results: dict[int, int | str] = {}
         for place, number in enumerate(numbers_in(self.call.output)):
             results.setdefault(number, place)
+        returned = bool(results)
         for slot, number in self.call.after.items():
             name = signature.name_of(slot) if signature is not None else None
             if self.inplace and slot in ("0", "kw.input", "kw.self"):
-                results.setdefault(number, 0)
+                if (
+                    not returned
+                ):  # else it has made another tensor, as MindSpore's `x += y` may, and left this one alone
+                    results.setdefault(number, 0)
             elif slot.startswith("kw.out"):
                 results.setdefault(number, int(slot.rpartition(".")[2]) if slot[-1].isdigit() else 0)
             elif name is not None:
