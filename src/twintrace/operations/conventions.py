@@ -451,6 +451,23 @@ def unbiased_by(ddof: Any, correction: Any, unbiased: Any) -> int:
     return int(ddof) if unbiased is None else int(unbiased)
 
 
+def needed(value: Any) -> Any:
+    """The value; NotTold where it is missing."""
+    if value is None:
+        raise NotTold("made inside the call")
+    return value
+
+
+def last_pair(padding: Any) -> Any:
+    """Padding of the last axis, of numbers for all sides."""
+    return tuple(padding)[-2:] if isinstance(padding, tuple) and len(padding) == 4 else padding
+
+
+def approximation(value: Any) -> str:
+    """`approximate` of GELU as PyTorch has it: MindSpore's is a bool too."""
+    return {True: "tanh", False: "none"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
 def from_behind(paddings: Any) -> tuple[int, ...]:
     """Padding by axis as one row that begins with the last axis."""
     return tuple(cells for pair in reversed(tuple(paddings)) for cells in pair)
@@ -477,7 +494,7 @@ _FUNCTIONS: Mapping[str, Any] = {
     **{
         each.__name__: each
         for each in (
-            only, unless, unbiased_by, from_behind, pad_mode_name, resize_corners, spread, sides,
+            needed, last_pair, approximation, only, unless, unbiased_by, from_behind, pad_mode_name, resize_corners, spread, sides,
             same_sides, overhang, axis, axes, reduction_of, flat, spread_any, without_padding, given,
             float, int, bool, len, tuple, str, max, min,
         )

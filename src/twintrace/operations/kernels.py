@@ -607,6 +607,8 @@ def _conv(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Result:
     even = _even(padding)
+    if weight.dim() == len(stride) + 3:  # MindSpore's one-dimensional weights have an axis of length 1
+        weight = weight.squeeze(2)
     if even is None:
         input, even = _padded(input, padding), [0] * len(padding)
     return _CONVOLUTIONS[len(even)](input, weight, bias, stride, even, dilation, groups)
@@ -1435,6 +1437,14 @@ def _recurrent(function: Kernel, states: int) -> Kernel:
     ) -> Result:
         if train and dropout > 0 and num_layers > 1:
             raise Random("dropout between the layers draws its masks")
+        if hx is None:
+            rows = num_layers * (2 if bidirectional else 1)
+            shape = (
+                (rows, params[1].shape[1])
+                if input.dim() == 2
+                else (rows, input.shape[0 if batch_first else 1], params[1].shape[1])
+            )
+            hx = (input.new_zeros(shape),) * states
         single = isinstance(hx, tuple) and states == 1
         state = tuple(hx) if states > 1 else hx[0] if single else hx
         return function(input, state, list(params), has_biases, num_layers, 0.0, train, bidirectional, batch_first)
@@ -1451,17 +1461,37 @@ def _rnn(nonlinearity: str, **arguments: Any) -> Result:
     return _recurrent(torch.rnn_tanh if nonlinearity == "tanh" else torch.rnn_relu, 1)(**arguments)
 
 
+@kernel("flat_lstm")
+def _flat_lstm(
+    input: Tensor, h: Tensor, c: Tensor, weight: Tensor, input_size: int, hidden_size: int, has_bias: bool
+) -> Result:
+    """One layer, all parameters in one row: input weights, hidden weights, one bias."""
+    gates = 4 * hidden_size
+    flat = weight.reshape(-1)
+    cuts = [gates * input_size, gates * hidden_size] + ([gates] if has_bias else [])
+    w_ih, w_hh, *bias = torch.split(flat, cuts)
+    params = [w_ih.reshape(gates, input_size), w_hh.reshape(gates, hidden_size)]
+    params += [bias[0], torch.zeros_like(bias[0])] if has_bias else []
+    return torch.lstm(input, (h, c), params, has_bias, 1, 0.0, False, False, False)
+
+
 @kernel("lstm_cell")
 def _lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> Result:
-    return torch.lstm_cell(input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    hx = (_no_state(input, w_hh),) * 2 if hx is None else tuple(hx)
+    return torch.lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @kernel("gru_cell")
 def _gru_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> Result:
-    return torch.gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return torch.gru_cell(input, _no_state(input, w_hh) if hx is None else hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @kernel("rnn_cell")
 def _rnn_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, nonlinearity: str) -> Result:
     function = torch.rnn_tanh_cell if nonlinearity == "tanh" else torch.rnn_relu_cell
-    return function(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return function(input, _no_state(input, w_hh) if hx is None else hx, w_ih, w_hh, b_ih, b_hh)
+
+
+def _no_state(input: Tensor, w_hh: Tensor) -> Tensor:
+    """The state that a cell begins with: zeros."""
+    return input.new_zeros((*input.shape[:-1], w_hh.shape[1]))

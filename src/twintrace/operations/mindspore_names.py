@@ -429,14 +429,16 @@ fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)
     = fold(output_size=spread(output_size, 2), kernel_size=spread(kernel_size, 2), dilation=spread(dilation, 2),
     padding=spread(padding, 2), stride=spread(stride, 2))
 
+LSTM(input, h, c, w, *, input_size, hidden_size, num_layers, has_bias, bidirectional, dropout, proj_size=0)
+    = flat_lstm(input=unless(input, num_layers > 1 or bidirectional or proj_size), weight=w)[:3]
+
 # normalisation
 batch_norm(input_x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5) = batch_norm(input=input_x)
-BatchNorm(input_x, scale, bias, mean, variance, is_training, epsilon=1e-5, momentum=0.1, data_format='NCHW')
-    = batch_norm(input=channels_first(input_x, data_format), weight=scale, running_mean=mean, running_var=variance,
-    training=is_training, eps=epsilon)
+BatchNorm(input_x, scale, bias, running_mean, running_var, is_training, epsilon=1e-5, momentum=0.1, data_format='NCHW')
+    = batch_norm(input=channels_first(input_x, data_format), weight=scale, training=is_training, eps=epsilon)[:1]
 layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5) = layer_norm
 LayerNorm(input_x, gamma, beta, begin_norm_axis, begin_params_axis, epsilon)
-    = layer_norm(input=input_x, normalized_shape=tail(input_x, begin_norm_axis), weight=gamma, bias=beta, eps=epsilon)
+    = layer_norm(input=input_x, normalized_shape=tail(input_x, begin_norm_axis), weight=gamma, bias=beta, eps=epsilon)[:2]
 LayerNormExt(input, normalized_shape, weight=None, bias=None, eps=1e-5) = layer_norm
 group_norm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
 GroupNorm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
@@ -556,6 +558,8 @@ chunk(input, chunks, axis=0, *, dim=None) = split(sizes=parts(front(input, given
 split(tensor, split_size_or_sections, axis=0, *, dim=None)
     = split(input=tensor, sizes=parts(front(tensor, given(dim, axis))), dim=given(dim, axis))
 Split(input, axis=0, output_num=1) = split(sizes=parts(front(input, axis)), dim=axis)
+tensor_split(input, indices_or_sections, axis=0, *, dim=None)
+    = split(sizes=parts(front(input, given(dim, axis))), dim=given(dim, axis))
 SplitTensor(input, split_size, dim=0) = split(sizes=parts(front(input, dim)))
 SplitWithSize(input, split_sections, dim=0) = split(sizes=parts(front(input, dim)))
 unbind(input, dim=0) = unbind

@@ -25,7 +25,26 @@ from .torch_reading import read_named
 
 Special = Callable[[Recorded], Meaning]
 _SPECIAL: dict[str, Special] = {}
-_SILENT = frozenset(("typeof", "CompileOp", "make_range", "Size", "Shape", "Rank", "item", "tolist", "shape", "size"))
+_SILENT = frozenset(
+    (
+        "typeof",
+        "CompileOp",
+        "make_range",
+        "Size",
+        "Shape",
+        "Rank",
+        "item",
+        "tolist",
+        "shape",
+        "size",
+        "IsDimUnKnown",
+        "StringToEnum",
+        "sequence_len",
+        "ScalarToTensor",
+        "Depend",
+        "TupleGetItem",
+    )
+)
 """Calls that compute nothing: questions and what MindSpore does for itself."""
 _MINT_ALIASES = {
     "softmax_ext": "softmax", "flatten_ext": "flatten", "hardtanh_op": "hardtanh", "threshold_op": "threshold",
