@@ -1,10 +1,12 @@
 """What modules are set to: a line and a number for each configuration, written again only when it may have changed.
 
 {"k": "module", "id": 0, "path": "norm", "type": "LayerNorm", "values": {"eps": 1e-05, …}}
+{"k": "module", "id": 1, "path": "", "type": "mindspore.ops.MatMul", "values": {"transpose_b": true, …}}
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..frameworks.protocol import ModuleView
@@ -19,6 +21,7 @@ class Configurations:
     def __init__(self, flattener: Flattener) -> None:
         self._flatten = flattener.flatten
         self._known: dict[str, tuple[Any, int]] = {}
+        self._settings: dict[tuple[str, str], int] = {}
         self._count = 0
 
     def number_of(self, module: ModuleView, journal: Lines) -> int:
@@ -34,6 +37,15 @@ class Configurations:
         self._known[module.path] = (state, number)
         return number
 
+    def number_of_settings(self, name: str, settings: Mapping[str, Any], journal: Lines) -> int:
+        """The number of a function's own settings. Equal ones share a line, whichever object has them."""
+        key = name, repr(settings)
+        number = self._settings.get(key)
+        if number is None:
+            values = ",".join(f"{encode(str(key))}:{self._flatten(value, '', [])}" for key, value in settings.items())
+            number = self._settings[key] = self.add("", name, f"{{{values}}}", journal)
+        return number
+
     def add(self, path: str, kind: str, values: str, journal: Lines) -> int:
         """Write one down, and give its number."""
         number = self._count
@@ -45,4 +57,5 @@ class Configurations:
     def reset(self) -> None:
         """The next step has a journal of its own."""
         self._known.clear()
+        self._settings.clear()
         self._count = 0

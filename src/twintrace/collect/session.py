@@ -274,6 +274,7 @@ class Session:
         phase: Phase = Phase.FORWARD,
         module: ModuleView | None = None,
         mutates: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> Open | None:
         here = _HERE
         if here.busy:
@@ -283,7 +284,7 @@ class Session:
         depth = len(around)
         try:
             with self._lock:
-                return self._enter(kind, name, args, kwargs, phase, module, mutates)
+                return self._enter(kind, name, args, kwargs, phase, module, mutates, settings)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble(name, error)
             del around[depth:]
@@ -371,6 +372,7 @@ class Session:
         phase: Phase,
         module: ModuleView | None,
         mutates: Sequence[str],
+        settings: Mapping[str, Any] | None,
     ) -> Open | None:
         around = self._thread.modules
         path, up = around[-1] if around else ("", None)
@@ -398,6 +400,8 @@ class Session:
         if module is not None:
             around.append((name, identity))
             text += self._module_text(module)
+        elif settings:
+            text += f',"config":{self._configurations.number_of_settings(name, settings, self._open_journal())}'
         flatten = self._flattener.flatten
         inputs = ",".join([flatten(value, str(i), found) for i, value in enumerate(args)])
         named = ""

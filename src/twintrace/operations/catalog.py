@@ -23,7 +23,7 @@ logical_not bitwise_not identity detach nonzero view_as_real view_as_complex num
 _BINARY = """
 div floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot logaddexp logaddexp2 xlogy copysign nextafter ldexp gcd
 lcm heaviside eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift
-bitwise_right_shift matmul outer kron floor_mod trunc_divide
+bitwise_right_shift outer kron floor_mod trunc_divide div_no_nan
 """
 
 _OPERATIONS = """
@@ -107,6 +107,9 @@ searchsorted(sorted_sequence, input, right=False)
 bucketize(input, boundaries, right=False)
 
 linear(input, weight, bias=None)
+matmul(input, other, transpose_a=False, transpose_b=False)
+bias_add(input, bias, dim: axis = 1)
+add_all(tensors)
 bilinear(input1, input2, weight, bias=None)
 addmm(input, mat1, mat2, beta=1, alpha=1)
 addbmm(input, batch1, batch2, beta=1, alpha=1)
@@ -135,6 +138,8 @@ group_norm(input, num_groups, weight=None, bias=None, eps=1e-05)
 rms_norm(input, normalized_shape, weight=None, eps=None)
 local_response_norm(input, size, alpha=0.0001, beta=0.75, k=1.0)
 normalize(input, p=2.0, dim: axis = 1, eps=1e-12)
+l2_normalize(input, dim: axes, eps)
+renorm(input, p, dim: axis, maxnorm)
 
 mse_loss(input, target, weight=None, reduction='mean')
 l1_loss(input, target, weight=None, reduction='mean')
@@ -157,6 +162,7 @@ poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-08, reduction
 gaussian_nll_loss(input, target, var, full=False, eps=1e-06, reduction='mean')
 ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False, reduction='mean')
 dice_loss(input, target, smooth)
+half_square_sum(input)
 cosine_similarity(x1, x2, dim: axis = 1, eps=1e-08)
 pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False)
 
@@ -171,6 +177,7 @@ stack(tensors, dim: new_axis = 0)
 split(input, sizes, dim: axis = 0)
 unbind(input, dim: axis = 0)
 gather(input, dim: axis, index)
+gather_nd(input, indices)
 index_select(input, dim: axis, index)
 take(input, index)
 embedding(input, weight, padding_idx=None)
@@ -203,6 +210,11 @@ broadcast_tensors(tensors)
 pixel_shuffle(input, upscale_factor)
 pixel_unshuffle(input, downscale_factor)
 channel_shuffle(input, groups)
+depth_to_space(input, block_size)
+space_to_depth(input, block_size)
+mirror_pad(input, paddings, mode)
+fill_diagonal(input, value)
+multi_dot(tensors)
 interpolate(input, size, scales, mode='nearest', align_corners=False, antialias=False)
 grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=False)
 affine_grid(theta, size, align_corners=False)
@@ -222,6 +234,7 @@ random(distribution, size, dtype)
 lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 rnn(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, nonlinearity)
+flat_lstm(input, h, c, weight, input_size, hidden_size, has_bias)
 lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
 gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
 rnn_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity='tanh')

@@ -202,7 +202,7 @@ class Context:
         """MindSpore's padding: `pad_mode` same, valid, or pad with `padding`."""
         kernel = tuple(kernel)
         count = len(kernel)
-        mode = str(mode).lower()
+        mode = {"0": "pad", "1": "same", "2": "valid"}.get(str(mode), str(mode).lower())
         if mode == "valid":
             return ((0, 0),) * count
         if mode == "same":
@@ -327,6 +327,81 @@ class Context:
             return self.used_scales(input, (), None)
         return tuple(float(scale) for scale in scales)
 
+    def channels_first(self, input: Any, layout: Any) -> Any:
+        """The operand, if its second axis is that of channels."""
+        if str(layout).upper() not in ("NCHW", "NCDHW", "NCL", "NCW", "0", "DEFAULTFORMAT"):
+            raise NotTold(f"layout {layout}")
+        return input
+
+    def mode_overhang(
+        self, input: Any, kernel: Any, mode: Any, pad: Any, stride: Any, ceil_mode: Any
+    ) -> tuple[int, ...]:
+        """Cells that `ceil_mode` adds where the padding goes by `pad_mode`."""
+        count = len(kernel)
+        padding = self.mode_sides(input, kernel, mode, pad, stride)
+        return overhang(
+            self.spatial(input, count), kernel, spread(stride, count), padding, (1,) * count, bool(ceil_mode)
+        )
+
+    def transposed_sides(self, input: Any, kernel: Any, mode: Any, pad: Any, stride: Any, dilation: Any) -> Sides:
+        """Cells that a transposed convolution cuts off: those that the convolution back would have been padded with."""
+        count = len(kernel)
+        if str(mode).lower() == "valid":
+            return ((0, 0),) * count
+        if str(mode).lower() == "same":
+            steps = spread(stride, count)
+            sizes = [size * step for size, step in zip(self.spatial(input, count), steps, strict=True)]
+            return same_sides(sizes, kernel, steps, spread(dilation, count))
+        return sides(pad, count)
+
+    def transposed_rest(
+        self, input: Any, kernel: Any, mode: Any, pad: Any, stride: Any, dilation: Any
+    ) -> tuple[int, ...]:
+        """Cells that the result has beyond that: `output_padding`."""
+        count = len(kernel)
+        cut = self.transposed_sides(input, kernel, mode, pad, stride, dilation)
+        whole = [
+            (size - 1) * step + gap * (width - 1) + 1
+            for size, step, gap, width in zip(
+                self.spatial(input, count), spread(stride, count), spread(dilation, count), kernel, strict=True
+            )
+        ]
+        return tuple(
+            size - (full - before - behind)
+            for size, full, (before, behind) in zip(self.out_shape()[-count:], whole, cut, strict=True)
+        )
+
+    def tail(self, input: Any, begin: int) -> tuple[int, ...]:
+        """Lengths of the axes from `begin` on."""
+        return self.shape(input)[axis(begin, self.rank(input)) :]
+
+    def front(self, input: Any, place: Any) -> int:
+        """An axis of an operand, counted from the front."""
+        return int(axis(place, self.rank(input)))
+
+    def boxed(self, input: Any, begin: Any, size: Any) -> tuple[Any, ...]:
+        """The index of a box: where it begins, and how long it is (-1: to the end)."""
+        return self.picked(
+            input,
+            tuple(slice(at, None if length == -1 else at + length) for at, length in zip(begin, size, strict=True)),
+        )
+
+    def strided(self, input: Any, begin: Any, end: Any, strides: Any, *masks: int) -> tuple[Any, ...]:
+        """The index of a strided slice with MindSpore's masks, each a set of bits by position."""
+        no_begin, no_end, ellipsis, new_axis, shrink = masks
+        items: list[Any] = []
+        for place, (at, to, step) in enumerate(zip(begin, end, strides, strict=True)):
+            bit = 1 << place
+            if ellipsis & bit:
+                items.append("...")
+            elif new_axis & bit:
+                items.append(None)
+            elif shrink & bit:
+                items.append(at)
+            else:
+                items.append(slice(None if no_begin & bit else at, None if no_end & bit else to, step))
+        return self.picked(input, tuple(items))
+
     def projections(self, together: Any, *apart: Any) -> Any:
         """Weights of an attention's input projections: one operand, or three."""
         return together if together is not None else apart
@@ -353,6 +428,63 @@ def without_padding(padding: Iterable[tuple[int, int]], counted: Any) -> bool:
     return bool(counted) or not any(before or behind for before, behind in padding)
 
 
+def only(value: Any) -> Any:
+    """The one item of a tuple, or what is none."""
+    if isinstance(value, tuple):
+        if len(value) != 1:
+            raise NotTold("several axes")
+        return value[0]
+    return value
+
+
+def unless(value: Any, obstacle: Any) -> Any:
+    """The value; NotTold where a setting is on that no operation here has."""
+    if obstacle:
+        raise NotTold("a setting that no operation here has")
+    return value
+
+
+def unbiased_by(ddof: Any, correction: Any, unbiased: Any) -> int:
+    """Degrees of freedom to subtract, as `ddof`, `correction` or `unbiased` says."""
+    if correction is not None:
+        return int(correction)
+    return int(ddof) if unbiased is None else int(unbiased)
+
+
+def needed(value: Any) -> Any:
+    """The value; NotTold where it is missing."""
+    if value is None:
+        raise NotTold("made inside the call")
+    return value
+
+
+def last_pair(padding: Any) -> Any:
+    """Padding of the last axis, of numbers for all sides."""
+    return tuple(padding)[-2:] if isinstance(padding, tuple) and len(padding) == 4 else padding
+
+
+def approximation(value: Any) -> str:
+    """`approximate` of GELU as PyTorch has it: MindSpore's is a bool too."""
+    return {True: "tanh", False: "none"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def from_behind(paddings: Any) -> tuple[int, ...]:
+    """Padding by axis as one row that begins with the last axis."""
+    return tuple(cells for pair in reversed(tuple(paddings)) for cells in pair)
+
+
+def pad_mode_name(mode: Any) -> str:
+    """PyTorch's name of a way to pad."""
+    return {"edge": "replicate", "wrap": "circular"}.get(str(mode), str(mode))
+
+
+def resize_corners(align_corners: Any, half_pixel_centers: Any) -> bool:
+    """`align_corners`; NotTold for the third way to lay the grid, which PyTorch does not have."""
+    if not align_corners and not half_pixel_centers:
+        raise NotTold("neither corners nor centres are aligned")
+    return bool(align_corners)
+
+
 def given(value: Any, otherwise: Any) -> Any:
     """`otherwise` where the argument was not given."""
     return otherwise if value in (None, ()) else value
@@ -362,7 +494,8 @@ _FUNCTIONS: Mapping[str, Any] = {
     **{
         each.__name__: each
         for each in (
-            spread, sides, same_sides, overhang, axis, axes, reduction_of, flat, spread_any, without_padding, given,
+            needed, last_pair, approximation, only, unless, unbiased_by, from_behind, pad_mode_name, resize_corners, spread, sides,
+            same_sides, overhang, axis, axes, reduction_of, flat, spread_any, without_padding, given,
             float, int, bool, len, tuple, str, max, min,
         )
     },

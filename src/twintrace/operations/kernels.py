@@ -140,6 +140,9 @@ for _name in _PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=False)
 KERNELS["trunc_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="trunc"), real=False)
 KERNELS["floor_mod"] = KERNELS["remainder"]
+KERNELS["div_no_nan"] = _binary(
+    lambda one, two: torch.where(two == 0, 0.0, one / torch.where(two == 0, 1.0, two)), real=True
+)
 
 
 @kernel("add")
@@ -516,8 +519,21 @@ def _bucketize(input: Any, boundaries: Tensor, right: bool) -> Result:
 
 
 @kernel("matmul")
-def _matmul(input: Tensor, other: Tensor) -> Result:
-    return torch.matmul(input, other)
+def _matmul(input: Tensor, other: Tensor, transpose_a: bool, transpose_b: bool) -> Result:
+    return torch.matmul(input.mT if transpose_a else input, other.mT if transpose_b else other)
+
+
+@kernel("bias_add")
+def _bias_add(input: Tensor, bias: Tensor, dim: int) -> Result:
+    return input + bias.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
+
+
+@kernel("add_all")
+def _add_all(tensors: Sequence[Tensor]) -> Result:
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = total + tensor
+    return total.clone()
 
 
 @kernel("linear")
@@ -591,6 +607,8 @@ def _conv(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Result:
     even = _even(padding)
+    if weight.dim() == len(stride) + 3:  # MindSpore's one-dimensional weights have an axis of length 1
+        weight = weight.squeeze(2)
     if even is None:
         input, even = _padded(input, padding), [0] * len(padding)
     return _CONVOLUTIONS[len(even)](input, weight, bias, stride, even, dilation, groups)
@@ -886,6 +904,12 @@ def _normalize(input: Tensor, p: float, dim: int, eps: float) -> Result:
     return input / torch.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
 
 
+@kernel("l2_normalize")
+def _l2_normalize(input: Tensor, dim: Sequence[int], eps: float) -> Result:
+    """The bound is on the sum of squares, before the root."""
+    return input * torch.rsqrt(input.square().sum(tuple(dim), keepdim=True).clamp_min(eps))
+
+
 @kernel("renorm")
 def _renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Result:
     return torch.renorm(input, p, dim, maxnorm)
@@ -1014,6 +1038,11 @@ def _dice_loss(input: Tensor, target: Tensor, smooth: float) -> Result:
     return 1 - 2 * both / (input.square().sum() + target.square().sum() + smooth)
 
 
+@kernel("half_square_sum")
+def _half_square_sum(input: Tensor) -> Result:
+    return input.square().sum() / 2
+
+
 # --- movement ---
 
 
@@ -1095,6 +1124,11 @@ def _unbind(input: Tensor, dim: int) -> Result:
 @kernel("gather")
 def _gather(input: Tensor, dim: int, index: Tensor) -> Result:
     return torch.gather(input, dim, index.long())
+
+
+@kernel("gather_nd")
+def _gather_nd(input: Tensor, indices: Tensor) -> Result:
+    return input[tuple(indices.long().unbind(-1))]
 
 
 @kernel("index_select")
@@ -1293,6 +1327,35 @@ def _channel_shuffle(input: Tensor, groups: int) -> Result:
     return F.channel_shuffle(input, groups)
 
 
+@kernel("depth_to_space")
+def _depth_to_space(input: Tensor, block_size: int) -> Result:
+    """Blocks first, then channels: not the order of pixel_shuffle."""
+    n, c, h, w = input.shape
+    cells = input.reshape(n, block_size, block_size, c // block_size**2, h, w)
+    return cells.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size**2, h * block_size, w * block_size)
+
+
+@kernel("space_to_depth")
+def _space_to_depth(input: Tensor, block_size: int) -> Result:
+    n, c, h, w = input.shape
+    cells = input.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
+    return cells.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size**2, h // block_size, w // block_size)
+
+
+@kernel("mirror_pad")
+def _mirror_pad(input: Tensor, paddings: Any, mode: str) -> Result:
+    """Mirrored around the edge (REFLECT) or with it (SYMMETRIC), axis by axis."""
+    sides = paddings.tolist() if isinstance(paddings, Tensor) else paddings
+    skip = 1 if mode.upper() == "REFLECT" else 0
+    for axis, (before, behind) in enumerate(sides):
+        length = input.shape[axis]
+        pieces = [input.narrow(axis, skip, before).flip(axis)] if before else []
+        pieces.append(input)
+        pieces += [input.narrow(axis, length - skip - behind, behind).flip(axis)] if behind else []
+        input = torch.cat(pieces, axis)
+    return input.clone()
+
+
 @kernel("interpolate")
 def _interpolate(
     input: Tensor, size: Sequence[int], scales: Sequence[float], mode: str, align_corners: bool, antialias: bool
@@ -1374,6 +1437,14 @@ def _recurrent(function: Kernel, states: int) -> Kernel:
     ) -> Result:
         if train and dropout > 0 and num_layers > 1:
             raise Random("dropout between the layers draws its masks")
+        if hx is None:
+            rows = num_layers * (2 if bidirectional else 1)
+            shape = (
+                (rows, params[1].shape[1])
+                if input.dim() == 2
+                else (rows, input.shape[0 if batch_first else 1], params[1].shape[1])
+            )
+            hx = (input.new_zeros(shape),) * states
         single = isinstance(hx, tuple) and states == 1
         state = tuple(hx) if states > 1 else hx[0] if single else hx
         return function(input, state, list(params), has_biases, num_layers, 0.0, train, bidirectional, batch_first)
@@ -1390,17 +1461,37 @@ def _rnn(nonlinearity: str, **arguments: Any) -> Result:
     return _recurrent(torch.rnn_tanh if nonlinearity == "tanh" else torch.rnn_relu, 1)(**arguments)
 
 
+@kernel("flat_lstm")
+def _flat_lstm(
+    input: Tensor, h: Tensor, c: Tensor, weight: Tensor, input_size: int, hidden_size: int, has_bias: bool
+) -> Result:
+    """One layer, all parameters in one row: input weights, hidden weights, one bias."""
+    gates = 4 * hidden_size
+    flat = weight.reshape(-1)
+    cuts = [gates * input_size, gates * hidden_size] + ([gates] if has_bias else [])
+    w_ih, w_hh, *bias = torch.split(flat, cuts)
+    params = [w_ih.reshape(gates, input_size), w_hh.reshape(gates, hidden_size)]
+    params += [bias[0], torch.zeros_like(bias[0])] if has_bias else []
+    return torch.lstm(input, (h, c), params, has_bias, 1, 0.0, False, False, False)
+
+
 @kernel("lstm_cell")
 def _lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> Result:
-    return torch.lstm_cell(input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+    hx = (_no_state(input, w_hh),) * 2 if hx is None else tuple(hx)
+    return torch.lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @kernel("gru_cell")
 def _gru_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> Result:
-    return torch.gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return torch.gru_cell(input, _no_state(input, w_hh) if hx is None else hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @kernel("rnn_cell")
 def _rnn_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, nonlinearity: str) -> Result:
     function = torch.rnn_tanh_cell if nonlinearity == "tanh" else torch.rnn_relu_cell
-    return function(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return function(input, _no_state(input, w_hh) if hx is None else hx, w_ih, w_hh, b_ih, b_hh)
+
+
+def _no_state(input: Tensor, w_hh: Tensor) -> Tensor:
+    """The state that a cell begins with: zeros."""
+    return input.new_zeros((*input.shape[:-1], w_hh.shape[1]))

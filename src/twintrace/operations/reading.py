@@ -95,13 +95,19 @@ class Recorded:
         if row.arguments:
             names = {**self.context.names(), **bound}
             arguments |= {name: eval(code, {"__builtins__": {}}, names) for name, code in row.arguments.items()}
-        return self.meaning(row.operation, arguments, row.signature)
+        return self.meaning(row.operation, arguments, row.signature, row.outputs)
 
-    def meaning(self, operation: str, arguments: Mapping[str, Any], signature: Signature | None = None) -> Meaning:
+    def meaning(
+        self,
+        operation: str,
+        arguments: Mapping[str, Any],
+        signature: Signature | None = None,
+        outputs: int | None = None,
+    ) -> Meaning:
         """Meaning with the arguments that the catalog has for this operation, axes counted from the front."""
         known = OPERATIONS.get(operation)
         arguments = dict(self._of_catalog(known, arguments)) if known is not None else dict(arguments)
-        return Meaning(operation, arguments, self._results(signature), self.name)
+        return Meaning(operation, arguments, self._results(signature, outputs), self.name)
 
     def _of_catalog(self, signature: Signature, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         rank = self._rank(arguments)
@@ -130,14 +136,18 @@ class Recorded:
                     return self.context.rank(item)
         return None
 
-    def _results(self, signature: Signature | None) -> dict[int, int | str]:
+    def _results(self, signature: Signature | None, outputs: int | None) -> dict[int, int | str]:
         results: dict[int, int | str] = {}
-        for place, number in enumerate(numbers_in(self.call.output)):
+        for place, number in enumerate(numbers_in(self.call.output)[:outputs]):
             results.setdefault(number, place)
+        returned = bool(results)
         for slot, number in self.call.after.items():
             name = signature.name_of(slot) if signature is not None else None
             if self.inplace and slot in ("0", "kw.input", "kw.self"):
-                results.setdefault(number, 0)
+                if (
+                    not returned
+                ):  # else it has made another tensor, as MindSpore's `x += y` may, and left this one alone
+                    results.setdefault(number, 0)
             elif slot.startswith("kw.out"):
                 results.setdefault(number, int(slot.rpartition(".")[2]) if slot[-1].isdigit() else 0)
             elif name is not None:

@@ -8,6 +8,7 @@ Left of `=` is a Python signature. Names after the `*` are found among the keywo
 or primitive, its parameters and its buffers; a name without default that is found nowhere makes the row say nothing: an
 attribute that was not recorded cannot be guessed. Right of it stands the operation, each of its arguments an expression over
 the names on the left and the functions of `conventions.py`. An argument that both sides call by the same name need not be written.
+`[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Row:
     signature: Signature
     operation: str = ""
     arguments: Mapping[str, CodeType] = field(default_factory=dict)
+    outputs: int | None = None
+    """Only so many of the call's results are the operation's; the others are the framework's own."""
 
 
 def signature_of(text: str) -> Signature:
@@ -121,8 +124,13 @@ def row_of(text: str) -> Row:
     if not right.strip():
         return Row(signature, signature.name.rpartition(".")[2])
     call = ast.parse(right.strip(), mode="eval").body
+    outputs = None
+    if isinstance(call, ast.Subscript):
+        upper = call.slice.upper if isinstance(call.slice, ast.Slice) else None
+        assert isinstance(upper, ast.Constant), text
+        call, outputs = call.value, int(str(upper.value))
     if isinstance(call, ast.Name):
-        return Row(signature, call.id)
+        return Row(signature, call.id, outputs=outputs)
     assert isinstance(call, ast.Call)
     arguments = {
         keyword.arg: compile(ast.Expression(keyword.value), f"<{signature.name}>", "eval")
@@ -130,7 +138,7 @@ def row_of(text: str) -> Row:
         if keyword.arg is not None
     }
     assert isinstance(call.func, ast.Name), text
-    return Row(signature, call.func.id, arguments)
+    return Row(signature, call.func.id, arguments, outputs)
 
 
 def rows_in(text: str) -> Iterator[Row]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..model.records import Call
 from ..model.sites import Kind, Phase
 from .meanings import Meaning, SpecOf
+from .mindspore_reading import read_call as read_mindspore_call
+from .module_reading import read_module
 from .rows import NotTold
 from .torch_reading import read_call as read_torch_call
 
@@ -30,7 +32,9 @@ def meaning_of(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
 
 def _read(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
     if call.site.kind is Kind.MODULE:
-        return None
+        return read_module(call, framework, spec)
     if call.site.phase is Phase.UPDATE and call.site.name.endswith(".step"):
         return None
+    if framework == "mindspore" or call.site.name.startswith("mindspore."):
+        return read_mindspore_call(call, spec)
     return read_torch_call(call, spec)

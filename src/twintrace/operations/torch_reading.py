@@ -40,6 +40,11 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     if bare.lstrip("_") in QUESTIONS or name in QUESTIONS:
         return None
     recorded = Recorded(call, spec, full, inplace=inplace or name == "__setitem__" or bool(call.mutates))
+    return read_named(recorded, home, bare, overload)
+
+
+def read_named(recorded: Recorded, home: str, bare: str, overload: str) -> Meaning:
+    """Meaning by PyTorch's table; `bare` is the name without the underscore of in-place functions."""
     special = _SPECIAL.get(f"{home}.{bare}") or _SPECIAL.get(bare)
     if special is not None and home != "fft":
         return special(recorded)
@@ -90,7 +95,7 @@ def _bound(recorded: Recorded, signature: str) -> dict[str, Any]:
 @_special("max", "min")
 def _extreme(recorded: Recorded) -> Meaning:
     """Of all elements, along an axis (with places), or of two tensors."""
-    which = recorded.name.rstrip("_").rpartition(".")[2] if "aten" not in recorded.name else recorded.name.split(".")[1]
+    which = _last(recorded)
     bound = _bound(recorded, f"{which}(input, dim=None, keepdim=False, *, other=None)")
     other = bound["dim"] if isinstance(bound["dim"], Operand) else bound["other"]
     if other is not None:
@@ -281,5 +286,6 @@ def _cell(recorded: Recorded) -> Meaning:
 
 
 def _last(recorded: Recorded) -> str:
-    _, name, _ = taken_apart(recorded.name)
+    full = recorded.name.replace("mindspore.mint.", "torch.")
+    _, name, _ = taken_apart(full)
     return name.rstrip("_") if not name.endswith("__") else name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mindspore import Tensor
@@ -18,7 +18,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .gradients import HAS_NODES, Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
-from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives
+from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives, settings_of
 from .patches import Patch
 from .tensors import wrote
 from .updates import Updates
@@ -109,7 +109,9 @@ class Calls:
                 api = self._primitives[key] = describe_primitive(primitive)
             if api is None:
                 return original(primitive, *args, **kwargs)
-            return self._call(api, functools.partial(original, primitive), args, kwargs)
+            return self._call(
+                api, functools.partial(original, primitive), args, kwargs, settings=settings_of(primitive)
+            )
 
         return __call__
 
@@ -121,10 +123,21 @@ class Calls:
             Api(name), function, args, kwargs, follows=HAS_NODES
         )  # a hook on a tensor would be compiled in
 
-    def _call(self, api: Api, original: Any, args: Any, kwargs: Any, *, follows: bool = True) -> Any:
+    def _call(
+        self,
+        api: Api,
+        original: Any,
+        args: Any,
+        kwargs: Any,
+        *,
+        follows: bool = True,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Any:
         mutates = api.mutates(args, kwargs) if api.may_write else ()
         with unseen():
-            call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=mutates)
+            call = self._sink.enter(
+                Kind.API, api.name, args, kwargs, phase=self._phase(), mutates=mutates, settings=settings
+            )
             follows = follows and call is not None and call.wants_gradients
             inputs = self._gradients.begin(call) if call is not None and follows else []
             if follows:

@@ -93,6 +93,8 @@ def configuration(cell: nn.Cell) -> Mapping[str, Any]:
         and name not in _BOOKKEEPING
         and not isinstance(value, Tensor | nn.Cell | Primitive)
     }
+    if type(cell).__module__.startswith("mindspore."):  # a user's class may have the same name, and do something else
+        found["mindspore_class"] = f"{type(cell).__module__}.{type(cell).__qualname__}"
     return {**found, "training": cell.training}
 
 

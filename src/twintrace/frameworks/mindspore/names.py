@@ -76,6 +76,7 @@ _GATHERING = {
 }  # fmt: skip
 _GROUP_MATTERS = ("get_", "new_group", "init_process_group", "destroy_process_group", "set_comm_ops_inplace")
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH")
+_PLAIN = (bool, int, float, str, tuple, list, type(None))
 WRITING_PRIMITIVES = ("Assign", "Scatter", "Inplace", "Apply", "SparseApply", "Fused")
 """How the names of primitives begin that write to an argument."""
 _WRITERS = frozenset(("assign", "assign_add", "assign_sub", "assign_value", "itemset"))
@@ -185,6 +186,17 @@ def describe_primitive(primitive: Any) -> Api | None:
     if name == "BatchNorm":
         return Api(full, ("3", "4"))
     return Api(full, ("0",)) if name.startswith(("Assign", "Scatter")) else Api(full, writes_if=_parameters_among)
+
+
+def settings_of(primitive: Any) -> Mapping[str, Any] | None:
+    """What a primitive was made with, defaults included (`transpose_b`, `pad_mode`, `epsilon`), as its constructor was given it.
+
+    The attributes that MindSpore derives from these are of its own making: a number for `pad_mode`, four strides for two.
+    """
+    given: Mapping[str, Any] | None = getattr(primitive, "init_attrs", None)
+    if not given:
+        return None
+    return {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
 
 
 def _is_alias(home: Any, name: str) -> bool:

@@ -8,7 +8,7 @@ runs (MindSpore's own optimizers among it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mindspore as ms
@@ -21,7 +21,7 @@ except ImportError:  # before 2.9
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .modules import present_phase
-from .names import describe_primitive
+from .names import describe_primitive, settings_of
 from .tensors import wrote
 from .updates import Updates
 
@@ -42,8 +42,8 @@ class OpMode(_Mode):  # type: ignore[misc]  # the class is there or not, by the 
         self._place = 0
 
     def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
-        name, given, mutates = _read(func.name, args)
-        opened = [(listener, listener.enter_op(name, given, mutates)) for listener in self.listeners]
+        name, given, mutates, settings = _read(func.name, args)
+        opened = [(listener, listener.enter_op(name, given, mutates, settings)) for listener in self.listeners]
         try:
             output = func(*args)
         except BaseException as error:
@@ -85,9 +85,11 @@ class Ops:
         yield from self._updates.install()
         yield _MODE.add(self)
 
-    def enter_op(self, name: str, args: Sequence[Any], mutates: Sequence[str]) -> Open | None:
+    def enter_op(
+        self, name: str, args: Sequence[Any], mutates: Sequence[str], settings: Mapping[str, Any] | None
+    ) -> Open | None:
         """A kernel is about to run."""
-        return self._sink.enter(Kind.OP, name, args, {}, phase=self._phase(), mutates=mutates)
+        return self._sink.enter(Kind.OP, name, args, {}, phase=self._phase(), mutates=mutates, settings=settings)
 
     def leave_op(self, call: Open | None, output: Any) -> None:
         """It has run."""
@@ -103,12 +105,15 @@ class Ops:
         return Phase.UPDATE if self._updates.running else present_phase()
 
 
-def _read(name: str, args: Any) -> tuple[str, Sequence[Any], Sequence[str]]:
-    """A kernel's name, arguments and what it writes to: called by itself, or as a primitive with its arguments in a tuple."""
+def _read(name: str, args: Any) -> tuple[str, Sequence[Any], Sequence[str], Mapping[str, Any] | None]:
+    """A kernel's name, arguments, what it writes to and its settings: called by itself, or as a primitive with its arguments in a
+    tuple.
+    """
     if len(args) == 3 and isinstance(args[0], ms.ops.Primitive) and isinstance(args[2], tuple | list):
         api = describe_primitive(args[0])
-        return name, args[2], api.mutates(args[2], {}) if api is not None else ()
-    return name, args, ("0",) if name.startswith(("Inplace", "Assign", "Scatter")) else ()
+        mutates = api.mutates(args[2], {}) if api is not None else ()
+        return name, args[2], mutates, settings_of(args[0])
+    return name, args, ("0",) if name.startswith(("Inplace", "Assign", "Scatter")) else (), None
 
 
 _MODE = OpMode()

@@ -86,6 +86,10 @@ def configuration(module: Any) -> Mapping[str, Any]:
         for name, value in vars(module).items()
         if not name.startswith("_") and not is_tensor(value) and not isinstance(value, nn.Module)
     }
+    if type(module).__module__.startswith(
+        ("torch.", "msadapter.")
+    ):  # a user's class may have the same name, and do something else
+        found["msadapter_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
     return {**found, "training": module.training}
 
 

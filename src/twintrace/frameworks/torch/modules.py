@@ -85,6 +85,8 @@ def configuration(module: nn.Module) -> Mapping[str, Any]:
         for name, value in vars(module).items()
         if not name.startswith("_") and not isinstance(value, Tensor | nn.Module)
     }
+    if type(module).__module__.startswith("torch."):  # a user's class may have the same name, and do something else
+        found["torch_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
     return {**found, "training": module.training}
 
 
