@@ -1,6 +1,6 @@
 import sys; pass
 import numpy as np, torch, time
-from twintrace.frameworks.torch.batches import Entry, launch, triton_for, is_gathered
+from twintrace.frameworks.torch.batches import Entry, launch, triton_for, walk_of
 from twintrace.frameworks.torch.tensors import NAMES
 from twintrace.frameworks.runs import Runs
 from twintrace.store.device_sums import finish
@@ -11,12 +11,13 @@ K=triton_for(dev); print('triton', K)
 torch.manual_seed(0)
 def raw(n): return torch.randint(0,256,(n,),dtype=torch.uint8)
 def entry(t,i,kern):
-    runs=None
+    walk=None
     size=t.element_size()
     if not t.is_contiguous() or t.data_ptr()%8:
         runs=Runs.of(t.shape,[size*s for s in t.stride()],size)
-        if kern is None or not is_gathered(runs,kern): t=t.contiguous(); t=t.clone() if t.data_ptr()%8 else t; runs=None
-    return Entry(t.data_ptr(),t.numel()*size,NAMES[t.dtype],runs,t,0,0,i)
+        walk = walk_of(runs, t.data_ptr()%8==0, kern) if kern else None
+        if walk is None: t=t.contiguous(); t=t.clone() if t.data_ptr()%8 else t
+    return Entry(t.data_ptr(),t.numel()*size,NAMES[t.dtype],walk,t,0,0,i)
 def cases():
     for d in NAMES:
         if d.is_floating_point or d.is_complex or d in (torch.int8,torch.int16,torch.int32,torch.int64,torch.uint8,torch.bool,torch.uint16,torch.uint32,torch.uint64):

@@ -20,10 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..model.pairs import Alignment, Alone, Layout, Match, Part, TensorPair
+from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Kind, Phase
+from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome, Verdict
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
@@ -37,6 +38,9 @@ _LEAF_UNITS = 4.0
 """Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
 _SHARES = 1e-2
 """From this relative error on a difference is there for all to see, and its rest need not be computed."""
+
+_RETURNED = 1e-5
+"""Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
 _ORDER = {status: place for place, status in enumerate(Status)}
 
@@ -55,6 +59,8 @@ class Judged:
     because: str = ""
     mistakes: tuple[Mistake, ...] = ()
     untold: str = ""
+    sources: frozenset[Mistake] = frozenset()
+    """Mistakes that have reached this value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,10 @@ class Recomputed:
         self._gradients: dict[tuple[int, int], Judged] = {}
         self._bound: dict[int, Bound] = {}
         """Right tensors and the left ones they were compared with."""
+        self._of_left: dict[int, Judged] = {}
+        """The worst that was found of each left tensor."""
         self._known: tuple[set[int], set[int]] = (set(), set())
-        self._gradient_status: tuple[dict[int, Status], dict[int, Status]] = ({}, {})
+        self._gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
         self._accused: set[tuple[int, int]] = set()
         """Calls that were told already, by side."""
         self._senders = tuple(side.senders() for side in self._sides)
@@ -135,10 +143,16 @@ class Recomputed:
     def _value(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
         if key not in self._values:
-            self._values[key] = judged = self._judge_value(item)
+            judged = self._judge_value(item)
+            if judged.mistakes:
+                judged.sources = judged.sources | frozenset(judged.mistakes)
+            self._values[key] = judged
             from ..operations.recomputation import Bound
 
             self._bound.setdefault(item.pair.right, Bound(item.pair.left, item.pair.layout))
+            known = self._of_left.get(item.pair.left)
+            if known is None or _ORDER[known.status] < _ORDER[judged.status]:
+                self._of_left[item.pair.left] = judged
             self._known[0].add(item.pair.left)
             self._known[1].add(item.pair.right)
             if item.left.fingerprint and item.right.fingerprint:
@@ -149,6 +163,8 @@ class Recomputed:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             return Judged(Status.SAME)
+        if _comes_in(pair) and pair.left in self._known[0] and pair.right in self._known[1]:
+            return self._crossed(pair)
         left = self._sides[0].slice(pair.left, self._known[0])
         right = self._sides[1].slice(pair.right, self._known[1])
         if self._is_uninitialised(0, left) or self._is_uninitialised(1, right):
@@ -165,31 +181,32 @@ class Recomputed:
         try:
             difference = self._meaning(left, right, pair.layout)
         except _not_recomputable() as error:
-            return self._fallback(item, incoming, audited, str(error))
+            return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None:
             terms = replace(terms, meaning=difference.relative)
             if difference.significant:
                 mistakes.append(self._meant(left, right, pair, difference))
         if audited.untold and not mistakes:
-            return self._fallback(item, incoming, audited, audited.untold)
+            return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
-        if incoming is Status.PARTED and not self._still_visible(item, right):
-            incoming = Status.CLEAN
-        return Judged(worse(Status.CLEAN, incoming), terms, _told(terms, incoming))
+        if incoming.status is Status.PARTED and not self._still_visible(item, right):
+            incoming = Judged(Status.CLEAN)
+        return Judged(worse(Status.CLEAN, incoming.status), terms, _told(terms, incoming.status), sources=incoming.sources)
 
-    def _incoming(self, left: Slice, right: Slice) -> Status:
+    def _crossed(self, pair: TensorPair) -> Judged:
+        """Operands in the same place of two calls that were each compared with another one: the calls take other values."""
+        known = [self._of_left[pair.left], self._values[self._bound[pair.right].left, pair.right]]
+        status = worse(*(judged.status for judged in known))
+        sources = frozenset().union(*(judged.sources for judged in known))
+        return Judged(status, because="the two calls take other values here: each was compared elsewhere", sources=sources)
+
+    def _incoming(self, left: Slice, right: Slice) -> Judged:
         """Standing of the compared values that two slices begin with."""
-        found = [Status.SAME]
-        for number in right.edge:
-            bound = self._bound.get(number)
-            if bound is not None:
-                found.append(self._values[bound.left, number].status)
-        mine = set(left.edge)
-        for (one, _), judged in self._values.items() if len(mine) > len(found) - 1 else ():
-            if one in mine:
-                found.append(judged.status)
-        return worse(*found)
+        found = [self._values[self._bound[number].left, number] for number in right.edge if number in self._bound]
+        found += [self._of_left[number] for number in left.edge if number in self._of_left]
+        sources = frozenset().union(*(judged.sources for judged in found))
+        return Judged(worse(*(judged.status for judged in found)), sources=sources)
 
     def _leaf(self, item: TensorResult) -> Judged:
         """Data, weights, buffers, state: nothing recorded made them."""
@@ -238,9 +255,12 @@ class Recomputed:
             drawn.append(any(meaning is not None and draws(meaning) for meaning in meanings))
         return (drawn[0], drawn[1]) if any(drawn) else None
 
-    def _drawn(self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Status) -> Judged:
-        if incoming in (Status.PARTED, Status.UNTOLD) :
-            return Judged(incoming, because="random numbers, applied to values that differ already")
+    def _drawn(
+        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Judged
+    ) -> Judged:
+        if incoming.status in (Status.PARTED, Status.UNTOLD):
+            because = "random numbers, applied to values that differ already"
+            return Judged(incoming.status, because=because, sources=incoming.sources)
         names = " | ".join(dict.fromkeys(self._random_name(which, part) for which, part in enumerate((left, right)) if random[which]))
         if all(random):
             settings = self._different_settings(left, right)
@@ -331,27 +351,64 @@ class Recomputed:
         except _not_recomputable():
             return True
 
-    def _fallback(self, item: TensorResult, incoming: Status, audited: Judged, why: str) -> Judged:
-        """The verdict without recomputation; what it calls rounding is not proven."""
+    def _fallback(
+        self, item: TensorResult, incoming: Judged, audited: Judged, why: str, left: Slice, right: Slice
+    ) -> Judged:
+        """The verdict without recomputation: settings still speak, and what it calls rounding is not proven."""
         mistakes = audited.mistakes
         if mistakes:
             return Judged(Status.PARTED, audited.terms, mistakes[0].what, mistakes)
-        if incoming is Status.PARTED:
-            return Judged(Status.PARTED, None, item.verdict.because)
-        if item.verdict.outcome is Outcome.DIFFERENT and incoming in (Status.SAME, Status.CLEAN):
+        if incoming.status is Status.PARTED:
+            return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
+        stated = self._stated(left, right)
+        if stated:
+            what = f"the two calls say that they compute something else: {stated}"
+            return Judged(Status.PARTED, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
+        if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
             return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict)),))
-        return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why)
+        return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
+
+    def _stated(self, left: Slice, right: Slice) -> str:
+        """Difference that the calls themselves state, without a look at values: a setting, another function, exchanged operands."""
+        if len(left.calls) != 1 or len(right.calls) != 1:
+            return ""
+        one, two = self._sides[0].meaning(left.calls[0]), self._sides[1].meaning(right.calls[0])
+        if one is None or two is None:
+            return ""
+        if one.operation != two.operation:
+            return f"{one.operation} | {two.operation}"
+        settings = self._different_settings(left, right)
+        if settings:
+            return settings
+        ours, theirs = dict(one.operands()), dict(two.operands())
+        lacking = sorted(set(ours) ^ set(theirs))
+        if lacking:
+            side = "left" if lacking[0] in ours else "right"
+            return f"only the {side} has a {lacking[0]}"
+        crossed = [
+            path
+            for path, operand in theirs.items()
+            if operand.tensor in self._bound and self._bound[operand.tensor].left != ours[path].tensor
+        ]
+        partners = {self._bound[theirs[path].tensor].left for path in crossed}
+        if crossed and partners == {ours[path].tensor for path in crossed}:
+            return f"{name_of(left.calls[0]).rpartition('.')[2]} takes the same values in another order"
+        return ""
 
     # --- gradients ------------------------------------------------------------------------------------------------------
 
     def _gradient(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
         if key not in self._gradients:
-            self._gradients[key] = judged = self._judge_gradient(item)
+            judged = self._judge_gradient(item)
+            if judged.mistakes:
+                judged.sources = judged.sources | frozenset(judged.mistakes)
+            self._gradients[key] = judged
             for which, number in enumerate(key):
-                known = self._gradient_status[which]
-                known[number] = worse(known.get(number, Status.SAME), judged.status)
+                known = self._gradient_of[which].get(number)
+                if known is None or _ORDER[known.status] < _ORDER[judged.status]:
+                    self._gradient_of[which][number] = judged
         return self._gradients[key]
 
     def _judge_gradient(self, item: TensorResult) -> Judged:
@@ -366,13 +423,13 @@ class Recomputed:
         """Gradients that a call on each side has sent back: each is audited by its own vector-Jacobian product."""
         ratios: list[float | None] = [None, None]
         mistakes: list[Mistake] = []
-        status, untold = Status.CLEAN, ""
+        incoming, untold = Judged(Status.CLEAN), ""
         for which, sent in enumerate((left, right)):
             number = (item.pair.left, item.pair.right)[which]
             call, _ = sent[0]
             audit = self._re.audit(which, call)
             score = audit.backward.get(number)
-            status = worse(status, self._comes_back(which, call))
+            incoming = _together([incoming, self._comes_back(which, call)])
             if score is None:
                 untold = untold or audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
                 continue
@@ -384,42 +441,31 @@ class Recomputed:
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
         if untold:
-            return self._untold_gradient(item, status, untold)
-        return Judged(status, terms, _told(terms, status))
+            return self._untold_gradient(item, incoming, untold)
+        return Judged(incoming.status, terms, _told(terms, incoming.status), sources=incoming.sources)
 
-    def _comes_back(self, which: int, call: Call) -> Status:
+    def _comes_back(self, which: int, call: Call) -> Judged:
         """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
-        found = [Status.SAME]
-        made = set(outputs_of(call).values())
-        for gradient in call.gradients:
-            if gradient.role == "output":
-                found.append(self._standing_of_gradient(which, gradient.tensor, set()))
-        for number in (*inputs_of(call).values(), *made):
-            found.append(self._standing(which, number))
-        return worse(*found)
+        found = [
+            self._standing_of_gradient(which, gradient.tensor, set()) for gradient in call.gradients if gradient.role == "output"
+        ]
+        found += [self._standing(which, number) for number in (*inputs_of(call).values(), *outputs_of(call).values())]
+        return _together(found)
 
-    def _standing(self, which: int, number: int) -> Status:
-        """Standing of a value by one side's number; of one that was not compared, that of nothing."""
-        if which:
-            bound = self._bound.get(number)
-            return self._values[bound.left, number].status if bound is not None else Status.SAME
-        if not self._left_index:
-            for (one, _), judged in self._values.items():
-                self._left_index[one] = worse(self._left_index.get(one, Status.SAME), judged.status)
-        return self._left_index.get(number, Status.SAME)
+    def _standing(self, which: int, number: int) -> Judged:
+        """Standing of a value by one side's number; one that was not compared has none."""
+        if not which:
+            return self._of_left.get(number, _UNSEEN)
+        bound = self._bound.get(number)
+        return self._values[bound.left, number] if bound is not None else _UNSEEN
 
-    @property
-    def _left_index(self) -> dict[int, Status]:
-        index: dict[int, Status] = self.__dict__.setdefault("_index", {})
-        return index
-
-    def _standing_of_gradient(self, which: int, number: int, seen: set[int]) -> Status:
+    def _standing_of_gradient(self, which: int, number: int, seen: set[int]) -> Judged:
         """Standing of a gradient; of one that was not compared, that of what it was made of."""
-        known = self._gradient_status[which].get(number)
+        known = self._gradient_of[which].get(number)
         if known is not None or number in seen:
-            return known or Status.SAME
+            return known or _UNSEEN
         seen.add(number)
-        found = [Status.SAME]
+        found: list[Judged] = []
         for call, _ in self._senders[which].get(number, ()):
             found += [
                 self._standing_of_gradient(which, gradient.tensor, seen) for gradient in call.gradients if gradient.role == "output"
@@ -429,7 +475,7 @@ class Recomputed:
             for _, other in self._sides[which].contributions(value):
                 if other != number:
                     found.append(self._standing_of_gradient(which, other, seen))
-        return worse(*found)
+        return _together(found)
 
     def _added_up(self, item: TensorResult) -> Judged:
         """A gradient that is the sum of what the calls that took its value sent back."""
@@ -442,15 +488,17 @@ class Recomputed:
         if not parts[0] and not parts[1]:
             return self._leaf_gradient(item)
         lone = [self._lone_parts(which, parts) for which in (0, 1)]
-        status = worse(*(self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]))
+        incoming = _together(
+            [self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]]
+        )
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
             return self._lone_gradient(item, which, lone[which][0])
         for which in (0, 1):
             if parts[which] and not self._re.adds_up(which, numbers[which], [gradient for _, gradient in parts[which]]):
                 why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
-                return self._untold_gradient(item, status, why)
-        return Judged(worse(Status.CLEAN, status), None, "the sum of what was sent back")
+                return self._untold_gradient(item, incoming, why)
+        return Judged(worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources)
 
     def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
         """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
@@ -460,7 +508,7 @@ class Recomputed:
         for call, gradient in parts[which]:
             match = self._match_of[which].get(call.id)
             if match is None or id(match) not in theirs:
-                if gradient in self._gradient_status[which]:
+                if gradient in self._gradient_of[which]:
                     continue
                 found.append(call)
         return found
@@ -490,15 +538,15 @@ class Recomputed:
         measured = item.measurement
         if measured is not None and measured.max_ulp is not None and measured.max_ulp <= _LEAF_UNITS:
             return Judged(Status.CLEAN)
-        if any(status is not Status.SAME for status in (*self._gradient_status[0].values(), *(judged.status for judged in self._values.values()))):
-            return self._untold_gradient(item, Status.SAME, "no recorded call sends this gradient back")
+        if any(judged.status is not Status.SAME for judged in (*self._gradient_of[0].values(), *self._values.values())):
+            return self._untold_gradient(item, Judged(Status.SAME), "no recorded call sends this gradient back")
         what = f"{_name(item.pair)} differs where the backward pass begins"
         return Judged(Status.PARTED, None, what, (Mistake("gradient", what, backward=True),))
 
-    def _untold_gradient(self, item: TensorResult, status: Status, why: str) -> Judged:
-        if status is Status.PARTED:
-            return Judged(status, None, item.verdict.because)
-        if item.verdict.outcome is Outcome.DIFFERENT and status in (Status.SAME, Status.CLEAN):
+    def _untold_gradient(self, item: TensorResult, incoming: Judged, why: str) -> Judged:
+        if incoming.status is Status.PARTED:
+            return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
+        if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
             return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict), backward=True),))
         return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
@@ -536,36 +584,95 @@ class Recomputed:
 
     def _conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """Whether a mistake reaches a result of the run, and which results could not be told."""
-        ends = self._ends()
-        parted, untold = False, []
+        ends = self._ends(0), self._ends(1)
+        untold: list[str] = []
+        reached: set[Mistake] = set()
         for number, result in enumerate(results):
             for place, item in enumerate(result.tensors):
                 own = judged[number].get(place)
-                if own is None or not self._is_end(item, ends):
+                if own is None or not _is_end(item, ends[0]):
                     continue
-                parted |= own.status is Status.PARTED
-                if own.status is Status.UNTOLD and own.untold:
-                    untold.append(own.untold)
-                elif own.status is Status.UNTOLD:
-                    untold.append(f"{_name(item.pair)} depends on calls that could not be recomputed")
-        return Judgement(results, tuple(dict.fromkeys(untold)), parted)
+                reached |= own.sources if own.status is Status.PARTED else set()
+                if own.status is Status.UNTOLD:
+                    untold.append(own.untold or f"{_name(item.pair)} depends on calls that could not be recomputed")
+        lone = self._lone_results(ends)
+        untold += [text for text, counts in lone if not counts]
+        mistakes = [text for text, counts in lone if counts]
+        finished = []
+        for result in results:
+            own = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
+            returned = _returned(result.match) if not own else ""
+            if returned:
+                own = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
+                reached.add(own[0])
+            finished.append(replace(result, mistakes=own) if own else result)
+        return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes))
 
-    def _ends(self) -> set[int]:
-        """Left tensors that are results of the run: outputs of outermost modules, and values that no recorded call takes."""
-        side = self._sides[0]
-        found: set[int] = set()
+    def _ends(self, which: int) -> dict[int, Call]:
+        """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
+        no module.
+        """
+        side = self._sides[which]
+        modules = [call for call in side.calls if call.parent is None and call.site.kind is Kind.MODULE]
+        found: dict[int, Call] = {}
+        for call in modules:
+            found.update(dict.fromkeys(outputs_of(call).values(), call))
         for call in side.calls:
-            outermost = call.parent is None
-            for number in outputs_of(call).values():
-                if outermost and call.site.kind is Kind.MODULE:
-                    found.add(number)
-                elif not side.takers(number) and side.is_leaf(call):
-                    found.add(number)
+            if not side.is_leaf(call) or call.site.phase is Phase.BACKWARD:
+                continue
+            if modules and (call.parent is not None or not call.gradients) and call.site.phase is not Phase.UPDATE:
+                continue
+            found.update({number: call for number in outputs_of(call).values() if not side.takers(number)})
         return found
 
-    def _is_end(self, item: TensorResult, ends: set[int]) -> bool:
-        part = item.pair.part
-        return part is Part.PARAMETER_GRADIENT or part is Part.AFTER or (part is Part.OUTPUT and item.pair.left in ends)
+    def _lone_results(self, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> list[tuple[str, bool]]:
+        """Results that one side alone has: (sentence, whether it is a mistake)."""
+        alone = [{number: call for number, call in ends[which].items() if number not in self._known[which]} for which in (0, 1)]
+        found = []
+        for which, side in enumerate(("left", "right")):
+            other = ("right", "left")[which]
+            for number, call in alone[which].items():
+                spec = self._sides[which].tensor(number).spec
+                maker = self._sides[which].maker(number) or call
+                if call.gradients and call.site.kind is not Kind.MODULE:
+                    found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
+                elif call.site.kind is not Kind.MODULE or alone[1 - which]:
+                    found.append((f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s", False))
+        return found
+
+
+_UNSEEN = Judged(Status.SAME)
+
+
+def _together(judged: Sequence[Judged]) -> Judged:
+    """Standing of what is made of several values."""
+    sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
+    return Judged(worse(*(item.status for item in judged)), sources=sources)
+
+
+def _is_end(item: TensorResult, ends: Mapping[int, Call]) -> bool:
+    part = item.pair.part
+    return part is Part.PARAMETER_GRADIENT or part is Part.AFTER or (part is Part.OUTPUT and item.pair.left in ends)
+
+
+def _returned(match: Match) -> str:
+    """Numbers, texts and truth values that two outermost modules return differently; empty if none."""
+    if len(match.left) != 1 or len(match.right) != 1:
+        return ""
+    one, two = match.left[0], match.right[0]
+    if one.site.kind is not Kind.MODULE or one.parent is not None or two.parent is not None:
+        return ""
+    ours, theirs = dict(leaves(one.output)), dict(leaves(two.output))
+    for slot in ours.keys() & theirs.keys():
+        left, right = ours[slot], theirs[slot]
+        if isinstance(left, TensorRef) or isinstance(right, TensorRef) or left == right:
+            continue
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if numbers and abs(left - right) <= _RETURNED * max(abs(left), abs(right)):  # type: ignore[operator,arg-type]
+            continue
+        if numbers or (isinstance(left, str | bool) and isinstance(right, str | bool)):
+            return f"the result {slot or ''} is {left!r} | {right!r}".replace("  ", " ")
+    return ""
 
 
 def draws(meaning: object) -> bool:

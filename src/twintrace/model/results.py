@@ -224,6 +224,8 @@ class Comparison:
     def divergence(self) -> Divergence | None:
         """The first: forward before backward, an earlier step before a later one."""
         found = [item for item in (self.forward, self.backward) if item is not None]
+        if self.recomputed:
+            found = [item for item in found if item.mistake is None or item.mistake.effective]
         return min(found, key=lambda item: (item.result.step, item.place), default=None)
 
     def count(self, *outcomes: Outcome) -> int:
@@ -255,10 +257,10 @@ class Comparison:
     @property
     def code(self) -> int:
         """Exit code: 0 the results of the two runs agree, 1 they part, 2 nothing could be compared, 3 something could not be told."""
-        if not self.comparable:
-            return 2
         if not self.recomputed:
-            return 0 if self.agree else 1
+            return 0 if self.agree else 1 if self.comparable else 2
+        if not self.results:
+            return 2
         if self.parted or self.left_out:
             return 1
         return 3 if self.untold or self._damaged else 0

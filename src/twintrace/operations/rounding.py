@@ -55,7 +55,10 @@ class RunningError(TorchDispatchMode):
         self.sum_unit = sum_unit
         self.function_units = function_units
         self.least = least
+        self.product_unit = sum_unit
+        """Precision in which products of matrices are accumulated."""
         self.largest_sum = math.inf
+        """Largest share of the sum of magnitudes that a sum may be off by, whatever its length."""
         self.unknown: set[str] = set()
         self._errors: dict[int, tuple[torch.UntypedStorage, Tensor]] = {}
 
@@ -539,11 +542,14 @@ def _vector_norm(mode: RunningError, y: Tensor, x: Tensor, ord: float = 2, dim: 
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-def _product(mode: RunningError, multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, terms: int) -> Tensor:
-    """Error of a sum of products: those of the operands, and its own."""
+def _product(
+    mode: RunningError, multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, terms: int, scattered: bool = False
+) -> Tensor:
+    """Error of a sum of products: those of the operands, and its own. `scattered`: parts of it meet in memory."""
     ma, mb = a.abs(), b.abs()
     ea, eb = mode.of(a), mode.of(b)
-    total = mode.walk(terms) * multiply(ma, mb)
+    unit = mode.sum_unit if scattered else mode.product_unit
+    total = min(WALK * math.sqrt(terms) * unit, mode.largest_sum) * multiply(ma, mb)
     if ea is not None:
         total = total + multiply(ea, mb if eb is None else mb + eb)
     if eb is not None:
@@ -569,7 +575,7 @@ def _convolution(mode: RunningError, y: Tensor, x: Tensor, w: Tensor, bias: Tens
     def multiply(a: Tensor, b: Tensor) -> Tensor:
         return aten.convolution.default(a, b, None, *settings)
 
-    error = _product(mode, multiply, x, w, terms)
+    error = _product(mode, multiply, x, w, terms, scattered=bool(settings[3]))
     if bias is not None:
         own = _of(mode, bias)
         size = bias.abs() if own is None else bias.abs() + own / mode.unit

@@ -73,12 +73,12 @@ def _value(dtype: str, key: int) -> float | int:
         case "u64":
             return key + (1 << 63)
         case "f64":
-            return _DOUBLE(_QUAD((key ^ 0x7FFFFFFFFFFFFFFF) if key < 0 else key))[0] + 0.0
+            return float(_DOUBLE(_QUAD((key ^ 0x7FFFFFFFFFFFFFFF) if key < 0 else key))[0]) + 0.0
         case "c32" | "c64" | "c128":
-            return _DOUBLE(_QUAD(key))[0] + 0.0
+            return float(_DOUBLE(_QUAD(key))[0]) + 0.0
         case "f16":
-            return _HALF(_SHORT((key ^ 0x7FFF) if key < 0 else key))[0] + 0.0
-    value = _SINGLE(_INT((key ^ 0x7FFFFFFF) if key < 0 else key))[0] + 0.0
+            return float(_HALF(_SHORT((key ^ 0x7FFF) if key < 0 else key))[0]) + 0.0
+    value = float(_SINGLE(_INT((key ^ 0x7FFFFFFF) if key < 0 else key))[0]) + 0.0
     return int(value) if dtype in _WHOLE else value
 
 

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     Kernel = Callable[[int, int, bool], Numbers]  # address, bytes, is a fingerprint wanted
     Gather = Callable[[int, NDArray[np.int64], int, int], object]  # address, runs, size of an element, target
     Found = tuple[
-        float | None, float | None, float | None, float | None, int, int, int, int, str | None
-    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint
+        float | None, float | None, float | None, float | None, int, int, int, int, str | None, float | None, float | None
+    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint, the two order sums
 
 __all__ = [
     "Digest",

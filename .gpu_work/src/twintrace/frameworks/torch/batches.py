@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ...model.codes import code_values
 from ...model.fingerprints import BLOCK, KEYS, WEIGHTS
+from ...model.tensors import DTYPES
 from ..runs import Runs
 from . import digest_plain
 
@@ -36,8 +37,8 @@ class Entry:
     address: int
     nbytes: int
     dtype: str
-    runs: Runs | None
-    """How it is walked where its elements are not in order."""
+    walk: Walk | None
+    """How it is walked where its elements are not in order, or do not begin at a multiple of 8."""
     tensor: Tensor
     """Holds the memory."""
     storage: int
@@ -81,80 +82,66 @@ def _launch_plain(entries: Sequence[Entry], results: Tensor, fingerprint: bool) 
 
 
 def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: Any) -> None:
-    forms = [_form(entry, kernels) for entry in entries]
-    order = sorted(range(len(entries)), key=lambda number: forms[number])
-    table = np.zeros((len(entries), kernels.COLUMNS), np.int64)
-    table[:, 3::2] = 1
-    sizes = []
-    for row, number in zip(table, order, strict=True):
-        entry = entries[number]
-        row[1:3] = entry.address, entry.nbytes
-        sizes.append(-(-entry.nbytes // BLOCK))
-        if forms[number][2] != kernels.DIRECT:
-            _, _, mode, size, _ = forms[number]
-            axes = _axes(entry, 8 if mode == kernels.WORDS else size)
-            row[3 : 3 + 2 * len(axes)] = [each for axis in axes for each in axis]
-    chunks = -(-np.array(sizes, np.int64) // kernels.CHUNK)
-    ends = np.cumsum(chunks)
+    groups: dict[Any, list[int]] = {}
+    for number, entry in enumerate(entries):
+        form = (entry.dtype, entry.walk) if entry.walk is None else (entry.dtype, *entry.walk[:3])
+        groups.setdefault(form, []).append(number)
+    order = [number for numbers in groups.values() for number in numbers]
+    count = len(entries)
+    # One transfer for the table and for where each row of results goes.
+    told = np.empty(count * (kernels.COLUMNS + 1), np.int64)
+    table = told[: count * kernels.COLUMNS].reshape(count, kernels.COLUMNS)
+    table[:, 1:] = [(entry.address, entry.nbytes, *(entry.walk[3] if entry.walk else _NO_AXES)) for entry in map(entries.__getitem__, order)]
+    told[table.size :] = order
+    chunks = -(-table[:, 2] // (BLOCK * kernels.CHUNK))
+    ends = chunks.cumsum()
     table[:, 0] = ends - chunks
     device = results.device
-    count, total = len(entries), int(ends[-1])
-    # One transfer for the table and for where each row of results goes.
-    placed = np.empty(table.size + count, np.int64)
-    placed[: table.size] = table.reshape(-1)
-    placed[table.size :] = order
-    told = torch.from_numpy(placed)
+    given = torch.from_numpy(told)
     if device.type == "cuda":
-        told = told.pin_memory().to(device, non_blocking=True)
-    keys, weights = _constants(device)
-    partials = torch.empty((total, kernels.RESULTS), dtype=torch.int64, device=device)
-    start = 0
-    while start < count:
-        form = forms[order[start]]
-        end = start
-        while end < count and forms[order[end]] == form:
-            end += 1
-        dtype, kind, mode, size, far = form
-        first = int(ends[start] - chunks[start])
-        kernels.digest[(int(ends[end - 1]) - first,)](
-            told, count, keys, weights, _codes(dtype, device), partials, first,
+        given = given.pin_memory().to(device, non_blocking=True)
+    partials = torch.empty((int(ends[-1]), kernels.RESULTS), dtype=torch.int64, device=device)
+    first = done = 0
+    for (dtype, *walk), numbers in groups.items():
+        mode, size, far = (kernels.DIRECT, 8, False) if walk == [None] else walk
+        kind = kernels.KINDS.get(dtype, "code")
+        done += len(numbers)
+        last = int(ends[done - 1])
+        keys, weights, codes = _constants(dtype, device)
+        kernels.digest[(last - first,)](
+            given, count, keys, weights, codes, partials, first,
             KIND=kind, MODE=mode, SIZE=size, FAR=far, PRINT=fingerprint, ROOM=_rounded(count),
             COLUMNS=kernels.COLUMNS, AXES=kernels.MAX_AXES, CHUNK=kernels.CHUNK, num_warps=1,
         )  # fmt: skip
-        start = end
+        first = last
     kernels.gather_up[(count,)](
-        told, count, told[table.size :], total, partials, results, COLUMNS=kernels.COLUMNS, num_warps=4
+        given, count, given[table.size :], first, partials, results, COLUMNS=kernels.COLUMNS, num_warps=4
     )
 
 
-def _form(entry: Entry, kernels: Any) -> tuple[str, str, int, int, bool]:
-    """(element type, kind, mode, bytes of a unit, are there many): entries of one form are read by one launch."""
-    kind = entry.dtype, kernels.KINDS.get(entry.dtype, "code")
-    runs = entry.runs
-    if runs is None:
-        return *kind, kernels.DIRECT, 8, False
-    whole_words = (
-        int(runs.table[-1, 1]) == runs.size
-        and int(runs.table[-1, 0]) * runs.size % 8 == 0
-        and not (runs.table[:-1, 1] % 8).any()
-        and entry.address % 8 == 0
+Walk = tuple[int, int, bool, tuple[int, ...]]
+"""How a view is walked by the kernel: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis, innermost first."""
+_NO_AXES = (1, 0) * 4
+
+
+def walk_of(runs: Runs, aligned: bool, kernels: Any) -> Walk | None:
+    """None where the kernel does not walk such a view: then a copy is made. `aligned`: its address is a multiple of 8."""
+    axes = [(int(count), int(step)) for count, step in runs.table[::-1] if count != 1]
+    if runs.size > 8 or len(axes) > kernels.MAX_AXES:
+        return None
+    in_words = (
+        aligned
+        and bool(axes)
+        and axes[0][1] == runs.size
+        and axes[0][0] * runs.size % 8 == 0
+        and not any(step % 8 for _, step in axes[1:])
     )
-    size = 8 if whole_words else runs.size
-    return *kind, kernels.WORDS if whole_words else kernels.ELEMENTS, size, entry.nbytes // size >= _FAR
-
-
-def _axes(entry: Entry, unit: int) -> list[tuple[int, int]]:
-    """(how many, bytes to the next) in units, the innermost first."""
-    assert entry.runs is not None
-    axes = [(int(count), int(step)) for count, step in entry.runs.table[::-1]]
-    if unit > entry.runs.size:  # elements lie side by side in words
-        axes[0] = axes[0][0] * entry.runs.size // unit, unit
-    return [axis for axis in axes if axis[0] != 1] or [(1, 0)]
-
-
-def is_gathered(runs: Runs, kernels: Any) -> bool:
-    """Does the kernel walk such a view itself?"""
-    return runs.size <= 8 and int((runs.table[:, 0] != 1).sum()) <= kernels.MAX_AXES
+    unit = 8 if in_words else runs.size
+    if in_words:
+        axes[0] = axes[0][0] * runs.size // 8, 8
+    axes += [(1, 0)] * (kernels.MAX_AXES - len(axes))
+    numbers = tuple(number for axis in axes for number in axis)
+    return kernels.WORDS if in_words else kernels.ELEMENTS, unit, runs.nbytes // unit >= _FAR, numbers
 
 
 def _rounded(count: int) -> int:
@@ -163,18 +150,15 @@ def _rounded(count: int) -> int:
 
 
 @functools.cache
-def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+def _constants(dtype: str, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys of the fingerprint, weights in the order in which lanes take them, values of one-byte codes as f32."""
     keys = np.array(KEYS, np.uint64).view(np.int64)
-    return torch.from_numpy(keys).to(device), torch.tensor(WEIGHTS, dtype=torch.float64, device=device)
-
-
-@functools.cache
-def _codes(dtype: str, device: torch.device) -> Tensor:
-    """The values of one-byte codes as f32; anything for a type that has none."""
-    if dtype == "f4e2m1fn_x2":
-        return torch.tensor(code_values(dtype)[0][:16], dtype=torch.float32, device=device)
-    try:
-        row = code_values(dtype)[0]
-    except Exception:  # noqa: BLE001 - of more than a byte
-        row = (0.0,)
-    return torch.tensor([value + 0.0 for value in row], dtype=torch.float32, device=device)
+    per = 16 if dtype == "f4e2m1fn_x2" else max(1, 8 // DTYPES[dtype])
+    weights = np.array(WEIGHTS)
+    if dtype != "c128":
+        weights = np.ascontiguousarray(weights.reshape(-1, 128, per).swapaxes(1, 2)).reshape(-1)
+    codes: Sequence[float] = (0.0,)
+    if DTYPES[dtype] == 1:
+        codes = code_values(dtype)[0]
+    moved = (torch.from_numpy(keys), torch.from_numpy(weights), torch.tensor([value + 0.0 for value in codes]))
+    return moved[0].to(device), moved[1].to(device), moved[2].to(device, torch.float32)
