@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from ..model.pairs import Alone
 from ..model.sites import Kind
-from .equivalents import SHAPING
+from .equivalents import MAKING, MOVING, SHAPING
 from .units import is_container, operation
 from .webs import Web
-
-# They move values about and compute none: where all who take their results are compared, nothing is lost without them.
-_MOVING = frozenset(("getitem", "split", "concat", "stack", "expand", "pad", "flip", "roll", "setitem", "dropout"))
-# They make values from nothing: zeros for a first hidden state, positions, masks.
-_MAKING = frozenset(("zeros", "ones", "full", "arange", "tensor", "empty", "randn", "rand", "randint"))
 
 
 def alone(web: Web, which: int) -> tuple[Alone, ...]:
@@ -55,9 +50,9 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         if what in SHAPING:
             return f"a {what} that only this side has: it computes nothing", True
         return f"a {what} that only this side has: its results hold just what went in", True
-    if what in _MOVING and _takers_compared(web, which, index):
+    if what in MOVING and _takers_compared(web, which, index):
         return f"a {what} that only this side has: it moves values, and all who take them are compared", True
-    if what in _MAKING and _takers_compared(web, which, index):
+    if what in MAKING and _takers_compared(web, which, index):
         return f"a {what} that only this side has a record of, and all who take it are compared", True
     return "no call of the other side does the same with the same tensors", False
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind, Phase
 from .asked import ASKED, follow_mapping
+from .completions import completed
 from .containers import Containers
 from .flow import Flowing
 from .gradients import pair_gradients, without_incomparable
@@ -42,8 +43,8 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
 
 
 def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
-    web = Web(one, two)
-    mapper = Mapper(one, two, web.reshaped)
+    web = Web(one, two, completed)
+    mapper = Mapper(one, two, web.reshaped, web.same_origin)
     follow_mapping(web, mapping)
     if same_program(one, two):
         for i, j, sure in by_name(one, two):
@@ -97,6 +98,8 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
+    flowing.units = set(_opened_units(web, 0, _holds_calls)), set(_opened_units(web, 1, _holds_calls))
+    flowing.follow_again()
     Containers(web, mapper).pair()
     _pair_updates(web)
     flowing.follow()

@@ -19,7 +19,7 @@ from ..model.sites import Kind, Phase
 from .layouts import layout_between
 from .tensors import Mapper
 from .units import is_parameter, operation
-from .values import is_constant, numel
+from .values import numel
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -143,9 +143,11 @@ class Regions:
         if self._lacking(0, members) or self._lacking(1, members):
             return None
         takes = self._arguments(0, ones), self._arguments(1, twos)
-        keys = [{self._key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
+        keys = [{self._web.key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
         if any(
-            self._key(which, tensor) not in keys[1 - which] for which in (0, 1) for tensor in self._unmet(which, takes)
+            self._web.key(which, tensor) not in keys[1 - which]
+            for which in (0, 1)
+            for tensor in self._unmet(which, takes)
         ):
             return None
         results = [list(self._results(which, members[which])) for which in (0, 1)]
@@ -160,21 +162,12 @@ class Regions:
         """What the other side's region holds and this one does not take."""
         other, strand = 1 - which, self._web.strands[1 - which]
         held = {
-            self._key(other, slot.tensor)
+            self._web.key(other, slot.tensor)
             for index in members[other]
             for slot in strand.inputs(index)
             if self._web.classes.of(other, slot.tensor) in self._held or is_parameter(strand, index, slot)
         }
-        return held - {self._key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
-
-    def _key(self, which: int, tensor: int) -> object:
-        """What tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
-        value = self._web.classes.of(which, tensor)
-        if value >= 0:
-            return value
-        known = self._web.strands[which].tensor(tensor)
-        size, statistics = numel(known), known.statistics
-        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+        return held - {self._web.key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
 
     def _next_holder(self, which: int, members: list[int], lacking: set[object]) -> int | None:
         """The one call without a partner that takes a result of these, cast and reshaped or not, and a tensor that they lack."""
@@ -185,7 +178,7 @@ class Regions:
             for index in web.flow(which).users.get(waiting.pop(), ()):
                 if index in members or index not in self._units[which] or not web.is_free(which, index):
                     continue
-                if any(self._key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
+                if any(self._web.key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
                     found.add(index)
                 elif web.hands_on(which, index):
                     fresh = {slot.tensor for slot in strand.outputs(index)} - seen

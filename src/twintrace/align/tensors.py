@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
-from .equivalents import meaning_of, ranks
+from .equivalents import meaning_of, operation_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel
@@ -49,8 +49,14 @@ class _Chosen(NamedTuple):
 class Mapper:
     """Maps the tensors of matched calls; remembers which tensors belong together."""
 
-    def __init__(self, left: Strand, right: Strand, reshaped: Callable[[int, int], Iterable[tuple[int, ...]]]) -> None:
-        self._left, self._right, self._reshaped = left, right, reshaped
+    def __init__(
+        self,
+        left: Strand,
+        right: Strand,
+        reshaped: Callable[[int, int], Iterable[tuple[int, ...]]],
+        same_origin: Callable[[int, int], bool] = lambda left, right: False,
+    ) -> None:
+        self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -75,7 +81,9 @@ class Mapper:
             for group in (IN, OUT):
                 ones = [slot for slot in left if slot.part in group]
                 twos = [slot for slot in right if slot.part in group]
-                chosen += self._assign(ones, twos, operation, functions, named, forced or {})
+                assigned = self._assign(ones, twos, operation, functions, named, forced or {})
+                chosen += assigned
+                chosen += self._by_role(ones, twos, assigned, operation, functions)
             chosen += _gradients(left, right, chosen)
             chosen += self._loose_gradients(left, right, chosen, operation)
         pairs: list[TensorPair] = []
@@ -89,8 +97,8 @@ class Mapper:
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
             tuple(pairs),
-            tuple(_stray(slot, right) for slot in left if id(slot) not in taken[0]),
-            tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
+            tuple(_stray(slot, right, operation, functions[0]) for slot in left if id(slot) not in taken[0]),
+            tuple(_stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
         )
 
     def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
@@ -142,6 +150,61 @@ class Mapper:
                 free_right.remove(j)
                 chosen[i] = j, because
         return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _by_role(
+        self,
+        left: list[Slot],
+        right: list[Slot],
+        chosen: Sequence[_Chosen],
+        operation: str,
+        functions: tuple[str, str],
+    ) -> list[_Chosen]:
+        """What is left over and plays the same part: of other shapes, which is a difference by itself; or the last of each side.
+
+        A result goes by its place. An operand goes by its meaning if the tensors come from calls that belong together, or from no
+        call; what was made in two ways is no pair, whatever it is for.
+        """
+        taken = {id(slot) for item in chosen for slot in item[:2]}
+        ones, twos = ([slot for slot in side if id(slot) not in taken] for side in (left, right))
+        if not ones or not twos or len(left) * len(right) > _MANY:
+            return []
+        means = _roles(left, operation, functions[0]), _roles(right, operation, functions[1])
+        role = {id(slot): mean for side, said in zip((left, right), means, strict=True) for slot, mean in
+                zip(side, said, strict=True)}  # fmt: skip
+        found, free = [], list(twos)
+        for one in ones:
+            fitting = [two for two in free if self._same_role(one, two, role[id(one)], role[id(two)])]
+            if len(ones) == len(twos) == 1 and not fitting:
+                fitting = [two for two in free if self._is_last(one, two)]
+            if fitting:
+                free.remove(fitting[0])
+                found.append(_Chosen(one, fitting[0], "" if one.slot == fitting[0].slot else "the same place"))
+        return found
+
+    def _same_role(self, left: Slot, right: Slot, one: str, two: str) -> bool:
+        if one != two:
+            return False
+        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        if _unknown(tensors[0]) or _unknown(tensors[1]) or _kind(tensors[0]) != _kind(tensors[1]):
+            return False
+        if numel(tensors[0]) == numel(tensors[1]) or 1 in (numel(tensors[0]), numel(tensors[1])):
+            return False  # refused for what it holds, or because nothing tells how one lies on the other; a number is no tensor
+        if left.part in OUT:
+            return True
+        held = [
+            slot.part in _HELD or tensor.producer is None for slot, tensor in zip((left, right), tensors, strict=True)
+        ]
+        return all(held) or self._same_origin(left.tensor, right.tensor)
+
+    def _is_last(self, left: Slot, right: Slot) -> bool:
+        """May the last operands of both sides be the same one, under another name?"""
+        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        shapes = tensors[0].spec.shape, tensors[1].spec.shape
+        if left.part not in IN or shapes[0] != shapes[1] or _kind(tensors[0]) != _kind(tensors[1]):
+            return False
+        if self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None:
+            return False
+        return all(tensor.producer is None for tensor in tensors)
 
     def _loose_gradients(
         self, left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen], operation: str
@@ -247,7 +310,7 @@ def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
-def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
+def _stray(slot: Slot, others: Sequence[Slot], operation: str, function: str) -> Stray:
     if slot.part.backward:
         rivals = [other for other in others if other.part is slot.part]
         loose = rivals and (_is_loose(slot.slot) or any(_is_loose(other.slot) for other in rivals))
@@ -256,7 +319,11 @@ def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
         why = "the other side has no tensor there"
     else:
         why = "no tensor of the other side fits"
-    return Stray(slot.part, slot.slot, slot.tensor, why)
+    role = ""
+    if slot.part in IN:
+        mean = meaning_of(operation, slot.part, slot.slot.rpartition(":")[2], -1, function)
+        role = mean if mean.isalpha() else ""
+    return Stray(slot.part, slot.slot, slot.tensor, why, role)
 
 
 def _shapes(one: Tensor, two: Tensor) -> float:
@@ -291,6 +358,17 @@ def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]
         else meaning_of(operation, slot.part, slot.slot, place, function)
         for slot, place in zip(slots, places, strict=True)
     ]
+
+
+def _roles(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
+    """The same, for regions as well: there a slot bears the name of its call (`Conv2D#1:0`), and means what it means to that."""
+    means = _meanings(slots, operation, function)
+    for number, slot in enumerate(slots):
+        name, colon, place = slot.slot.rpartition(":")
+        if colon:
+            of = operation_of(name.rpartition("#")[0])
+            means[number] = (place or "0") if slot.part in OUT else meaning_of(of, slot.part, place)
+    return means
 
 
 def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:

@@ -51,8 +51,11 @@ class Flow:
 class Web:
     """Two strands and the bonds between them."""
 
-    def __init__(self, left: Strand, right: Strand) -> None:
+    def __init__(
+        self, left: Strand, right: Strand, complete: Callable[[Web, Bond], Bond] = lambda web, bond: bond
+    ) -> None:
         self.strands = left, right
+        self.complete = complete
         self.bonds: list[Bond] = []
         self.left_out: tuple[set[int], set[int]] = set(), set()
         self.wrappers: tuple[set[int], set[int]] = set(), set()
@@ -69,14 +72,16 @@ class Web:
         """These two belong together."""
         self.bind(Bond((left,), (right,), because, confidence, named))
 
-    def bind(self, bond: Bond) -> None:
+    def bind(self, bond: Bond, *, as_it_is: bool = False) -> None:
         """These calls belong together; none of them may belong to others already.
 
-        Beside functions, a module that only wraps a function or a few gives its place to them.
+        Beside functions, a module that only wraps a function or a few gives its place to them. `as_it_is`: what completes one
+        side of it (`completions.py`) is not looked for.
         """
         kinds = [{self.strands[which].calls[index].site.kind for index in bond.side(which)} for which in (0, 1)]
         if not bond.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
             bond = replace(bond, left=self._unwrapped(0, bond.left), right=self._unwrapped(1, bond.right))
+        bond = bond if as_it_is else self.complete(self, bond)
         self.bonds.append(bond)
         for which in (0, 1):
             for index in bond.side(which):
@@ -178,6 +183,26 @@ class Web:
             of = self.classes.of
             found = known[index] = frozenset([n for slot in slots(index) if (n := of(which, slot.tensor)) >= 0])
         return found
+
+    def key(self, which: int, tensor: int) -> object:
+        """Something that tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
+        value = self.classes.of(which, tensor)
+        if value >= 0:
+            return value
+        known = self.strands[which].tensor(tensor)
+        size, statistics = numel(known), known.statistics
+        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+
+    def same_origin(self, left: int, right: int) -> bool:
+        """Do two tensors hold the same values, or have calls that belong together made them?"""
+        value = self.classes.of(0, left)
+        if value >= 0 and value == self.classes.of(1, right):
+            return True
+        makers = [
+            self.flow(which).makers.get(self.source(which, tensor), ()) for which, tensor in ((0, left), (1, right))
+        ]
+        bonds = [{id(self._bond[which].get(index)) for index in makers[which]} - {id(None)} for which in (0, 1)]
+        return bool(bonds[0] & bonds[1])
 
     def elsewhere(self, left: int, right: int) -> bool:
         """Do these calls put out other values than each other, which the other side has in another place?"""

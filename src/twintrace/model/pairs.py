@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .words import Word
 
@@ -50,6 +50,10 @@ _BACKWARD = frozenset({Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER
 _INCOMING = frozenset({Part.INPUT, Part.PARAMETER, Part.BUFFER, Part.OUTPUT_GRADIENT})
 
 
+def _no_values(tensor: int) -> Any:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One journal, as the loom sees it: calls in the order in which they began, and what is known of their tensors."""
@@ -58,6 +62,8 @@ class Side:
     calls: Sequence[Call]
     tensor: Callable[[int], Tensor]
     parameter_gradients: Sequence[Gradient] = ()
+    values: Callable[[int], Any] = _no_values
+    """The array of a tensor, None where it was not kept. It is asked for only where shapes leave a choice of layouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class Stray:
     slot: str
     tensor: int
     because: str
+    role: str = ""
+    """Of an operand: what it is for its operation (`bias`, `mask`, `weight`), where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
