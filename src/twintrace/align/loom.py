@@ -68,7 +68,8 @@ def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) 
     ]
     matches.sort(key=lambda match: one.position[match.left[0].id])
     gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
-    return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
+    mapped = [flowing.mapped[id(bond)] for bond in web.bonds]
+    return Alignment(tuple(matches), alone(web, 0, mapped), alone(web, 1, mapped), *gradients)
 
 
 def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:

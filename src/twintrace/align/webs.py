@@ -21,6 +21,8 @@ from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
 from .values import is_constant, numel
 
+_PRODUCTS = frozenset(("linear", "matmul", "conv", "convtranspose", "einsum", "embedding"))
+"""Different operations that may do the same with the same parameters."""
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
 
@@ -233,7 +235,7 @@ class Web:
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
             if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
                 return True
-            return bool(only[0] or only[1]) and not self._same_weight(left, right)
+            return bool(only[0] or only[1]) and not self._same_product(left, right)
         if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
             return False
         same = self.gives(0, left) & self.gives(1, right)
@@ -243,8 +245,12 @@ class Web:
         strand = self.strands[which]
         return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
 
-    def _same_weight(self, left: int, right: int) -> bool:
-        """A convolution over single points and a linear layer are one, if they hold the same parameters."""
+    def _same_product(self, left: int, right: int) -> bool:
+        """A convolution over single points and a linear layer are one, if they hold the same parameters. A norm and the product with
+        its weight at the end of a norm by hand are not.
+        """
+        if not all(operation(s.calls[i]) in _PRODUCTS for s, i in zip(self.strands, (left, right), strict=True)):
+            return False
         numbers = []
         for which, index in ((0, left), (1, right)):
             strand = self.strands[which]

@@ -123,13 +123,29 @@ class Match:
     only_right: tuple[Stray, ...] = ()
 
 
+class Bearing(Word):
+    """How far the results of a run depend on a call without a partner."""
+
+    NONE = "no result depends on it"
+    COMPARED = "all that comes of it is compared"
+    THROUGH = "it goes into calls that are compared, as an operand that is not"
+    OPEN = "a result that is not compared depends on it"
+
+
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A call that has no partner, and why. `skipped` is for what carries no meaning of its own (a cast, a reshape)."""
+    """A call that has no partner, and why. `skipped`: it does not count as a difference.
+
+    A cast or a reshape carries no meaning of its own; on a question to Python no result depends; what comes of a value that is
+    computed twice is compared. A call whose bearing is `through` counts only if the results of the calls that take it differ.
+    """
 
     call: Call
     because: str
     skipped: bool = False
+    bearing: Bearing = Bearing.OPEN
+    takers: tuple[int, ...] = ()
+    """The calls with a partner that come first behind it, by their ids: what it does is seen in their results."""
 
 
 @dataclass(frozen=True, slots=True)
