@@ -27,6 +27,7 @@ from .leftovers import alone
 from .mappings import Mapping
 from .named import by_name, same_program
 from .regions import Regions
+from .reordered import in_order_of_flow
 from .strands import Strand
 from .tensors import Mapper
 from .units import is_container, units
@@ -47,7 +48,7 @@ def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) 
     mapper = Mapper(one, two, web.reshaped, web.same_origin)
     follow_mapping(web, mapping)
     if same_program(one, two):
-        for i, j, sure in by_name(one, two):
+        for i, j, sure in in_order_of_flow(one, two, by_name(one, two)):
             if web.is_free(0, i) and web.is_free(1, j):
                 same = one.calls[i].site == two.calls[j].site
                 because = "same address" if same else "same name in the same place"
