@@ -27,6 +27,7 @@ from twintrace.model.pairs import Alignment, Layout, Side
 from twintrace.model.records import Call
 from twintrace.model.sites import Kind
 from twintrace.model.values import TensorRef, leaves
+from twintrace.store.arrays import as_float
 
 Forward = Callable[..., Any]
 
@@ -572,7 +573,7 @@ def side_of(path: Path, framework: str | None = None) -> Side:
 
     def values(number: int) -> np.ndarray | None:
         tensor = journal.tensor(number)
-        return None if tensor.payload is None else np.asarray(journal.array(tensor))
+        return None if tensor.payload is None else as_float(journal.array(tensor), tensor.spec.dtype)
 
     return Side(
         framework or journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), values
@@ -685,6 +686,7 @@ def score(rewrite: Rewrite, alignment: Alignment, one: Side, two: Side, rounding
 
 _HANDING = frozenset(
     [
+        "abs",
         "view",
         "reshape",
         "transpose",
@@ -734,7 +736,7 @@ def _near(one: np.ndarray, two: np.ndarray, rounding: float, gradient: bool) -> 
     if not np.array_equal(np.isfinite(one), np.isfinite(two)):
         return False
     one, two = np.where(finite, one, 0), np.where(finite, two, 0)
-    scale = max(float(np.abs(one).max(initial=0)), float(np.abs(two).max(initial=0)), 1e-6 if gradient else 0)
+    scale = max(float(np.abs(one).max(initial=0)), float(np.abs(two).max(initial=0)), 1e-3 if gradient else 0)
     return bool(np.abs(one - two).max(initial=0) <= rounding * scale)
 
 

@@ -15,7 +15,7 @@ from math import prod
 
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
-from .equivalents import MAKING, MOVING, SHAPING, is_known
+from .equivalents import MAKING, MOVING, OPERATIONS, SHAPING, is_known
 from .mappings import Mapping
 from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
@@ -110,8 +110,15 @@ class Flowing:
         asked = self.mapping.tensors
         forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
         functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        what = operation(call)
+        computes = (
+            len(bond.left) == len(bond.right) == 1
+            and what == operation(strands[1].calls[bond.right[0]])
+            and what in OPERATIONS
+            and what not in SHAPING | MOVING
+        )
         mapped = self._mapper.map(
-            slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions
+            slots[0], slots[1], what, named=bond.named, forced=forced, functions=functions, computes=computes
         )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 

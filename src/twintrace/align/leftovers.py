@@ -96,7 +96,9 @@ class Bearings:
         through = opened = False
         while waiting:
             tensor = waiting.pop()
-            users = [user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]]
+            users = [
+                user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]
+            ]
             if tensor in self._paired:
                 takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
                 continue
@@ -133,7 +135,11 @@ def _ends(strand: Strand) -> set[int]:
         lossy = any(gradient.role is Role.OUTPUT for gradient in call.gradients)
         for slot in strand.outputs(index):
             asked = operation(call) in _QUESTIONS or strand.tensor(slot.tensor).spec.dtype == "b8"
-            if slot.part is Part.AFTER or lossy or (outer and (call.site.kind is Kind.MODULE or not (modules and asked))):
+            if (
+                slot.part is Part.AFTER
+                or lossy
+                or (outer and (call.site.kind is Kind.MODULE or not (modules and asked)))
+            ):
                 found.add(slot.tensor)
     return found
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from .equivalents import SHAPING
-from .named import Named
+from .features import values_of
+from .named import Named, line_of
 from .strands import Strand
 from .units import operation
 
@@ -30,7 +31,7 @@ def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> lis
     if not doubtful:
         return list(pairs)
     better = _known_by_flow(origins, partner)
-    if len(better) and _contradictions(origins, better) < len(doubtful):
+    if _contradictions(origins, better) < len(doubtful) and _as_many_agree(left, right, partner, better):
         sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
         pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
         partner = better
@@ -73,6 +74,20 @@ def _contradictions(origins: tuple[_Origins, _Origins], partner: dict[int, int])
     return sum(not _consistent(origins, partner, one, two) for one, two in partner.items())
 
 
+def _as_many_agree(left: Strand, right: Strand, before: dict[int, int], after: dict[int, int]) -> bool:
+    """Are there as many pairs as before with the same bits out, and as many from the same line? A call that is missing on one side
+    would make the flow shift all those of its name after it.
+    """
+
+    def agreeing(partner: dict[int, int]) -> tuple[int, int]:
+        changed = [(one, two) for one, two in partner.items() if before.get(one) != after.get(one)]
+        marks = sum(values_of(left, one, "out") == values_of(right, two, "out") is not None for one, two in changed)
+        return marks, sum(line_of(left.calls[one]) == line_of(right.calls[two]) for one, two in changed)
+
+    old, new = agreeing(before), agreeing(after)
+    return new[0] >= old[0] and new[1] >= old[1]
+
+
 def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
     """Calls with the same name that take the same, in order; what is not known so keeps its partner, if that is left over."""
     left, right = origins[0].strand, origins[1].strand
@@ -113,7 +128,12 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
         return position if partner is None or position < 0 else partner.get(position, -2 - position)
 
     into = tuple(
-        [(number(made), slot) for item in strand.inputs(index) for made, slot in (origins.of(item.tensor),) if made != index]
+        [
+            (number(made), slot)
+            for item in strand.inputs(index)
+            for made, slot in (origins.of(item.tensor),)
+            if made != index
+        ]
     )
     return site.phase, site.kind, site.name, site.path, number(strand.parent[index]), into
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
+from .arrangements import Arranger
 from .equivalents import meaning_of, operation_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
@@ -54,9 +55,11 @@ class Mapper:
         left: Strand,
         right: Strand,
         reshaped: Callable[[int, int], Iterable[tuple[int, ...]]],
-        same_origin: Callable[[int, int], bool] = lambda left, right: False,
+        same_origin: Callable[[int, int], bool],
+        arranger: Arranger,
     ) -> None:
         self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
+        self._arranger = arranger
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -72,8 +75,11 @@ class Mapper:
         named: bool = False,
         forced: Mapping[str, str] | None = None,
         functions: tuple[str, str] = ("", ""),
+        computes: bool = False,
     ) -> Mapped:
-        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes."""
+        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one
+        operation that moves nothing: where all goes in as it is, all comes out as it is.
+        """
         if named and _same_slots(left, right):
             chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
         else:
@@ -88,8 +94,12 @@ class Mapper:
             chosen += self._loose_gradients(left, right, chosen, operation)
         pairs: list[TensorPair] = []
         for item in chosen:
-            pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
+            followed = None if item.follows is None else pairs[item.follows].layout
+            inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
+            pair = self._pair(item, operation, named, followed, inherited)
             pairs.append(pair)
+            if followed is None:
+                self._arranger.remember(pair.left, pair.right, pair.layout)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
         if len(chosen) == len(left) == len(right):
@@ -101,17 +111,29 @@ class Mapper:
             tuple(_stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
         )
 
-    def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
+    def _as_it_is(self, pair: TensorPair) -> bool:
+        shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape
+        return pair.layout == AS_IT_IS and shapes[0] == shapes[1]
+
+    def _pair(
+        self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None, inherited: bool
+    ) -> TensorPair:
         left, right, because, _ = chosen
         part = right.part if right.part in _HELD else left.part
         layout = AS_IT_IS
         if not named:  # in one program another shape is a difference
             one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
             fitting = followed is not None and fits(one, two, followed)
-            layout = (followed if fitting else layout_between(one, two, operation)) or AS_IT_IS
+            found = followed if fitting else self._between(left, right, operation, inherited)
+            layout = found or AS_IT_IS
             if layout != AS_IT_IS:
                 because = because or str(layout)
         return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
+
+    def _between(self, left: Slot, right: Slot, operation: str, inherited: bool) -> Layout | None:
+        if left.part.backward:  # gradients go with their tensors; without them only shapes tell
+            return layout_between(self._left.tensor(left.tensor), self._right.tensor(right.tensor), operation)
+        return self._arranger.between(left.tensor, right.tensor, operation, inherited=inherited)
 
     # --- choosing -----------------------------------------------------------------------------------------------
 
