@@ -232,12 +232,16 @@ class Regions:
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
-                    if user in leader and user > index:
+                    if user in leader and user > index and self._is_one_kind(which, slot.tensor, user):
                         leader[find(user)] = find(index)
         groups: dict[int, list[int]] = {}
         for index in free:
             groups.setdefault(find(index), []).append(index)
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
+
+    def _is_one_kind(self, which: int, tensor: int, user: int) -> bool:
+        """May this tensor bind its maker to a user? Not a mask, which all layers take, to what is computed with it."""
+        return self._web.flows(which, tensor) or not self._web.is_of_flow(which, user)
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
         return (
@@ -283,10 +287,13 @@ class Regions:
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
-        given = takes[0][0], takes[1][0]
+        given, unmet = [*takes[0][:1], *takes[1][:1]], [self._unmet(which, takes) for which in (0, 1)]
+        if any(self._web.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
+            given = [{tensor for tensor in given[which] if self._web.flows(which, tensor)} for which in (0, 1)]
+            unmet = [[tensor for tensor in unmet[which] if self._web.flows(which, tensor)] for which in (0, 1)]
         if not given[0] or not given[1]:
             return not given[0] and not given[1]
-        common = [len(given[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        common = [len(given[which]) - len(unmet[which]) for which in (0, 1)]
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
@@ -306,6 +313,7 @@ class Regions:
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
         """The regions with the free calls before them that made what the other does not take."""
         members = [*left], [*right]
+        of_flow = [any(self._web.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
         while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
             before = [
@@ -313,7 +321,9 @@ class Regions:
                     maker
                     for tensor in self._unmet(which, takes)
                     for maker in self._web.flow(which).makers.get(tensor, ())
-                    if maker in self._units[which] and self._web.is_free(which, maker)
+                    if maker in self._units[which]
+                    and self._web.is_free(which, maker)
+                    and (self._web.flows(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])
                 for which in (0, 1)

@@ -16,10 +16,12 @@ from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
+from ..model.tensors import Tensor
 from .classes import Classes
+from .equivalents import MAKING
 from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
-from .values import is_constant, numel
+from .values import Fill, fill_of, is_constant, numel
 
 _PRODUCTS = frozenset(("linear", "matmul", "conv", "convtranspose", "einsum", "embedding"))
 """Different operations that may do the same with the same parameters."""
@@ -64,6 +66,7 @@ class Web:
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
+        self._flowing: list[set[int] | None] = [None, None]
         self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
@@ -168,6 +171,17 @@ class Web:
         if index not in known:
             known[index] = hands_on(self.strands[which], index, self.classes, which)
         return known[index]
+
+    def flows(self, which: int, tensor: int) -> bool:
+        """Does it come from data or parameters, rather than from positions, sizes and questions: is it no mask?"""
+        found = self._flowing[which]
+        if found is None:
+            found = self._flowing[which] = _flowing(self.strands[which])
+        return tensor in found
+
+    def is_of_flow(self, which: int, index: int) -> bool:
+        """Does a call put out anything that comes from data or parameters?"""
+        return any(self.flows(which, slot.tensor) for slot in self.strands[which].outputs(index))
 
     def gives(self, which: int, index: int) -> frozenset[int]:
         """The numbers of the values that a call puts out, as far as they tell anything."""
@@ -333,6 +347,27 @@ class Web:
                 return tensor
             tensor = into[0].tensor
         return tensor
+
+
+def _flowing(strand: Strand) -> set[int]:
+    """The tensors that come from numbers of the network or its data: not those that are made of nothing, of places or of answers."""
+    found: set[int] = set()
+    for index, call in enumerate(strand.calls):
+        into = strand.inputs(index)
+        for slot in into:
+            tensor = strand.tensor(slot.tensor)
+            if tensor.producer is None and _is_number(tensor):
+                found.add(slot.tensor)
+        if operation(call) not in MAKING and any(slot.tensor in found for slot in into):
+            found.update(slot.tensor for slot in strand.outputs(index) if _is_number(strand.tensor(slot.tensor)))
+    return found
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Is it a tensor of numbers, and no indices, answers or mask?"""
+    if tensor.spec.dtype == "b8" or tensor.spec.dtype[0] in "iu":
+        return False
+    return tensor.statistics is None or fill_of(tensor.statistics, numel(tensor)) is not Fill.PURE
 
 
 def _marked(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
