@@ -17,7 +17,7 @@ from operator import attrgetter
 
 from ..model.pairs import Alone, Bearing, Part
 from ..model.records import Role
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from .equivalents import MAKING, MOVING, SHAPING
 from .strands import Strand
 from .tensors import Mapped
@@ -70,6 +70,12 @@ class Bearings:
             if not pair.part.incoming and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
         }
         self._ends = _ends(self._strand)
+        self._marked = {
+            slot.tensor: index
+            for index, call in enumerate(self._strand.calls)
+            if any(gradient.role is Role.OUTPUT for gradient in call.gradients)
+            for slot in self._strand.outputs(index)
+        }
         self._known: dict[int, tuple[Bearing, tuple[int, ...]]] = {}
 
     def of(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
@@ -103,6 +109,11 @@ class Bearings:
                 takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
                 continue
             opened = opened or (tensor in self._ends and not users)
+            if not users and tensor not in self._ends and tensor in self._marked:
+                around = self._bonded_around(self._marked[tensor])  # something took it that was not recorded
+                if around is not None:
+                    takers[around] = None
+                    through = True
             for user in users:
                 around = user if not web.is_free(which, user) else _compared_whole(web, which, user)
                 if around is not None and self._is_compared(around):
@@ -116,6 +127,13 @@ class Bearings:
         if opened:
             return Bearing.OPEN, found
         return Bearing.THROUGH if through else Bearing.COMPARED if found else Bearing.NONE, found
+
+    def _bonded_around(self, index: int) -> int | None:
+        """The nearest module around a call that is compared."""
+        up = self._strand.parent[index]
+        while up >= 0 and (self._web.is_free(self._which, up) or not self._is_compared(up)):
+            up = self._strand.parent[up]
+        return up if up >= 0 else None
 
     def _is_compared(self, index: int) -> bool:
         """Is anything that it puts out compared? A region is compared by what leaves it."""
@@ -132,14 +150,15 @@ def _ends(strand: Strand) -> set[int]:
     modules = any(call.site.kind is Kind.MODULE for call in strand.calls)
     for index, call in enumerate(strand.calls):
         outer = strand.parent[index] < 0
-        lossy = any(gradient.role is Role.OUTPUT for gradient in call.gradients)
+        given = {slot.slot: strand.tensor(slot.tensor) for slot in strand.inputs(index)}
         for slot in strand.outputs(index):
-            asked = operation(call) in _QUESTIONS or strand.tensor(slot.tensor).spec.dtype == "b8"
-            if (
-                slot.part is Part.AFTER
-                or lossy
-                or (outer and (call.site.kind is Kind.MODULE or not (modules and asked)))
-            ):
+            if slot.part is Part.AFTER:  # a parameter or buffer, and not a value on its way
+                before = given.get(slot.slot)
+                result = call.site.phase is Phase.UPDATE or (before is not None and before.producer is None)
+            else:
+                asked = operation(call) in _QUESTIONS or strand.tensor(slot.tensor).spec.dtype == "b8"
+                result = outer and (call.site.kind is Kind.MODULE or not (modules and asked))
+            if result:
                 found.add(slot.tensor)
     return found
 

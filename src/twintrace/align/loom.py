@@ -46,7 +46,7 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
 
 def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
     web = Web(one, two, completed)
-    mapper = Mapper(one, two, web.reshaped, web.same_origin, Arranger(web, (left.values, right.values)))
+    mapper = Mapper(one, two, web.reshaped, web.same_origin, web.root, Arranger(web, (left.values, right.values)))
     follow_mapping(web, mapping)
     if same_program(one, two):
         for i, j, sure in in_order_of_flow(one, two, by_name(one, two)):

@@ -56,10 +56,11 @@ class Mapper:
         right: Strand,
         reshaped: Callable[[int, int], Iterable[tuple[int, ...]]],
         same_origin: Callable[[int, int], bool],
+        root: Callable[[int, int], int],
         arranger: Arranger,
     ) -> None:
         self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
-        self._arranger = arranger
+        self._root, self._arranger = root, arranger
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -296,7 +297,7 @@ class Mapper:
             if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
                 return 0.0, ""  # the same elements perhaps, and nothing tells in which order
         likeness = alike(one, two)
-        known = self.partner(0, left.tensor) == right.tensor
+        known = self._belong_together(left.tensor, right.tensor)
         score += _shapes(one, two)
         if likeness > 0:
             score += 6.0 + likeness
@@ -311,6 +312,15 @@ class Mapper:
             if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
                 return 0.0, ""  # other values, and at least one of them belongs to another
         return score, because
+
+    def _belong_together(self, left: int, right: int) -> bool:
+        """Were they paired in an earlier match, or what they are by other names: before a cast, after a reshape that is none?"""
+        partner, other = self.partner(0, left), self.partner(1, right)
+        if partner == right:
+            return True
+        if partner is not None and self._root(1, partner) == self._root(1, right):
+            return True
+        return other is not None and self._root(0, other) == self._root(0, left)
 
     def _turned(self, left: int, right: int) -> bool:
         """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""

@@ -18,7 +18,7 @@ from ..model.pairs import Part
 from ..model.sites import Kind
 from ..model.tensors import Tensor
 from .classes import Classes
-from .equivalents import MAKING
+from .equivalents import MAKING, SHAPING
 from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
 from .values import Fill, fill_of, is_constant, numel
@@ -334,6 +334,16 @@ class Web:
                     found.add(("bond", self._bond[which].get(maker)))
             takes.append(found - {("values", -1), ("bond", None)})
         return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
+
+    def root(self, which: int, tensor: int) -> int:
+        """The tensor that this one is by other names: what casts, reshapes and the like were given, whether they have partners or not."""
+        strand, makers = self.strands[which], self.flow(which).makers
+        for _ in range(64):
+            made = makers.get(tensor)
+            if not made or operation(strand.calls[made[-1]]) not in SHAPING or not strand.inputs(made[-1]):
+                return tensor
+            tensor = strand.inputs(made[-1])[0].tensor
+        return tensor
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
