@@ -49,7 +49,7 @@ def alone(web: Web, which: int, mapped: Sequence[Mapped]) -> tuple[Alone, ...]:
 
 
 _SAID = {
-    Bearing.NONE: "nothing depends on it",
+    Bearing.NONE: "nothing that was recorded depends on it",
     Bearing.COMPARED: "all that comes of it is compared",
     Bearing.THROUGH: "the results of what takes it agree",
 }

@@ -22,7 +22,7 @@ from .arrangements import Arranger
 from .equivalents import meaning_of, operation_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
-from .values import alike, numel
+from .values import alike, numel, scale_of, tolerance
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
@@ -212,6 +212,8 @@ class Mapper:
             return False
         if numel(tensors[0]) == numel(tensors[1]) or 1 in (numel(tensors[0]), numel(tensors[1])):
             return False  # refused for what it holds, or because nothing tells how one lies on the other; a number is no tensor
+        if _is_repeated(*tensors):
+            return False
         if left.part in OUT:
             return True
         held = [
@@ -366,6 +368,27 @@ def _shapes(one: Tensor, two: Tensor) -> float:
     if numel(one) == numel(two):
         return 0.25
     return -6.0
+
+
+def _is_repeated(one: Tensor, two: Tensor) -> bool:
+    """Is one of them the other, repeated: positions for each of a batch, a mask for each head? What is computed with them is the same."""
+    small, large = sorted((one, two), key=numel)
+    if not numel(small) or numel(large) % numel(small):
+        return False
+    shapes = small.spec.shape, large.spec.shape
+    longer = (1,) * (len(shapes[1]) - len(shapes[0])) + shapes[0]
+    if len(longer) != len(shapes[1]) or any(a not in (1, b) for a, b in zip(longer, shapes[1], strict=True)):
+        return False
+    first, second = small.statistics, large.statistics
+    if first is None or second is None:
+        return True
+    if None in (first.mean, second.mean, first.min, second.min, first.max, second.max):
+        return first.min is second.min
+    bound = tolerance(one, two) * max(scale_of(first), scale_of(second))
+    return all(
+        abs(float(a or 0) - float(b or 0)) <= bound
+        for a, b in ((first.min, second.min), (first.max, second.max), (first.mean, second.mean))
+    )
 
 
 def _kind(tensor: Tensor) -> str:

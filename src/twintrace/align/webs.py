@@ -149,7 +149,7 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            for tensor, twin in _marked(strand, found):
+            for tensor, twin in (*_marked(strand, found), *_unseen(strand, found)):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -359,14 +359,33 @@ class Web:
         return tensor
 
 
+def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+    """Values that came out of a call, went on by ways that were not recorded (a written slice, `vmap`), and came in somewhere as if no
+    call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
+    """
+    lost: dict[object, int] = {}
+    for number, makers in flow.makers.items():
+        tensor = strand.tensor(number)
+        if tensor.fingerprint is not None and number not in flow.users and not strand.children[makers[-1]]:
+            lost[tensor.fingerprint, tensor.spec] = number
+    found = []
+    for number, users in flow.users.items() if lost else ():
+        tensor = strand.tensor(number)
+        twin = lost.get((tensor.fingerprint, tensor.spec)) if tensor.producer is None else None
+        if twin is not None and number not in flow.makers and flow.makers[twin][-1] < users[0]:
+            found.append((number, twin))
+    return found
+
+
 def _flowing(strand: Strand) -> set[int]:
-    """The tensors that come from numbers of the network or its data: not those that are made of nothing, of places or of answers."""
+    """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers."""
     found: set[int] = set()
     for index, call in enumerate(strand.calls):
         into = strand.inputs(index)
         for slot in into:
             tensor = strand.tensor(slot.tensor)
-            if tensor.producer is None and _is_number(tensor):
+            lone = numel(tensor) == 1 and slot.part is Part.INPUT and not tensor.requires_grad  # a factor, a fill value
+            if tensor.producer is None and _is_number(tensor) and not lone:
                 found.add(slot.tensor)
         if operation(call) not in MAKING and any(slot.tensor in found for slot in into):
             found.update(slot.tensor for slot in strand.outputs(index) if _is_number(strand.tensor(slot.tensor)))
