@@ -39,7 +39,7 @@ def follow_mapping(web: Web, mapping: Mapping) -> None:
 
 def _bind(web: Web, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     if all(web.is_free(0, index) for index in left) and all(web.is_free(1, index) for index in right):
-        web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), ASKED, 1.0))
+        web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), ASKED, 1.0), as_it_is=True)
 
 
 def _found(addresses: dict[str, int], names: Iterable[str]) -> tuple[int, ...]:

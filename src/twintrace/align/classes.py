@@ -18,7 +18,7 @@ import numpy as np
 
 from ..model.tensors import Tensor
 from .strands import Strand
-from .values import COARSE_ROUNDING, ROUNDING, is_coarse, is_constant, numel, scale_of
+from .values import COARSE_ROUNDING, ROUNDING, Fill, fill_of, is_coarse, is_constant, numel, scale_of
 
 _Array = np.ndarray[Any, Any]
 
@@ -60,10 +60,13 @@ def _row(tensor: Tensor) -> tuple[float, ...] | None:
     found = tensor.statistics
     if found is None or is_constant(found, numel(tensor)) or found.norm is None or found.mean is None:
         return None
+    fill = fill_of(found, numel(tensor))
+    if fill is Fill.MIXED:
+        return None  # its statistics are those of the mask
     assert found.min is not None
     assert found.max is not None
     tolerance = COARSE_ROUNDING if is_coarse(tensor) else ROUNDING
-    odd = float(found.nan + found.posinf + found.neginf)
+    odd = float(found.nan + found.posinf + found.neginf) + (0.5 if fill is Fill.PURE else 0.0)
     scale = scale_of(found)
     return float(numel(tensor)), odd, tolerance, scale, found.norm, float(found.max), float(found.min), found.mean
 

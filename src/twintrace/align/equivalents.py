@@ -206,6 +206,10 @@ SHAPING = frozenset(("reshape", "transpose", "identity", "cast", "transfer"))
 SOMETIMES_SHAPING = frozenset(
     ("dropout", "expand", "pad", "getitem", "concat", "split", "pixelshuffle", "pixelunshuffle", "flip", "roll")
 )
+# They move values about and compute none: where all who take their results are compared, nothing is lost without them.
+MOVING = frozenset(("getitem", "split", "concat", "stack", "expand", "pad", "flip", "roll", "setitem", "dropout"))
+# They make values from nothing: zeros for a first hidden state, positions, masks.
+MAKING = frozenset(("zeros", "ones", "full", "arange", "tensor", "empty", "randn", "rand", "randint"))
 # Layers that frameworks themselves build of other modules, and that are one operation all the same.
 COMPOSITE = frozenset(
     ("lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell", "linear", "conv", "convtranspose", "multiheadattention")

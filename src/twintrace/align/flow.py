@@ -15,6 +15,7 @@ from math import prod
 
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
+from .equivalents import MAKING, MOVING, OPERATIONS, SHAPING, is_known
 from .mappings import Mapping
 from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
@@ -22,6 +23,7 @@ from .units import main_parameter, operation
 from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
+_TURNS = 3  # times that bonds with tensors left over are visited again: each finds what the one before has made known
 
 
 class Flowing:
@@ -32,10 +34,43 @@ class Flowing:
         self._web, self._mapper, self.units = web, mapper, units
         self.shared_weights = False
         self.mapped: dict[int, Mapped] = {}
+        self._last = False
 
     def follow(self) -> None:
         """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
         self._visit(deque(bond for bond in self._web.bonds if id(bond) not in self.mapped), self._near())
+
+    def follow_again(self) -> None:
+        """Once everything else is found: visit the bonds again that have tensors left over on both sides, and pair what is alone of
+        its kind around them: also behind a slice or a concatenation without partner, and with another second operand (labels
+        that are not shifted).
+        """
+        self._last = True
+        for _ in range(_TURNS):
+            before = len(self._web.bonds)
+            for bond in self._web.bonds:
+                mapped = self.mapped.get(id(bond))
+                if mapped is None or (mapped.only_left and mapped.only_right) or self._borders_on_free(mapped):
+                    self.mapped.pop(id(bond), None)
+            self.follow()
+            if len(self._web.bonds) == before:
+                break
+        self._last = False
+
+    def _borders_on_free(self, mapped: Mapped) -> bool:
+        """Does a result of these go to a call without a partner, on both sides?"""
+        web = self._web
+        return any(
+            all(
+                any(
+                    index in self.units[which] and web.is_free(which, index)
+                    for index in web.flow(which).users.get(t, ())
+                )
+                for which, t in ((0, pair.left), (1, pair.right))
+            )
+            for pair in mapped.pairs
+            if pair.part in OUT
+        )
 
     def following(self) -> Callable[[Bond], None]:
         """What does the same from one bond that is new; the units are to stay as they are while it is used."""
@@ -75,8 +110,15 @@ class Flowing:
         asked = self.mapping.tensors
         forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
         functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        what = operation(call)
+        computes = (
+            len(bond.left) == len(bond.right) == 1
+            and what == operation(strands[1].calls[bond.right[0]])
+            and what in OPERATIONS
+            and what not in SHAPING | MOVING
+        )
         mapped = self._mapper.map(
-            slots[0], slots[1], operation(call), named=bond.named, forced=forced, functions=functions
+            slots[0], slots[1], what, named=bond.named, forced=forced, functions=functions, computes=computes
         )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 
@@ -107,7 +149,7 @@ class Flowing:
         users = self._by_operation(0, left), self._by_operation(1, right)
         for what in users[0].keys() & users[1].keys():
             if len(users[0][what]) == len(users[1][what]) == 1:
-                self._pair(users[0][what][0], users[1][what][0], f"{what} of the same tensor")
+                self._pair(users[0][what][0], users[1][what][0], f"{what} of the same tensor", takes_the_same=True)
 
     def _by_operation(self, which: int, tensor: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -123,7 +165,9 @@ class Flowing:
             for index in web.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
                 if index not in self.units[which] or not web.is_free(which, index):
                     continue
-                if not web.hands_on(which, index):
+                if not web.hands_on(which, index) and not (
+                    self._last and operation(strand.calls[index]) in MOVING and strand.inputs(index)[0].tensor in seen
+                ):
                     yield index
                     continue
                 fresh = {slot.tensor for slot in strand.outputs(index)} - seen
@@ -149,17 +193,25 @@ class Flowing:
         one, two = (operation(strand.calls[i]) for strand, i in zip(self._web.strands, (left, right), strict=True))
         return one == two
 
-    def _pair(self, left: int, right: int, because: str) -> None:
+    def _pair(self, left: int, right: int, because: str, *, takes_the_same: bool = False) -> None:
         strands = self._web.strands
         if not (self._web.is_free(0, left) and self._web.is_free(1, right)):
             return
         if strands[0].calls[left].site.phase is not strands[1].calls[right].site.phase:
             return
-        if _size(strands[0], left) != _size(strands[1], right) or self._other_weights(left, right):
+        if self._other_weights(left, right):
             return
-        if self._web.conflict(left, right):
+        if _size(strands[0], left) != _size(strands[1], right) and not self._may_differ_in_size(left, right):
             return
-        self._web.pair(left, right, because, 0.8)
+        only = self._last and takes_the_same and self._same_operation(left, right)
+        if self._web.elsewhere(left, right) if only else self._web.conflict(left, right):
+            return
+        self._web.pair(left, right, because, 0.6 if self._last else 0.8)
+
+    def _may_differ_in_size(self, left: int, right: int) -> bool:
+        """Is it an operation whose settings decide the size of its result? Two slices of one tensor are two things."""
+        what = operation(self._web.strands[0].calls[left])
+        return is_known(what) and what not in MOVING and what not in MAKING and what not in SHAPING
 
     def _other_weights(self, left: int, right: int) -> bool:
         if not self.shared_weights:

@@ -18,6 +18,7 @@ from .equivalents import parameter_meaning
 from .layouts import fits, layout_between
 from .strands import IN, OUT, Strand
 from .tensors import Mapped, Mapper
+from .units import operation
 from .values import alike, numel
 from .webs import Bond, Web
 
@@ -45,7 +46,11 @@ def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
         for pair in mapped.pairs
         if pair.part.backward and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
     ]
-    if not doubtful or bond.named:
+    if not doubtful:
+        return mapped
+    if any(_is_computed_twice(web, which, bond) for which in (0, 1)):
+        return _without(mapped, set(doubtful), _IN_PARTS)
+    if bond.named:
         return mapped
     given = {pair.left_slot: pair for pair in mapped.pairs if pair.part in OUT}
     taken = {pair.left_slot: pair for pair in mapped.pairs if pair.part in IN}
@@ -87,6 +92,25 @@ def _is_unwritten(web: Web, pair: TensorPair) -> bool:
     )
 
 
+def _is_computed_twice(web: Web, which: int, bond: Bond) -> bool:
+    """Does a call without a partner put out just what this one does? Then each has a part of the gradient."""
+    strand = web.strands[which]
+    if len(bond.side(which)) != 1:
+        return False
+    own = bond.side(which)[0]
+    into = [slot.tensor for slot in strand.inputs(own)]
+    return any(
+        user != own
+        and web.is_free(which, user)
+        and operation(strand.calls[user]) == operation(strand.calls[own])
+        and [slot.tensor for slot in strand.inputs(user)] == into
+        and web.gives(which, user) == web.gives(which, own)
+        for user in (web.flow(which).users.get(into[0], ())[:_NEAR] if into else ())
+    )
+
+
+_NEAR = 64  # users of one tensor that are looked at
+_IN_PARTS = "one side computes the value twice, and each time has a part of the gradient"
 _UNWRITTEN = "the kernel need not write it, and nobody takes it"
 _OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradient comes from them"
 

@@ -1,33 +1,166 @@
-"""Say of each call without a partner why it has none, and whether that matters."""
+"""Say of each call without a partner why it has none, and whether that matters.
+
+    left     x ─▶ eq ─▶ all                        nobody takes it: a question to Python                    bearing none
+    left     y ─▶ sigmoid ─▶ mul                   a value computed twice: `mul` has a partner, and what
+                                                   goes into it is compared                                 bearing compared
+    left     arange ─▶ where ─▶ add ─▶ softmax     a mask built another way: the sum is compared, and the
+                                                   mask that goes into it is not                            bearing through
+    left     y ─▶ tanh ─▶ (the end of the record)  a result that only one side has                          bearing open
+
+From each such call the flow of data is followed through others without a partner, to where something is compared or ends.
+"""
 
 from __future__ import annotations
 
-from ..model.pairs import Alone
-from ..model.sites import Kind
-from .equivalents import SHAPING
+from collections.abc import Sequence
+from operator import attrgetter
+
+from ..model.pairs import Alone, Bearing, Part
+from ..model.records import Role
+from ..model.sites import Kind, Phase
+from .equivalents import MAKING, MOVING, SHAPING
+from .strands import Strand
+from .tensors import Mapped
 from .units import is_container, operation
+from .values import alike
 from .webs import Web
 
-# They move values about and compute none: where all who take their results are compared, nothing is lost without them.
-_MOVING = frozenset(("getitem", "split", "concat", "stack", "expand", "pad", "flip", "roll", "setitem", "dropout"))
-# They make values from nothing: zeros for a first hidden state, positions, masks.
-_MAKING = frozenset(("zeros", "ones", "full", "arange", "tensor", "empty", "randn", "rand", "randint"))
 
-
-def alone(web: Web, which: int) -> tuple[Alone, ...]:
-    """The calls of one side that have no partner, in order."""
+def alone(web: Web, which: int, mapped: Sequence[Mapped]) -> tuple[Alone, ...]:
+    """The calls of one side that have no partner, in order. `mapped`: the tensors of all bonds."""
     strand = web.strands[which]
     found = []
     kinds = {call.site.kind for call in web.strands[1 - which].calls}
+    bearings = Bearings(web, which, mapped)
     for index, call in enumerate(strand.calls):
+        if not (index in web.left_out[which] or index in web.wrappers[which] or web.is_free(which, index)):
+            continue
+        bearing, takers = bearings.of(index)
         if index in web.left_out[which]:
-            found.append(Alone(call, "the mapping says to ignore it", True))
+            because, skipped = "the mapping says to ignore it", True
         elif index in web.wrappers[which]:
-            found.append(Alone(call, "it only wraps calls that are compared themselves", True))
-        elif web.is_free(which, index):
+            because, skipped = "it only wraps calls that are compared themselves", True
+        else:
             because, skipped = _reason(web, which, index, kinds)
-            found.append(Alone(call, because, skipped))
+            if not skipped and len(web.strands[1 - which]) and not bearings.counts(index):
+                because, skipped = f"a {operation(call)} that only this side has: {_SAID[bearing]}", True
+        found.append(Alone(call, because, skipped, bearing, takers))
     return tuple(found)
+
+
+_SAID = {
+    Bearing.NONE: "nothing that was recorded depends on it",
+    Bearing.COMPARED: "all that comes of it is compared",
+    Bearing.THROUGH: "the results of what takes it agree",
+}
+_QUESTIONS = frozenset(("all", "any", "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite", "item"))
+
+
+class Bearings:
+    """How far the results of one side depend on its calls without a partner."""
+
+    def __init__(self, web: Web, which: int, mapped: Sequence[Mapped]) -> None:
+        self._web, self._which, self._strand = web, which, web.strands[which]
+        side = attrgetter("right" if which else "left")
+        pairs = [pair for item in mapped for pair in item.pairs if not pair.part.backward]
+        self._paired = {side(pair) for pair in pairs}
+        self._differ = {
+            side(pair)
+            for pair in pairs
+            if not pair.part.incoming and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
+        }
+        self._ends = _ends(self._strand)
+        self._marked = {
+            slot.tensor: index
+            for index, call in enumerate(self._strand.calls)
+            if any(gradient.role is Role.OUTPUT for gradient in call.gradients)
+            for slot in self._strand.outputs(index)
+        }
+        self._known: dict[int, tuple[Bearing, tuple[int, ...]]] = {}
+
+    def of(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
+        """The bearing of a call, and the calls with a partner that come first behind it."""
+        if index not in self._known:
+            self._known[index] = self._followed(index)
+        return self._known[index]
+
+    def counts(self, index: int) -> bool:
+        """Does a result differ, or go uncompared, that depends on it?"""
+        bearing, takers = self.of(index)
+        if bearing is not Bearing.THROUGH:
+            return bearing is Bearing.OPEN
+        return any(
+            slot.tensor in self._differ
+            for taker in takers
+            for slot in self._strand.outputs(self._strand.position[taker])
+        )
+
+    def _followed(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
+        strand, web, which = self._strand, self._web, self._which
+        waiting = [slot.tensor for slot in strand.outputs(index)]
+        seen, takers = set(waiting), dict[int, None]()
+        through = opened = False
+        while waiting:
+            tensor = waiting.pop()
+            users = [
+                user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]
+            ]
+            if tensor in self._paired:
+                takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
+                continue
+            opened = opened or (tensor in self._ends and not users)
+            if not users and tensor not in self._ends and tensor in self._marked:
+                around = self._bonded_around(self._marked[tensor])  # something took it that was not recorded
+                if around is not None:
+                    takers[around] = None
+                    through = True
+            for user in users:
+                around = user if not web.is_free(which, user) else _compared_whole(web, which, user)
+                if around is not None and self._is_compared(around):
+                    takers[around] = None
+                    through = True
+                    continue
+                fresh = {slot.tensor for slot in strand.outputs(user)} - seen
+                seen |= fresh
+                waiting.extend(fresh)
+        found = tuple(strand.calls[taker].id for taker in sorted(takers))
+        if opened:
+            return Bearing.OPEN, found
+        return Bearing.THROUGH if through else Bearing.COMPARED if found else Bearing.NONE, found
+
+    def _bonded_around(self, index: int) -> int | None:
+        """The nearest module around a call that is compared."""
+        up = self._strand.parent[index]
+        while up >= 0 and (self._web.is_free(self._which, up) or not self._is_compared(up)):
+            up = self._strand.parent[up]
+        return up if up >= 0 else None
+
+    def _is_compared(self, index: int) -> bool:
+        """Is anything that it puts out compared? A region is compared by what leaves it."""
+        bond = self._web.bond(self._which, index)
+        members = (index,) if bond is None else bond.side(self._which)
+        return any(slot.tensor in self._paired for member in members for slot in self._strand.outputs(member))
+
+
+def _ends(strand: Strand) -> set[int]:
+    """The results of a run: what its outermost modules put out, losses, what an optimizer wrote, and numbers that are computed
+    outside all modules. What is computed inside one and put out by none is a dead end; so is what a question answers.
+    """
+    found = set()
+    modules = any(call.site.kind is Kind.MODULE for call in strand.calls)
+    for index, call in enumerate(strand.calls):
+        outer = strand.parent[index] < 0
+        given = {slot.slot: strand.tensor(slot.tensor) for slot in strand.inputs(index)}
+        for slot in strand.outputs(index):
+            if slot.part is Part.AFTER:  # a parameter or buffer, and not a value on its way
+                before = given.get(slot.slot)
+                result = call.site.phase is Phase.UPDATE or (before is not None and before.producer is None)
+            else:
+                asked = operation(call) in _QUESTIONS or strand.tensor(slot.tensor).spec.dtype == "b8"
+                result = outer and (call.site.kind is Kind.MODULE or not (modules and asked))
+            if result:
+                found.add(slot.tensor)
+    return found
 
 
 def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bool]:
@@ -55,9 +188,9 @@ def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bo
         if what in SHAPING:
             return f"a {what} that only this side has: it computes nothing", True
         return f"a {what} that only this side has: its results hold just what went in", True
-    if what in _MOVING and _takers_compared(web, which, index):
+    if what in MOVING and _takers_compared(web, which, index):
         return f"a {what} that only this side has: it moves values, and all who take them are compared", True
-    if what in _MAKING and _takers_compared(web, which, index):
+    if what in MAKING and _takers_compared(web, which, index):
         return f"a {what} that only this side has a record of, and all who take it are compared", True
     return "no call of the other side does the same with the same tensors", False
 

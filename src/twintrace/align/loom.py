@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind, Phase
+from .arrangements import Arranger
 from .asked import ASKED, follow_mapping
+from .completions import completed
 from .containers import Containers
 from .flow import Flowing
 from .gradients import pair_gradients, without_incomparable
@@ -26,6 +28,7 @@ from .leftovers import alone
 from .mappings import Mapping
 from .named import by_name, same_program
 from .regions import Regions
+from .reordered import in_order_of_flow
 from .strands import Strand
 from .tensors import Mapper
 from .units import is_container, units
@@ -42,11 +45,11 @@ def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignme
 
 
 def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) -> Alignment:
-    web = Web(one, two)
-    mapper = Mapper(one, two, web.reshaped)
+    web = Web(one, two, completed)
+    mapper = Mapper(one, two, web.reshaped, web.same_origin, web.root, Arranger(web, (left.values, right.values)))
     follow_mapping(web, mapping)
     if same_program(one, two):
-        for i, j, sure in by_name(one, two):
+        for i, j, sure in in_order_of_flow(one, two, by_name(one, two)):
             if web.is_free(0, i) and web.is_free(1, j):
                 same = one.calls[i].site == two.calls[j].site
                 because = "same address" if same else "same name in the same place"
@@ -67,7 +70,8 @@ def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) 
     ]
     matches.sort(key=lambda match: one.position[match.left[0].id])
     gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
-    return Alignment(tuple(matches), alone(web, 0), alone(web, 1), *gradients)
+    mapped = [flowing.mapped[id(bond)] for bond in web.bonds]
+    return Alignment(tuple(matches), alone(web, 0, mapped), alone(web, 1, mapped), *gradients)
 
 
 def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
@@ -97,6 +101,8 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     Regions(web, mapper, (_inner(web, 0), _inner(web, 1))).bind()
     flowing.follow()
+    flowing.units = set(_opened_units(web, 0, _holds_calls)), set(_opened_units(web, 1, _holds_calls))
+    flowing.follow_again()
     Containers(web, mapper).pair()
     _pair_updates(web)
     flowing.follow()

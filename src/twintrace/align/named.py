@@ -88,13 +88,13 @@ def _grouped(strand: Strand, members: Iterable[int]) -> dict[tuple[str, ...], li
 
 def _same_lines(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> bool:
     return all(
-        _line(left.calls[one]) == _line(right.calls[two])
+        line_of(left.calls[one]) == line_of(right.calls[two])
         for one, two in zip(ours, theirs, strict=True)
         if left.calls[one].stack and right.calls[two].stack
     )
 
 
-def _line(call: Call) -> tuple[tuple[str, str], ...]:
+def line_of(call: Call) -> tuple[tuple[str, str], ...]:
     """Where it was called from: functions and their code, which stay when lines are added above them."""
     return tuple((frame.function, frame.code or str(frame.line)) for frame in call.stack[:3])
 
@@ -113,7 +113,7 @@ def _told_apart(left: Strand, right: Strand, ours: list[int], theirs: list[int])
 
 
 _TELLING: tuple[tuple[float, float, Callable[[Strand, int], Hashable]], ...] = (
-    (4.0, 4.0, lambda strand, index: _line(strand.calls[index]) or None),
+    (4.0, 4.0, lambda strand, index: line_of(strand.calls[index]) or None),
     (3.0, 6.0, shapes_of),
     (6.0, 0.0, lambda strand, index: values_of(strand, index, "out")),
     (3.0, 0.0, lambda strand, index: values_of(strand, index, "in")),

@@ -19,7 +19,7 @@ from ..model.sites import Kind, Phase
 from .layouts import layout_between
 from .tensors import Mapper
 from .units import is_parameter, operation
-from .values import is_constant, numel
+from .values import numel
 from .webs import Bond, Web
 
 _LARGE = 12
@@ -143,9 +143,11 @@ class Regions:
         if self._lacking(0, members) or self._lacking(1, members):
             return None
         takes = self._arguments(0, ones), self._arguments(1, twos)
-        keys = [{self._key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
+        keys = [{self._web.key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
         if any(
-            self._key(which, tensor) not in keys[1 - which] for which in (0, 1) for tensor in self._unmet(which, takes)
+            self._web.key(which, tensor) not in keys[1 - which]
+            for which in (0, 1)
+            for tensor in self._unmet(which, takes)
         ):
             return None
         results = [list(self._results(which, members[which])) for which in (0, 1)]
@@ -160,21 +162,12 @@ class Regions:
         """What the other side's region holds and this one does not take."""
         other, strand = 1 - which, self._web.strands[1 - which]
         held = {
-            self._key(other, slot.tensor)
+            self._web.key(other, slot.tensor)
             for index in members[other]
             for slot in strand.inputs(index)
             if self._web.classes.of(other, slot.tensor) in self._held or is_parameter(strand, index, slot)
         }
-        return held - {self._key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
-
-    def _key(self, which: int, tensor: int) -> object:
-        """What tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
-        value = self._web.classes.of(which, tensor)
-        if value >= 0:
-            return value
-        known = self._web.strands[which].tensor(tensor)
-        size, statistics = numel(known), known.statistics
-        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+        return held - {self._web.key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
 
     def _next_holder(self, which: int, members: list[int], lacking: set[object]) -> int | None:
         """The one call without a partner that takes a result of these, cast and reshaped or not, and a tensor that they lack."""
@@ -185,7 +178,7 @@ class Regions:
             for index in web.flow(which).users.get(waiting.pop(), ()):
                 if index in members or index not in self._units[which] or not web.is_free(which, index):
                     continue
-                if any(self._key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
+                if any(self._web.key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
                     found.add(index)
                 elif web.hands_on(which, index):
                     fresh = {slot.tensor for slot in strand.outputs(index)} - seen
@@ -239,12 +232,16 @@ class Regions:
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
-                    if user in leader and user > index:
+                    if user in leader and user > index and self._is_one_kind(which, slot.tensor, user):
                         leader[find(user)] = find(index)
         groups: dict[int, list[int]] = {}
         for index in free:
             groups.setdefault(find(index), []).append(index)
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
+
+    def _is_one_kind(self, which: int, tensor: int, user: int) -> bool:
+        """May this tensor bind its maker to a user? Not a mask, which all layers take, to what is computed with it."""
+        return self._web.flows(which, tensor) or not self._web.is_of_flow(which, user)
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
         return (
@@ -290,10 +287,13 @@ class Regions:
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
-        given = takes[0][0], takes[1][0]
+        given, unmet = [*takes[0][:1], *takes[1][:1]], [self._unmet(which, takes) for which in (0, 1)]
+        if any(self._web.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
+            given = [{tensor for tensor in given[which] if self._web.flows(which, tensor)} for which in (0, 1)]
+            unmet = [[tensor for tensor in unmet[which] if self._web.flows(which, tensor)] for which in (0, 1)]
         if not given[0] or not given[1]:
             return not given[0] and not given[1]
-        common = [len(given[which]) - len(self._unmet(which, takes)) for which in (0, 1)]
+        common = [len(given[which]) - len(unmet[which]) for which in (0, 1)]
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
@@ -313,6 +313,7 @@ class Regions:
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
         """The regions with the free calls before them that made what the other does not take."""
         members = [*left], [*right]
+        of_flow = [any(self._web.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
         while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
             before = [
@@ -320,7 +321,9 @@ class Regions:
                     maker
                     for tensor in self._unmet(which, takes)
                     for maker in self._web.flow(which).makers.get(tensor, ())
-                    if maker in self._units[which] and self._web.is_free(which, maker)
+                    if maker in self._units[which]
+                    and self._web.is_free(which, maker)
+                    and (self._web.flows(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])
                 for which in (0, 1)

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
-from .equivalents import meaning_of, ranks
+from .arrangements import Arranger
+from .equivalents import meaning_of, operation_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
-from .values import alike, numel
+from .values import alike, numel, scale_of, tolerance
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
@@ -49,8 +50,17 @@ class _Chosen(NamedTuple):
 class Mapper:
     """Maps the tensors of matched calls; remembers which tensors belong together."""
 
-    def __init__(self, left: Strand, right: Strand, reshaped: Callable[[int, int], Iterable[tuple[int, ...]]]) -> None:
-        self._left, self._right, self._reshaped = left, right, reshaped
+    def __init__(
+        self,
+        left: Strand,
+        right: Strand,
+        reshaped: Callable[[int, int], Iterable[tuple[int, ...]]],
+        same_origin: Callable[[int, int], bool],
+        root: Callable[[int, int], int],
+        arranger: Arranger,
+    ) -> None:
+        self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
+        self._root, self._arranger = root, arranger
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def partner(self, which: int, tensor: int) -> int | None:
@@ -66,8 +76,11 @@ class Mapper:
         named: bool = False,
         forced: Mapping[str, str] | None = None,
         functions: tuple[str, str] = ("", ""),
+        computes: bool = False,
     ) -> Mapped:
-        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes."""
+        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one
+        operation that moves nothing: where all goes in as it is, all comes out as it is.
+        """
         if named and _same_slots(left, right):
             chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
         else:
@@ -75,13 +88,19 @@ class Mapper:
             for group in (IN, OUT):
                 ones = [slot for slot in left if slot.part in group]
                 twos = [slot for slot in right if slot.part in group]
-                chosen += self._assign(ones, twos, operation, functions, named, forced or {})
+                assigned = self._assign(ones, twos, operation, functions, named, forced or {})
+                chosen += assigned
+                chosen += self._by_role(ones, twos, assigned, operation, functions)
             chosen += _gradients(left, right, chosen)
             chosen += self._loose_gradients(left, right, chosen, operation)
         pairs: list[TensorPair] = []
         for item in chosen:
-            pair = self._pair(item, operation, named, None if item.follows is None else pairs[item.follows].layout)
+            followed = None if item.follows is None else pairs[item.follows].layout
+            inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
+            pair = self._pair(item, operation, named, followed, inherited)
             pairs.append(pair)
+            if followed is None:
+                self._arranger.remember(pair.left, pair.right, pair.layout)
             self._partners[0].setdefault(pair.left, pair.right)
             self._partners[1].setdefault(pair.right, pair.left)
         if len(chosen) == len(left) == len(right):
@@ -89,21 +108,33 @@ class Mapper:
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
             tuple(pairs),
-            tuple(_stray(slot, right) for slot in left if id(slot) not in taken[0]),
-            tuple(_stray(slot, left) for slot in right if id(slot) not in taken[1]),
+            tuple(_stray(slot, right, operation, functions[0]) for slot in left if id(slot) not in taken[0]),
+            tuple(_stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
         )
 
-    def _pair(self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None) -> TensorPair:
+    def _as_it_is(self, pair: TensorPair) -> bool:
+        shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape
+        return pair.layout == AS_IT_IS and shapes[0] == shapes[1]
+
+    def _pair(
+        self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None, inherited: bool
+    ) -> TensorPair:
         left, right, because, _ = chosen
         part = right.part if right.part in _HELD else left.part
         layout = AS_IT_IS
         if not named:  # in one program another shape is a difference
             one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
             fitting = followed is not None and fits(one, two, followed)
-            layout = (followed if fitting else layout_between(one, two, operation)) or AS_IT_IS
+            found = followed if fitting else self._between(left, right, operation, inherited)
+            layout = found or AS_IT_IS
             if layout != AS_IT_IS:
                 because = because or str(layout)
         return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
+
+    def _between(self, left: Slot, right: Slot, operation: str, inherited: bool) -> Layout | None:
+        if left.part.backward:  # gradients go with their tensors; without them only shapes tell
+            return layout_between(self._left.tensor(left.tensor), self._right.tensor(right.tensor), operation)
+        return self._arranger.between(left.tensor, right.tensor, operation, inherited=inherited)
 
     # --- choosing -----------------------------------------------------------------------------------------------
 
@@ -142,6 +173,63 @@ class Mapper:
                 free_right.remove(j)
                 chosen[i] = j, because
         return [_Chosen(left[i], right[j], because) for i, (j, because) in sorted(chosen.items())]
+
+    def _by_role(
+        self,
+        left: list[Slot],
+        right: list[Slot],
+        chosen: Sequence[_Chosen],
+        operation: str,
+        functions: tuple[str, str],
+    ) -> list[_Chosen]:
+        """What is left over and plays the same part: of other shapes, which is a difference by itself; or the last of each side.
+
+        A result goes by its place. An operand goes by its meaning if the tensors come from calls that belong together, or from no
+        call; what was made in two ways is no pair, whatever it is for.
+        """
+        taken = {id(slot) for item in chosen for slot in item[:2]}
+        ones, twos = ([slot for slot in side if id(slot) not in taken] for side in (left, right))
+        if not ones or not twos or len(left) * len(right) > _MANY:
+            return []
+        means = _roles(left, operation, functions[0]), _roles(right, operation, functions[1])
+        role = {id(slot): mean for side, said in zip((left, right), means, strict=True) for slot, mean in
+                zip(side, said, strict=True)}  # fmt: skip
+        found, free = [], list(twos)
+        for one in ones:
+            fitting = [two for two in free if self._same_role(one, two, role[id(one)], role[id(two)])]
+            if len(ones) == len(twos) == 1 and not fitting:
+                fitting = [two for two in free if self._is_last(one, two)]
+            if fitting:
+                free.remove(fitting[0])
+                found.append(_Chosen(one, fitting[0], "" if one.slot == fitting[0].slot else "the same place"))
+        return found
+
+    def _same_role(self, left: Slot, right: Slot, one: str, two: str) -> bool:
+        if one != two:
+            return False
+        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        if _unknown(tensors[0]) or _unknown(tensors[1]) or _kind(tensors[0]) != _kind(tensors[1]):
+            return False
+        if numel(tensors[0]) == numel(tensors[1]) or 1 in (numel(tensors[0]), numel(tensors[1])):
+            return False  # refused for what it holds, or because nothing tells how one lies on the other; a number is no tensor
+        if _is_repeated(*tensors):
+            return False
+        if left.part in OUT:
+            return True
+        held = [
+            slot.part in _HELD or tensor.producer is None for slot, tensor in zip((left, right), tensors, strict=True)
+        ]
+        return all(held) or self._same_origin(left.tensor, right.tensor)
+
+    def _is_last(self, left: Slot, right: Slot) -> bool:
+        """May the last operands of both sides be the same one, under another name?"""
+        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        shapes = tensors[0].spec.shape, tensors[1].spec.shape
+        if left.part not in IN or shapes[0] != shapes[1] or _kind(tensors[0]) != _kind(tensors[1]):
+            return False
+        if self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None:
+            return False
+        return all(tensor.producer is None for tensor in tensors)
 
     def _loose_gradients(
         self, left: Sequence[Slot], right: Sequence[Slot], chosen: Sequence[_Chosen], operation: str
@@ -211,7 +299,7 @@ class Mapper:
             if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
                 return 0.0, ""  # the same elements perhaps, and nothing tells in which order
         likeness = alike(one, two)
-        known = self.partner(0, left.tensor) == right.tensor
+        known = self._belong_together(left.tensor, right.tensor)
         score += _shapes(one, two)
         if likeness > 0:
             score += 6.0 + likeness
@@ -226,6 +314,15 @@ class Mapper:
             if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
                 return 0.0, ""  # other values, and at least one of them belongs to another
         return score, because
+
+    def _belong_together(self, left: int, right: int) -> bool:
+        """Were they paired in an earlier match, or what they are by other names: before a cast, after a reshape that is none?"""
+        partner, other = self.partner(0, left), self.partner(1, right)
+        if partner == right:
+            return True
+        if partner is not None and self._root(1, partner) == self._root(1, right):
+            return True
+        return other is not None and self._root(0, other) == self._root(0, left)
 
     def _turned(self, left: int, right: int) -> bool:
         """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""
@@ -247,7 +344,7 @@ def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
-def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
+def _stray(slot: Slot, others: Sequence[Slot], operation: str, function: str) -> Stray:
     if slot.part.backward:
         rivals = [other for other in others if other.part is slot.part]
         loose = rivals and (_is_loose(slot.slot) or any(_is_loose(other.slot) for other in rivals))
@@ -256,7 +353,11 @@ def _stray(slot: Slot, others: Sequence[Slot]) -> Stray:
         why = "the other side has no tensor there"
     else:
         why = "no tensor of the other side fits"
-    return Stray(slot.part, slot.slot, slot.tensor, why)
+    role = ""
+    if slot.part in IN:
+        mean = meaning_of(operation, slot.part, slot.slot.rpartition(":")[2], -1, function)
+        role = mean if mean.isalpha() else ""
+    return Stray(slot.part, slot.slot, slot.tensor, why, role)
 
 
 def _shapes(one: Tensor, two: Tensor) -> float:
@@ -267,6 +368,27 @@ def _shapes(one: Tensor, two: Tensor) -> float:
     if numel(one) == numel(two):
         return 0.25
     return -6.0
+
+
+def _is_repeated(one: Tensor, two: Tensor) -> bool:
+    """Is one of them the other, repeated: positions for each of a batch, a mask for each head? What is computed with them is the same."""
+    small, large = sorted((one, two), key=numel)
+    if not numel(small) or numel(large) % numel(small):
+        return False
+    shapes = small.spec.shape, large.spec.shape
+    longer = (1,) * (len(shapes[1]) - len(shapes[0])) + shapes[0]
+    if len(longer) != len(shapes[1]) or any(a not in (1, b) for a, b in zip(longer, shapes[1], strict=True)):
+        return False
+    first, second = small.statistics, large.statistics
+    if first is None or second is None:
+        return True
+    if None in (first.mean, second.mean, first.min, second.min, first.max, second.max):
+        return first.min is second.min
+    bound = tolerance(one, two) * max(scale_of(first), scale_of(second))
+    return all(
+        abs(float(a or 0) - float(b or 0)) <= bound
+        for a, b in ((first.min, second.min), (first.max, second.max), (first.mean, second.mean))
+    )
 
 
 def _kind(tensor: Tensor) -> str:
@@ -291,6 +413,17 @@ def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]
         else meaning_of(operation, slot.part, slot.slot, place, function)
         for slot, place in zip(slots, places, strict=True)
     ]
+
+
+def _roles(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
+    """The same, for regions as well: there a slot bears the name of its call (`Conv2D#1:0`), and means what it means to that."""
+    means = _meanings(slots, operation, function)
+    for number, slot in enumerate(slots):
+        name, colon, place = slot.slot.rpartition(":")
+        if colon:
+            of = operation_of(name.rpartition("#")[0])
+            means[number] = (place or "0") if slot.part in OUT else meaning_of(of, slot.part, place)
+    return means
 
 
 def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:

@@ -11,6 +11,7 @@ compared whenever their fingerprints differ, and shapes play no part here.
 
 from __future__ import annotations
 
+import enum
 import math
 
 from ..model.tensors import Statistics, Tensor
@@ -40,6 +41,9 @@ def alike(left: Tensor, right: Tensor) -> int:
         return -1
     if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
         return -1
+    filled = fill_of(one, size), fill_of(two, size)
+    if Fill.NONE not in filled:
+        return -1 if filled[0] is not filled[1] else 0 if filled[0] is Fill.MIXED else 1
     return 0 if is_constant(one, size) else 1
 
 
@@ -51,6 +55,40 @@ def tolerance(left: Tensor, right: Tensor) -> float:
 def is_coarse(tensor: Tensor) -> bool:
     """Has it so few bits that its statistics agree only roughly with those of a finer one?"""
     return tensor.spec.dtype in _COARSE
+
+
+class Fill(enum.Enum):
+    """Whether a fill value decides all statistics of a tensor: scores of which half are masked by -1e4 have the norm of the mask."""
+
+    NONE = 0
+    PURE = 1  # nothing but zeros and the fill value: a mask
+    MIXED = 2  # other numbers between them, of which the statistics say nothing
+
+
+_FILL = 1e3
+"""The least magnitude of a fill value. Activations are smaller; masks are -1e4 (16 bits), -65504, -1e9 or -3.4e38."""
+_NEXT_TO_NOTHING = 1e-2
+"""How large the other extreme, and the rest of the sum of squares, may be beside the fill value."""
+
+
+def fill_of(statistics: Statistics, size: int) -> Fill:
+    """Is one extreme a fill value beside which nothing else counts?
+
+    If all elements are 0 or m, the sum of squares is the sum times m. Other elements change that by as much as they count.
+    """
+    scale = scale_of(statistics)
+    if scale < _FILL or statistics.mean is None or statistics.norm is None or not size:
+        return Fill.NONE
+    assert statistics.min is not None
+    assert statistics.max is not None
+    small = min(abs(float(statistics.min)), abs(float(statistics.max)))
+    finite = size - statistics.nan - statistics.posinf - statistics.neginf
+    total = abs(statistics.mean) / scale * finite
+    squares = (statistics.norm / scale) ** 2
+    if small > _NEXT_TO_NOTHING * scale or abs(squares - total) > _NEXT_TO_NOTHING * squares:
+        return Fill.NONE
+    filled = finite - statistics.zero  # if it is a mask: as many times the fill value's square is the sum of squares
+    return Fill.PURE if small == 0.0 and abs(squares - filled) < 0.5 else Fill.MIXED
 
 
 def is_constant(statistics: Statistics, size: int) -> bool:

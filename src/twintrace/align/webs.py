@@ -16,11 +16,15 @@ from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
+from ..model.tensors import Tensor
 from .classes import Classes
+from .equivalents import MAKING, SHAPING
 from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
-from .values import is_constant, numel
+from .values import Fill, fill_of, is_constant, numel
 
+_PRODUCTS = frozenset(("linear", "matmul", "conv", "convtranspose", "einsum", "embedding"))
+"""Different operations that may do the same with the same parameters."""
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
 
@@ -51,14 +55,18 @@ class Flow:
 class Web:
     """Two strands and the bonds between them."""
 
-    def __init__(self, left: Strand, right: Strand) -> None:
+    def __init__(
+        self, left: Strand, right: Strand, complete: Callable[[Web, Bond], Bond] = lambda web, bond: bond
+    ) -> None:
         self.strands = left, right
+        self.complete = complete
         self.bonds: list[Bond] = []
         self.left_out: tuple[set[int], set[int]] = set(), set()
         self.wrappers: tuple[set[int], set[int]] = set(), set()
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
+        self._flowing: list[set[int] | None] = [None, None]
         self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
@@ -69,14 +77,16 @@ class Web:
         """These two belong together."""
         self.bind(Bond((left,), (right,), because, confidence, named))
 
-    def bind(self, bond: Bond) -> None:
+    def bind(self, bond: Bond, *, as_it_is: bool = False) -> None:
         """These calls belong together; none of them may belong to others already.
 
-        Beside functions, a module that only wraps a function or a few gives its place to them.
+        Beside functions, a module that only wraps a function or a few gives its place to them. `as_it_is`: what completes one
+        side of it (`completions.py`) is not looked for.
         """
         kinds = [{self.strands[which].calls[index].site.kind for index in bond.side(which)} for which in (0, 1)]
         if not bond.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
             bond = replace(bond, left=self._unwrapped(0, bond.left), right=self._unwrapped(1, bond.right))
+        bond = bond if as_it_is else self.complete(self, bond)
         self.bonds.append(bond)
         for which in (0, 1):
             for index in bond.side(which):
@@ -139,7 +149,7 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            for tensor, twin in _marked(strand, found):
+            for tensor, twin in (*_marked(strand, found), *_unseen(strand, found)):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -162,6 +172,17 @@ class Web:
             known[index] = hands_on(self.strands[which], index, self.classes, which)
         return known[index]
 
+    def flows(self, which: int, tensor: int) -> bool:
+        """Does it come from data or parameters, rather than from positions, sizes and questions: is it no mask?"""
+        found = self._flowing[which]
+        if found is None:
+            found = self._flowing[which] = _flowing(self.strands[which])
+        return tensor in found
+
+    def is_of_flow(self, which: int, index: int) -> bool:
+        """Does a call put out anything that comes from data or parameters?"""
+        return any(self.flows(which, slot.tensor) for slot in self.strands[which].outputs(index))
+
     def gives(self, which: int, index: int) -> frozenset[int]:
         """The numbers of the values that a call puts out, as far as they tell anything."""
         return self._numbers(which, index, self._gives[which], self.strands[which].outputs)
@@ -178,6 +199,26 @@ class Web:
             of = self.classes.of
             found = known[index] = frozenset([n for slot in slots(index) if (n := of(which, slot.tensor)) >= 0])
         return found
+
+    def key(self, which: int, tensor: int) -> object:
+        """Something that tells the values of a parameter: a bias of zeros is a bias of zeros as well."""
+        value = self.classes.of(which, tensor)
+        if value >= 0:
+            return value
+        known = self.strands[which].tensor(tensor)
+        size, statistics = numel(known), known.statistics
+        return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
+
+    def same_origin(self, left: int, right: int) -> bool:
+        """Do two tensors hold the same values, or have calls that belong together made them?"""
+        value = self.classes.of(0, left)
+        if value >= 0 and value == self.classes.of(1, right):
+            return True
+        makers = [
+            self.flow(which).makers.get(self.source(which, tensor), ()) for which, tensor in ((0, left), (1, right))
+        ]
+        bonds = [{id(self._bond[which].get(index)) for index in makers[which]} - {id(None)} for which in (0, 1)]
+        return bool(bonds[0] & bonds[1])
 
     def elsewhere(self, left: int, right: int) -> bool:
         """Do these calls put out other values than each other, which the other side has in another place?"""
@@ -208,7 +249,7 @@ class Web:
         if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
             if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
                 return True
-            return bool(only[0] or only[1]) and not self._same_weight(left, right)
+            return bool(only[0] or only[1]) and not self._same_product(left, right)
         if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
             return False
         same = self.gives(0, left) & self.gives(1, right)
@@ -218,8 +259,12 @@ class Web:
         strand = self.strands[which]
         return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
 
-    def _same_weight(self, left: int, right: int) -> bool:
-        """A convolution over single points and a linear layer are one, if they hold the same parameters."""
+    def _same_product(self, left: int, right: int) -> bool:
+        """A convolution over single points and a linear layer are one, if they hold the same parameters. A norm and the product with
+        its weight at the end of a norm by hand are not.
+        """
+        if not all(operation(s.calls[i]) in _PRODUCTS for s, i in zip(self.strands, (left, right), strict=True)):
+            return False
         numbers = []
         for which, index in ((0, left), (1, right)):
             strand = self.strands[which]
@@ -290,6 +335,16 @@ class Web:
             takes.append(found - {("values", -1), ("bond", None)})
         return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
 
+    def root(self, which: int, tensor: int) -> int:
+        """The tensor that this one is by other names: what casts, reshapes and the like were given, whether they have partners or not."""
+        strand, makers = self.strands[which], self.flow(which).makers
+        for _ in range(64):
+            made = makers.get(tensor)
+            if not made or operation(strand.calls[made[-1]]) not in SHAPING or not strand.inputs(made[-1]):
+                return tensor
+            tensor = strand.inputs(made[-1])[0].tensor
+        return tensor
+
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
         strand, makers = self.strands[which], self.flow(which).makers
@@ -302,6 +357,46 @@ class Web:
                 return tensor
             tensor = into[0].tensor
         return tensor
+
+
+def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+    """Values that came out of a call, went on by ways that were not recorded (a written slice, `vmap`), and came in somewhere as if no
+    call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
+    """
+    lost: dict[object, int] = {}
+    for number, makers in flow.makers.items():
+        tensor = strand.tensor(number)
+        if tensor.fingerprint is not None and number not in flow.users and not strand.children[makers[-1]]:
+            lost[tensor.fingerprint, tensor.spec] = number
+    found = []
+    for number, users in flow.users.items() if lost else ():
+        tensor = strand.tensor(number)
+        twin = lost.get((tensor.fingerprint, tensor.spec)) if tensor.producer is None else None
+        if twin is not None and number not in flow.makers and flow.makers[twin][-1] < users[0]:
+            found.append((number, twin))
+    return found
+
+
+def _flowing(strand: Strand) -> set[int]:
+    """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers."""
+    found: set[int] = set()
+    for index, call in enumerate(strand.calls):
+        into = strand.inputs(index)
+        for slot in into:
+            tensor = strand.tensor(slot.tensor)
+            lone = numel(tensor) == 1 and slot.part is Part.INPUT and not tensor.requires_grad  # a factor, a fill value
+            if tensor.producer is None and _is_number(tensor) and not lone:
+                found.add(slot.tensor)
+        if operation(call) not in MAKING and any(slot.tensor in found for slot in into):
+            found.update(slot.tensor for slot in strand.outputs(index) if _is_number(strand.tensor(slot.tensor)))
+    return found
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Is it a tensor of numbers, and no indices, answers or mask?"""
+    if tensor.spec.dtype == "b8" or tensor.spec.dtype[0] in "iu":
+        return False
+    return tensor.statistics is None or fill_of(tensor.statistics, numel(tensor)) is not Fill.PURE
 
 
 def _marked(strand: Strand, flow: Flow) -> list[tuple[int, int]]:

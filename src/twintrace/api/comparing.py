@@ -314,7 +314,23 @@ def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> s
 
 def _side(journal: Journal) -> Side:
     calls = sorted(journal.calls(), key=lambda call: call.id)
-    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()))
+    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
+
+
+def _values(journal: Journal) -> Callable[[int], Any]:
+    """The values of a journal's tensors as numbers; None where they were not kept or cannot be read, which is told elsewhere."""
+    from ..store.arrays import as_float
+
+    def values(number: int) -> Any:
+        tensor = journal.tensor(number)
+        if tensor.payload is None:
+            return None
+        try:
+            return as_float(journal.array(tensor), tensor.spec.dtype)
+        except (TwintraceError, OSError):
+            return None
+
+    return values
 
 
 def _compare_place(

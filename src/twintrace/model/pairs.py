@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .words import Word
 
@@ -50,6 +50,10 @@ _BACKWARD = frozenset({Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER
 _INCOMING = frozenset({Part.INPUT, Part.PARAMETER, Part.BUFFER, Part.OUTPUT_GRADIENT})
 
 
+def _no_values(tensor: int) -> Any:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One journal, as the loom sees it: calls in the order in which they began, and what is known of their tensors."""
@@ -58,6 +62,8 @@ class Side:
     calls: Sequence[Call]
     tensor: Callable[[int], Tensor]
     parameter_gradients: Sequence[Gradient] = ()
+    values: Callable[[int], Any] = _no_values
+    """The array of a tensor, None where it was not kept. It is asked for only where shapes leave a choice of layouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class Stray:
     slot: str
     tensor: int
     because: str
+    role: str = ""
+    """Of an operand: what it is for its operation (`bias`, `mask`, `weight`), where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +123,29 @@ class Match:
     only_right: tuple[Stray, ...] = ()
 
 
+class Bearing(Word):
+    """How far the results of a run depend on a call without a partner."""
+
+    NONE = "no result depends on it"
+    COMPARED = "all that comes of it is compared"
+    THROUGH = "it goes into calls that are compared, as an operand that is not"
+    OPEN = "a result that is not compared depends on it"
+
+
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A call that has no partner, and why. `skipped` is for what carries no meaning of its own (a cast, a reshape)."""
+    """A call that has no partner, and why. `skipped`: it does not count as a difference.
+
+    A cast or a reshape carries no meaning of its own; on a question to Python no result depends; what comes of a value that is
+    computed twice is compared. A call whose bearing is `through` counts only if the results of the calls that take it differ.
+    """
 
     call: Call
     because: str
     skipped: bool = False
+    bearing: Bearing = Bearing.OPEN
+    takers: tuple[int, ...] = ()
+    """The calls with a partner that come first behind it, by their ids: what it does is seen in their results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""Check the pairs that names gave against the flow of data, and put right what stands in another order.
+
+    left     a = relu(fc1(x))    b = relu(fc2(x))        relu#0 of the left takes what fc1 made; relu#0 of the right what fc2 made:
+    right    b = relu(fc2(x))    a = relu(fc1(x))        fc1 and fc1 belong together, so relu#0 belongs to relu#1
+
+A pair is *consistent* if what its two calls take was made by calls that are a pair as well, or by none and has the same bits. Where all
+pairs are, as between two runs of one program nearly always, nothing more is done. Otherwise calls are known by their name and by
+what they take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from .equivalents import SHAPING
+from .features import values_of
+from .named import Named, line_of
+from .strands import Strand
+from .units import operation
+
+_ROUNDS = 4
+"""Each round pairs what has become known by the round before; a name in a new place costs one."""
+_UNKNOWN = -1
+
+
+def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> list[Named]:
+    """The pairs, and others instead of those that the flow of data contradicts."""
+    origins = _Origins(left), _Origins(right)
+    partner = {one: two for one, two, _ in pairs}
+    doubtful = [pair for pair in pairs if not _consistent(origins, partner, pair.left, pair.right)]
+    if not doubtful:
+        return list(pairs)
+    better = _known_by_flow(origins, partner)
+    if _contradictions(origins, better) < len(doubtful) and _as_many_agree(left, right, partner, better):
+        sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
+        pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
+        partner = better
+    return [pair for pair in pairs if not _moves_other_values(origins, partner, pair)]
+
+
+class _Origins:
+    """Where the tensors of one side come from."""
+
+    def __init__(self, strand: Strand) -> None:
+        self.strand = strand
+        self._slots: dict[int, dict[int, str]] = {}
+
+    def of(self, tensor: int) -> tuple[int, str]:
+        """The position of the call that made it, and as which result; -1 and its bits if no recorded call did."""
+        known = self.strand.tensor(tensor)
+        maker = _UNKNOWN if known.producer is None else self.strand.position.get(known.producer, _UNKNOWN)
+        if maker == _UNKNOWN:
+            return maker, known.fingerprint or str(known.spec)
+        slots = self._slots.get(maker)
+        if slots is None:
+            slots = self._slots[maker] = {slot.tensor: slot.slot for slot in self.strand.outputs(maker)}
+        return maker, slots.get(tensor, "")
+
+
+def _consistent(origins: tuple[_Origins, _Origins], partner: dict[int, int], one: int, two: int) -> bool:
+    into = origins[0].strand.inputs(one), origins[1].strand.inputs(two)
+    for ours, theirs in zip(*into, strict=False):
+        made, there = origins[0].of(ours.tensor), origins[1].of(theirs.tensor)
+        if made[0] == _UNKNOWN and there[0] == _UNKNOWN:
+            continue  # other data or parameters are a difference, not another call
+        if made[0] == one and there[0] == two:
+            continue  # what it wrote to in place
+        if made[1] != there[1] or partner.get(made[0]) != there[0]:
+            return False
+    return True
+
+
+def _contradictions(origins: tuple[_Origins, _Origins], partner: dict[int, int]) -> int:
+    return sum(not _consistent(origins, partner, one, two) for one, two in partner.items())
+
+
+def _as_many_agree(left: Strand, right: Strand, before: dict[int, int], after: dict[int, int]) -> bool:
+    """Are there as many pairs as before with the same bits out, and as many from the same line? A call that is missing on one side
+    would make the flow shift all those of its name after it.
+    """
+
+    def agreeing(partner: dict[int, int]) -> tuple[int, int]:
+        changed = [(one, two) for one, two in partner.items() if before.get(one) != after.get(one)]
+        marks = sum(values_of(left, one, "out") == values_of(right, two, "out") is not None for one, two in changed)
+        return marks, sum(line_of(left.calls[one]) == line_of(right.calls[two]) for one, two in changed)
+
+    old, new = agreeing(before), agreeing(after)
+    return new[0] >= old[0] and new[1] >= old[1]
+
+
+def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
+    """Calls with the same name that take the same, in order; what is not known so keeps its partner, if that is left over."""
+    left, right = origins[0].strand, origins[1].strand
+    there: dict[Hashable, list[int]] = {}
+    for index in range(len(right)):
+        there.setdefault(_key(origins[1], index, None), []).append(index)
+    for waiting in there.values():
+        waiting.reverse()
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    for _ in range(_ROUNDS):
+        before = len(found)
+        for index in range(len(left)):
+            if index not in found:
+                waiting = there.get(_key(origins[0], index, found), [])
+                while waiting and waiting[-1] in taken:
+                    waiting.pop()
+                if waiting:
+                    found[index] = waiting.pop()
+                    taken.add(found[index])
+        kept = {one: two for one, two in named.items() if one not in found and two not in taken}
+        for one, two in kept.items():
+            up = left.parent[one], right.parent[two]
+            if up[0] < 0 or up[1] < 0 or found.get(up[0], kept.get(up[0])) == up[1]:
+                found[one] = two
+                taken.add(two)
+        if len(found) == before:
+            break
+    return found
+
+
+def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hashable:
+    """A call's name and place, and where what it takes comes from, in the numbers of the right side."""
+    strand = origins.strand
+    site = strand.calls[index].site
+
+    def number(position: int) -> int:
+        return position if partner is None or position < 0 else partner.get(position, -2 - position)
+
+    into = tuple(
+        [
+            (number(made), slot)
+            for item in strand.inputs(index)
+            for made, slot in (origins.of(item.tensor),)
+            if made != index
+        ]
+    )
+    return site.phase, site.kind, site.name, site.path, number(strand.parent[index]), into
+
+
+def _moves_other_values(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
+    """Is it a cast or a reshape of what only its own side has? Two of one name are no pair then: they do nothing by themselves."""
+    left, right = origins[0].strand, origins[1].strand
+    if operation(left.calls[pair.left]) not in SHAPING or _consistent(origins, partner, pair.left, pair.right):
+        return False
+    given = [strand.outputs(index) for strand, index in ((left, pair.left), (right, pair.right))]
+    tensors = [left.tensor(slot.tensor) for slot in given[0]], [right.tensor(slot.tensor) for slot in given[1]]
+    return [t.spec.shape for t in tensors[0]] != [t.spec.shape for t in tensors[1]]
