@@ -187,12 +187,14 @@ Softplus softplus
 LogSoftmaxExt log_softmax
 EmbeddingLookup embedding_lookup
 TensorAdd add
+ClampScalar clip
+ClampTensor clip
 """
 
 _ROWS = """
 # arithmetic
-add(input, other, *, alpha=1) = add
-sub(input, other, *, alpha=1) = sub
+add(input, other, alpha=1) = add
+sub(input, other, alpha=1) = sub
 rsub(input, other) = sub(input=other, other=input)
 rdiv(input, other) = div(input=other, other=input)
 rpow(input, other) = pow(input=other, other=input)

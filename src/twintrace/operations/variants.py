@@ -38,8 +38,8 @@ def _candidates(meaning: Meaning, spec: SpecOf | None) -> Candidates:
     yield from _other_operation(meaning)
     arguments = meaning.arguments
     if "reduction" in arguments:
-        for value, sentence in (("mean", "the mean"), ("sum", "the sum"), ("none", "no reduction")):
-            yield f"{sentence} over the elements", _with(meaning, reduction=value)
+        for word, sentence in (("mean", "the mean"), ("sum", "the sum"), ("none", "no reduction")):
+            yield f"{sentence} over the elements", _with(meaning, reduction=word)
     if isinstance(arguments.get("eps"), float):
         for value in (1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3, 0.0):
             yield f"eps={value:g}", _with(meaning, eps=value)
