@@ -18,11 +18,9 @@ from ..model.sites import Kind
 from . import mindspore_names, module_names, torch_names
 from .catalog import OPERATIONS
 from .meanings import SpecOf
-from .mindspore_reading import SILENT
 from .steps import STEPS
 from .telling import meaning_of
-from .torch_names import QUESTIONS
-from .traits import traits_of
+from .traits import is_question, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +60,12 @@ def coverage(calls: Iterable[Call], framework: str, spec: SpecOf) -> Coverage:
             continue
         meaning = meaning_of(call, framework, spec)
         if meaning is None:
-            if _is_silent(call):
+            if is_question(call):
                 continue
             untold[call.site.type or call.site.name] += 1
         else:
             traits = traits_of(meaning)
-            if traits.moves or traits.question or traits.random or traits.uninitialised:
+            if traits.moves or traits.random or traits.uninitialised:
                 continue
             counts["told"] += is_computable(meaning.operation)
         counts["computing"] += 1
@@ -80,12 +78,6 @@ def coverage(calls: Iterable[Call], framework: str, spec: SpecOf) -> Coverage:
 def is_computable(operation: str) -> bool:
     """Has it a kernel, or is it a function of PyTorch's that is called as it stands?"""
     return operation in OPERATIONS or operation in STEPS or operation.startswith("torch.")
-
-
-def _is_silent(call: Call) -> bool:
-    """Does it compute nothing that goes on: a question, or what a framework asks itself?"""
-    name = call.site.name.split(".")[1] if call.site.name.startswith("aten.") else call.site.name.rpartition(".")[2]
-    return name in SILENT or name in QUESTIONS or name.lstrip("_") in QUESTIONS
 
 
 def listing() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:

@@ -130,8 +130,8 @@ def _bound(recorded: Recorded, signature: str) -> dict[str, Any]:
 def _cast(recorded: Recorded) -> Meaning:
     """To another element type; where it has it already, the values stay."""
     tensor = recorded.args[0] if recorded.args else recorded.kwargs["input"]
-    if not isinstance(tensor, Operand):
-        raise NotTold("a number is cast")
+    if isinstance(tensor, bool | int | float):
+        return recorded.meaning("full", {"size": (), "fill_value": tensor, "dtype": recorded.context.out_dtype()})
     before, after = recorded.context.dtype(tensor), recorded.context.out_dtype()
     if before == after:
         return recorded.meaning("identity", {"input": tensor})

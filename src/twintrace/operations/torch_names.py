@@ -411,7 +411,6 @@ upsample_bilinear2d(input, output_size, align_corners, scales_h=None, scales_w=N
     = interpolate(size=out_shape()[2:], scales=kernel_scales(input, scales_h, scales_w), mode='bilinear')
 grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=None) = grid_sample(align_corners=bool(align_corners))
 affine_grid(theta, size, align_corners=None) = affine_grid(align_corners=bool(align_corners))
-item(input) = item
 
 zeros(*size, dtype=None) = zeros(size=out_shape(), dtype=out_dtype())
 zeros_like(input) = zeros(size=out_shape(), dtype=out_dtype())

@@ -1,10 +1,13 @@
 """Traits of operations: what a judge must know of one beside what it computes.
 
-traits_of(meaning).random           draws random numbers: another seed, another result
-traits_of(meaning).moves            copies values without changing them: exact
-traits_of(meaning).decides          its result jumps: exact on its own inputs, any choice among ties
-accuracy_of("tanh", "mindspore")    how far the framework's approximation is from the function, in units of the dtype
-role_of("linear", "weight")         how messages call an operand
+    traits_of(meaning).random           draws random numbers: another seed, another result
+    traits_of(meaning).moves            copies values without changing them: exact
+    traits_of(meaning).decides          its result jumps: exact on its own inputs, any choice among ties
+    accuracy_of("tanh", "mindspore")    how far the framework's approximation is from the function, in units of the dtype
+    role_of("linear", "weight")         how messages call an operand
+    is_question(call)                   hands a value to Python or asks for a shape
+
+A question has no meaning: nothing goes on from it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..model.records import Call
 from .meanings import Meaning
+from .mindspore_reading import SILENT
+from .torch_names import QUESTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +29,6 @@ class Traits:
     """It draws random numbers."""
     moves: bool = False
     """It only moves or copies values, or makes them from its settings."""
-    question: bool = False
-    """It hands a value to Python."""
     decides: bool = False
     """Comparison, choice or rounding: exact on its own inputs; where two are equal, either may be chosen."""
     uninitialised: bool = False
@@ -35,6 +39,12 @@ class Traits:
     """An elementary function: a polynomial or a table stands for it."""
     casts: bool = False
     """It rounds to another element type."""
+
+
+def is_question(call: Call) -> bool:
+    """Does the call compute nothing that goes on: hand a value to Python, look at a shape, keep the framework's books?"""
+    name = call.site.name.split(".")[1] if call.site.name.startswith("aten.") else call.site.name.rpartition(".")[2]
+    return name in SILENT or name in QUESTIONS or name.lstrip("_") in QUESTIONS
 
 
 def _names(text: str) -> frozenset[str]:
@@ -49,14 +59,13 @@ channel_shuffle depth_to_space space_to_depth where unfold unfold_axis zeros one
 view_as_real view_as_complex
 """)
 _DECIDES = _names("""
-eq ne lt le gt ge isclose allclose equal isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all
+eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all
 any argmax argmin max_dim min_dim amax amin max_pool adaptive_max_pool median median_dim kthvalue mode cummax cummin sort argsort
 topk unique nonzero searchsorted bucketize histc bincount count_nonzero ceil floor trunc round frac sign sgn signbit floor_divide
 trunc_divide remainder fmod floor_mod heaviside clamp relu relu6 hardtanh hardshrink softshrink threshold maximum minimum fmax
 fmin
 """)
 _RANDOM = _names("random gumbel_softmax")
-_QUESTIONS = _names("item equal allclose")
 _COMPOSITE = _names("""
 scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gru rnn flat_lstm lstm_cell gru_cell rnn_cell
 cosine_similarity pairwise_distance cosine_embedding_loss margin_ranking_loss triplet_margin_loss gaussian_nll_loss poisson_nll_loss
@@ -77,7 +86,6 @@ def traits_of(meaning: Meaning) -> Traits:
     return Traits(
         random=_is_random(meaning, name),
         moves=name in _MOVES,
-        question=name in _QUESTIONS,
         decides=name in _DECIDES,
         uninitialised=name == "empty",
         composite=name in _COMPOSITE or meaning.operation.startswith("torch."),
