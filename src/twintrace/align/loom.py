@@ -103,6 +103,8 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     flowing.units = set(_opened_units(web, 0, _holds_calls)), set(_opened_units(web, 1, _holds_calls))
     flowing.follow_again()
+    Regions(web, mapper, flowing.units).bind_ends()
+    flowing.follow_again()
     Containers(web, mapper).pair()
     _pair_updates(web)
     flowing.follow()

@@ -149,7 +149,9 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            for tensor, twin in (*_marked(strand, found), *_unseen(strand, found)):
+            unseen = _unseen(strand, found)
+            strand.same.update(unseen)
+            for tensor, twin in (*_marked(strand, found), *unseen):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -360,20 +362,22 @@ class Web:
 
 
 def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
-    """Values that came out of a call, went on by ways that were not recorded (a written slice, `vmap`), and came in somewhere as if no
-    call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
+    """Values that came out of a call, went on by ways that were not recorded (written in place, a written slice, `vmap`), and came in
+    somewhere as if no call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
     """
-    lost: dict[object, int] = {}
+    lost: dict[object, list[tuple[int, int]]] = {}
     for number, makers in flow.makers.items():
         tensor = strand.tensor(number)
         if tensor.fingerprint is not None and number not in flow.users and not strand.children[makers[-1]]:
-            lost[tensor.fingerprint, tensor.spec] = number
+            lost.setdefault((tensor.fingerprint, tensor.spec), []).append((makers[-1], number))
     found = []
     for number, users in flow.users.items() if lost else ():
         tensor = strand.tensor(number)
-        twin = lost.get((tensor.fingerprint, tensor.spec)) if tensor.producer is None else None
-        if twin is not None and number not in flow.makers and flow.makers[twin][-1] < users[0]:
-            found.append((number, twin))
+        if tensor.producer is not None or number in flow.makers:
+            continue
+        before = [item for item in lost.get((tensor.fingerprint, tensor.spec), ()) if item[0] < users[0]]
+        if before:
+            found.append((number, max(before)[1]))
     return found
 
 
