@@ -16,7 +16,7 @@ from twintrace.model.pairs import Part  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 ENOUGH = 0.99
-FEW, MANY = range(2), range(20)
+FEW, MANY = range(1), range(20)
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
