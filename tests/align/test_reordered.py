@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from nets import WIDTH, weight
-from sides import Maker, alone, names, noise, pairs
+from sides import Maker, alone, names, noise
 
 from twintrace.align import align
 from twintrace.model.sites import Kind, Phase

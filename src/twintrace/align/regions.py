@@ -80,8 +80,9 @@ class Regions:
     # --- by what goes in ------------------------------------------------------------------------------------------
 
     def bind_ends(self) -> None:
-        """Bind what is left over and takes just the same tensors, when it is the only such thing on both sides: attention, fused and
-        written out, after which nothing comes that is known to belong together.
+        """Bind what is left over and takes just the same tensors, when it is the only such thing on both sides.
+
+        That is how attention, fused and written out, is found where nothing comes after it that is known to belong together.
         """
         sides = [
             [members for members in self._components(which) if self._web.is_of_flow(which, members[0])]
@@ -301,8 +302,9 @@ class Regions:
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
 
     def _is_one_kind(self, which: int, maker: int, tensor: int, user: int) -> bool:
-        """May this tensor bind its maker to a user? Not a mask, which all layers take, to what is computed with it; and not what was
-        saved in the forward pass to a kernel of the backward pass.
+        """May this tensor bind its maker to a user?
+
+        A mask, which all layers take, does not; nor does what was saved in the forward pass for a kernel of the backward pass.
         """
         calls = self._web.strands[which].calls
         if calls[maker].site.phase is not calls[user].site.phase:
