@@ -180,10 +180,12 @@ class Recomputed:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             return Judged(Status.SAME)
-        if _comes_in(pair) and pair.left in self._known[0] and pair.right in self._known[1]:
+        known = pair.left in self._known[0], pair.right in self._known[1]
+        if all(known):
             return self._crossed(pair)
-        left = self._sides[0].slice(pair.left, self._known[0])
-        right = self._sides[1].slice(pair.right, self._known[1])
+        # A value that was compared with another one before stands for itself: only what the other side does since then is asked.
+        left = Slice(pair.left, (), (pair.left,)) if known[0] else self._sides[0].slice(pair.left, self._known[0])
+        right = Slice(pair.right, (), (pair.right,)) if known[1] else self._sides[1].slice(pair.right, self._known[1])
         if self._is_uninitialised(0, left) or self._is_uninitialised(1, right):
             return Judged(Status.SAME, because="memory that nothing has written to yet")
         if not left.calls and not right.calls:
@@ -262,7 +264,7 @@ class Recomputed:
     def _is_uninitialised(self, which: int, part: Slice) -> bool:
         """Whether a value is memory as it was: made by `empty`, and only looked at since."""
         meanings = [self._sides[which].meaning(call) for call in part.calls]
-        kinds = [traits_of(meaning.operation) for meaning in meanings if meaning is not None]
+        kinds = [traits_of(meaning) for meaning in meanings if meaning is not None]
         return bool(kinds) and len(kinds) == len(meanings) and any(kind.uninitialised for kind in kinds) and all(
             kind.uninitialised or kind.moves for kind in kinds
         )
@@ -274,7 +276,7 @@ class Recomputed:
         drawn = []
         for which, part in enumerate((left, right)):
             meanings = [self._sides[which].meaning(call) for call in part.calls]
-            drawn.append(any(meaning is not None and draws(meaning) for meaning in meanings))
+            drawn.append(any(meaning is not None and traits_of(meaning).random for meaning in meanings))
         return (drawn[0], drawn[1]) if any(drawn) else None
 
     def _drawn(
@@ -300,7 +302,7 @@ class Recomputed:
     def _random_name(self, which: int, part: Slice) -> str:
         for call in part.calls:
             meaning = self._sides[which].meaning(call)
-            if meaning is not None and draws(meaning):
+            if meaning is not None and traits_of(meaning).random:
                 return name_of(call)
         return ""
 
@@ -529,11 +531,20 @@ class Recomputed:
             parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
             if self._re.is_the_difference(which, item.pair.left, item.pair.right, item.pair.layout, parts_alone):
                 return self._lone_gradient(item, which, lone[which][0])
+        values = self._values_of_gradient(item.pair)
         for which in (0, 1):
-            if parts[which] and not self._re.adds_up(which, numbers[which], [gradient for _, gradient in parts[which]]):
+            if parts[which] and not self._adds_up(which, numbers[which], values[which], parts[which]):
                 why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
                 return self._untold_gradient(item, incoming, why)
         return Judged(worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources)
+
+    def _adds_up(self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]) -> bool:
+        """Whether a gradient is the sum of its parts, or of these and those of other numbers of the same weight."""
+        own = [gradient for _, gradient in parts]
+        if self._re.adds_up(which, number, own):
+            return True
+        more = [] if value is None else [gradient for _, gradient in self._sides[which].other_contributions(value)]
+        return bool(more) and self._re.adds_up(which, number, own + more)
 
     def _values_of_gradient(self, pair: TensorPair) -> tuple[int | None, int | None]:
         """The value on each side that two gradients are the gradients of. What hands its gradient on unchanged shares it with
@@ -724,16 +735,6 @@ def _returned(match: Match) -> str:
         if numbers or (isinstance(left, str | bool) and isinstance(right, str | bool)):
             return f"the result {slot or ''} is {left!r} | {right!r}".replace("  ", " ")
     return ""
-
-
-def draws(meaning: object) -> bool:
-    """Whether an operation draws random numbers with these arguments: a dropout does not in eval mode, or at rate 0."""
-    from ..operations import Meaning
-
-    assert isinstance(meaning, Meaning)
-    if not traits_of(meaning.operation).random:
-        return False
-    return meaning.arguments.get("training", True) is not False and meaning.arguments.get("p", 1) != 0
 
 
 def _not_recomputable() -> type[Exception]:

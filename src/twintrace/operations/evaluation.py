@@ -29,7 +29,7 @@ from ..model.tensors import Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
 from .rounding import FUNCTION_UNITS, RunningError
-from .traits import traits_of
+from .traits import accuracy_of, traits_of
 
 Tensor = torch.Tensor
 
@@ -50,6 +50,8 @@ COARSE = 2.0**-12
 """Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
 
 _CACHE_BYTES = 512 << 20
+_FUNCTION_UNITS = {"mindspore": 256.0, "msadapter": 256.0}
+"""Units of elementary functions inside other operations (exp in a softmax): up to 160 were seen of MindSpore 2.10 on CPU."""
 _CHANNELS = 4096
 _SPREAD = 4.0
 """Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25 times."""
@@ -247,10 +249,10 @@ def precision_of(dtype: str, meaning: Meaning, framework: str) -> Precision:
     """Precision that a right kernel of this operation has for results of this element type."""
     unit = UNITS.get(dtype, 0.0)
     working = unit if unit <= SINGLE else SINGLE
-    traits = traits_of(meaning.operation)
-    inner = unit if traits.composite else working
-    functions = max(FUNCTION_UNITS, traits.function_units(framework))
-    return Precision(dtype, unit, inner, working, functions)
+    inside = traits_of(meaning).composite or meaning.operation in _ROUNDED_INSIDE
+    accuracy = accuracy_of(meaning.operation, framework)
+    functions = max(_FUNCTION_UNITS.get(framework, FUNCTION_UNITS), accuracy.result)
+    return Precision(dtype, unit, unit if inside else working, working, functions)
 
 
 def judge_result(got: Tensor, want: Tensor, error: Tensor | None, precision: Precision, walk: Tensor | None = None, terms: float = 1.0) -> Score:
@@ -364,6 +366,9 @@ class Audit:
     backward_failure: str = ""
 
 
+_ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish"))
+"""Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
+
 _CONTRACTIONS = frozenset(
     """linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear
     torch.mm torch.bmm torch.matmul torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default
@@ -424,11 +429,14 @@ def _audit(
     forward: dict[int, Score] = {}
     backward: dict[int, Score] = {}
     why = ""
+    accuracy = accuracy_of(meaning.operation, framework)
     with torch.set_grad_enabled(wanted), mode, _plain_attention():
         if tensor_float and contraction:
             for tensor in operands.values():
                 if tensor.is_floating_point():
                     mode.add(tensor, 2.0**-11 * tensor.detach().abs())
+        if accuracy.argument and _is_float(operands.get("input")):
+            mode.add(operands["input"], accuracy.argument * precision.sums * operands["input"].detach().abs())
         computed = evaluate(meaning, lambda path, _: operands[path])
     squared = _squares(meaning, operands) if contraction and not tensor_float else {}
     scores: dict[int, Score] = {}
@@ -447,7 +455,13 @@ def _audit(
             continue
         walk = squared.get(key)
         terms = _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
-        scores[number] = judge_result(got, want, mode.of(want), own, None if walk is None else walk.sqrt(), terms)
+        error = mode.of(want)
+        if accuracy.absolute or accuracy.input:
+            source = operands.get("input")
+            size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()
+            extra = precision.sums * (accuracy.absolute + accuracy.input * size)
+            error = extra if error is None else error + extra
+        scores[number] = judge_result(got, want, error, own, None if walk is None else walk.sqrt(), terms)
     forward = scores
     if wanted and gradients is not None:
         try:
@@ -482,6 +496,8 @@ def _audit_backward(
         return {}
     mode.unit = precision.unit
     mode.least = precision.least
+    accuracy = accuracy_of(meaning.operation, framework)
+    mode.function_units = max(mode.function_units, accuracy.absolute, accuracy.input)
     try:
         with mode:
             found = torch.autograd.grad([y for y, _ in seeds], list(leaves.values()), [g for _, g in seeds], allow_unused=True)
@@ -579,6 +595,10 @@ def _pooled_elsewhere(source: Tensor, got: Tensor, want: Tensor, error: Tensor |
         entry[0] += float(got[index] - want[index])
         entry[1] += float(limit[index]) + precision.unit * float(got[index].abs() + want[index].abs())
     return all(abs(total) <= 4 * allowed for total, allowed in totals.values())
+
+
+def _is_float(value: Tensor | None) -> bool:
+    return value is not None and value.is_floating_point()
 
 
 def _rounded(tensor: Tensor, dtype: str) -> Tensor:

@@ -53,6 +53,8 @@ class Side:
     _of_output: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
     _by_modules: dict[int, tuple[Call, int]] = field(default_factory=dict)
     _parameters: dict[str, int] = field(default_factory=dict)
+    _leaves: dict[tuple[str | None, Spec], list[int]] = field(default_factory=dict)
+    _copied: dict[int, list[int]] | None = None
     _origins: dict[int, int] = field(default_factory=dict)
     _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
 
@@ -194,6 +196,8 @@ class Side:
         passed through.
         """
         found = list(self._sent_back.get(number, ()))
+        for copy in self._copies().get(number, ()):
+            found += self._sent_back[copy]
         bits = self.tensor(number).fingerprint
         for call in self._takers.get(number, ()) if bits else ():
             if not call.gradients:
@@ -201,6 +205,28 @@ class Side:
                     if output > number and self.tensor(output).fingerprint == bits:
                         found += self.contributions(output)
         return found
+
+    def _copies(self) -> Mapping[int, Sequence[int]]:
+        """Numbers under which a tensor was taken that came about unseen, by the tensor of the same bits that a call made."""
+        if self._copied is None:
+            self._copied = {}
+            for number in self._sent_back:
+                origin = self.origin(number)
+                if origin != number:
+                    self._copied.setdefault(origin, []).append(number)
+        return self._copied
+
+    def other_contributions(self, number: int) -> Sequence[tuple[Call, int]]:
+        """The same of other numbers of a leaf: a weight that is tied, or wrapped anew for each use, has the same bits."""
+        tensor = self.tensor(number)
+        if tensor.fingerprint is None or self._maker(number) is not None:
+            return ()
+        if not self._leaves:
+            for other in self._sent_back:
+                if self._maker(other) is None:
+                    self._leaves.setdefault((self.tensor(other).fingerprint, self.tensor(other).spec), []).append(other)
+        same = self._leaves.get((tensor.fingerprint, tensor.spec), ())
+        return [item for other in same if other != number for item in self._sent_back[other]]
 
     def contributions_inside(self, gradient: int) -> Sequence[tuple[Call, int]]:
         """The same within the module that a gradient left; nothing if it left none."""
