@@ -466,10 +466,16 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     return torch.quantile(input, q, dim, keepdim, interpolation=interpolation)
 
 
+def _along(function: Callable[..., Any], *, places: bool) -> Kernel:
+    if places:
+        return lambda input, dim: tuple(function(input, dim))
+    return lambda input, dim: function(input, dim)
+
+
 for _name in ("cumsum", "cumprod", "logcumsumexp"):
-    KERNELS[_name] = getattr(torch, _name)
+    KERNELS[_name] = _along(getattr(torch, _name), places=False)
 for _name in ("cummax", "cummin"):
-    KERNELS[_name] = (lambda function: lambda input, dim: tuple(function(input, dim)))(getattr(torch, _name))
+    KERNELS[_name] = _along(getattr(torch, _name), places=True)
 
 
 @kernel("diff")
