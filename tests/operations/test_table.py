@@ -66,7 +66,8 @@ class TestCatalog:
         assert set(OPERATIONS) <= set(KERNELS)
         for name, signature in OPERATIONS.items():
             names = [parameter.name for parameter in signature.parameters]
-            inspect.signature(KERNELS[name]).bind(**dict.fromkeys(names))
+            if not inspect.isbuiltin(KERNELS[name]):  # these tell no signature
+                inspect.signature(KERNELS[name]).bind(**dict.fromkeys(names))
 
     def test_listing_has_both_frameworks(self):
         """`listing` names each operation as both call it."""
@@ -214,7 +215,7 @@ class TestTraits:
             "expm1": ms.ops.expm1,
         }
         for name, function in functions.items():
-            got = torch.from_numpy(function(ms.Tensor(x.numpy())).asnumpy())  # its exp stops at -87 and 88
+            got = torch.from_numpy(function(ms.Tensor(x.numpy())).asnumpy())
             _within_accuracy(name, "mindspore", x, got)
             if name == "tanh":
                 with pytest.raises(AssertionError):
