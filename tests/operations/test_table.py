@@ -27,7 +27,7 @@ from twintrace.operations import (
 from twintrace.operations.catalog import OPERATIONS
 from twintrace.operations.conventions import index, overhang, same_sides
 from twintrace.operations.coverage import coverage, listing
-from twintrace.operations.kernels import KERNELS
+from twintrace.operations.kernels import GIVEN_RESULT, KERNELS
 from twintrace.operations.rows import NotTold, row_of, signature_of
 
 
@@ -276,6 +276,21 @@ class TestVariants:
         for sentence, variant in found:
             assert sentence
             inspect.signature(KERNELS[variant.operation]).bind(**variant.arguments)
+
+
+def test_the_mask_of_a_dropout_is_read_off_its_result():
+    """Its scale is checked, wherever the mask fell."""
+    x = torch.randn(50, dtype=torch.float64)
+    y = F.dropout(x, 0.25)
+    given_result = GIVEN_RESULT["dropout"]
+    assert torch.allclose(given_result(y, input=x, p=0.25, training=True), y)
+    assert not torch.allclose(given_result(y, input=x, p=0.5, training=True), y)
+
+
+def test_an_unknown_keyword_is_not_passed_over():
+    """A row says nothing of a call that it does not know in full."""
+    assert meaning_of(call("torch.nn.functional.gelu", TensorRef(0), strength=2), "torch", spec) is None
+    assert meaning_of(call("torch.exp", TensorRef(0), out=None), "torch", spec) is not None
 
 
 def test_coverage_counts_what_computes():
