@@ -9,7 +9,7 @@ from harness import Recording
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-few = settings(max_examples=12, deadline=None, derandomize=True)
+few = settings(max_examples=4, deadline=None, derandomize=True)
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.float16])
 seeds = st.integers(0, 1000)
 
@@ -27,19 +27,84 @@ def check(run, name=None, units=512.0):
 
 
 UNARY = [
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac",
-    "isfinite", "isinf", "isnan", "lgamma", "log", "log10", "log1p", "log2", "logical_not", "neg", "reciprocal", "round", "rsqrt",
-    "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "acosh", "asinh", "atanh", "deg2rad",
-]  # fmt: skip
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_not",
+    "neg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "acosh",
+    "asinh",
+    "atanh",
+    "deg2rad",
+]
 ACTIVATIONS = [
-    ("relu", {}), ("relu6", {}), ("silu", {}), ("mish", {}), ("selu", {}), ("hardswish", {}), ("hardsigmoid", {}), ("softsign", {}),
-    ("gelu", {"approximate": "none"}), ("gelu", {"approximate": "tanh"}), ("gelu", {}), ("leaky_relu", {"negative_slope": 0.3}),
-    ("leaky_relu", {}), ("elu", {"alpha": 1.7}), ("celu", {"alpha": 0.6}), ("hardtanh", {"min_val": -0.3, "max_val": 0.8}),
-    ("softplus", {"beta": 2.0, "threshold": 3.0}), ("softplus", {}), ("threshold", {"threshold": 0.1, "value": -2.0}),
-    ("hardshrink", {"lambd": 0.2}), ("softshrink", {"lambd": 0.3}), ("tanhshrink", {}), ("logsigmoid", {}), ("glu", {"dim": 0}),
-    ("softmax", {"dim": 1}), ("log_softmax", {"dim": -2}), ("softmin", {"dim": 0}), ("softmax", {"dim": -1, "dtype": torch.float32}),
-    ("normalize", {"p": 2.0, "dim": 0}), ("normalize", {"p": 1.0, "dim": -1, "eps": 0.5}), ("dropout", {"training": False}),
-]  # fmt: skip
+    ("relu", {}),
+    ("relu6", {}),
+    ("silu", {}),
+    ("mish", {}),
+    ("selu", {}),
+    ("hardswish", {}),
+    ("hardsigmoid", {}),
+    ("softsign", {}),
+    ("gelu", {"approximate": "none"}),
+    ("gelu", {"approximate": "tanh"}),
+    ("gelu", {}),
+    ("leaky_relu", {"negative_slope": 0.3}),
+    ("leaky_relu", {}),
+    ("elu", {"alpha": 1.7}),
+    ("celu", {"alpha": 0.6}),
+    ("hardtanh", {"min_val": -0.3, "max_val": 0.8}),
+    ("softplus", {"beta": 2.0, "threshold": 3.0}),
+    ("softplus", {}),
+    ("threshold", {"threshold": 0.1, "value": -2.0}),
+    ("hardshrink", {"lambd": 0.2}),
+    ("softshrink", {"lambd": 0.3}),
+    ("tanhshrink", {}),
+    ("logsigmoid", {}),
+    ("glu", {"dim": 0}),
+    ("softmax", {"dim": 1}),
+    ("log_softmax", {"dim": -2}),
+    ("softmin", {"dim": 0}),
+    ("softmax", {"dim": -1, "dtype": torch.float32}),
+    ("normalize", {"p": 2.0, "dim": 0}),
+    ("normalize", {"p": 1.0, "dim": -1, "eps": 0.5}),
+    ("dropout", {"training": False}),
+]
 REDUCTIONS = [
     "sum",
     "mean",
@@ -103,19 +168,39 @@ def test_pairs(name, seed, dtype, scalar):
 @pytest.mark.parametrize(
     ("run", "operation"),
     [
-        (lambda x, y: x + y, "add"), (lambda x, y: 2 - x, "sub"), (lambda x, y: x - 2, "sub"), (lambda x, y: 3 / (x + 5), "div"),
-        (lambda x, y: x * 3, "mul"), (lambda x, y: -x, "neg"), (lambda x, y: x @ y.T, "matmul"), (lambda x, y: 2.0**x, "pow"),
-        (lambda x, y: (x > y) & (x < 1), "bitwise_and"), (lambda x, y: ~(x > y), "bitwise_not"), (lambda x, y: x // 0.3, "floor_divide"),
-        (lambda x, y: x % 0.7, "remainder"), (lambda x, y: x.clone().add_(y, alpha=2), "add"), (lambda x, y: x.clone().mul_(3), "mul"),
-        (lambda x, y: torch.add(x, y, alpha=0.5), "add"), (lambda x, y: torch.lerp(x, y, 0.3), "lerp"),
-        (lambda x, y: torch.addcmul(x, x, y, value=0.3), "addcmul"), (lambda x, y: torch.div(x, y, rounding_mode="trunc"), "trunc_divide"),
-        (lambda x, y: x.clamp(-0.5, 0.2), "clamp"), (lambda x, y: x.clamp(min=0.1), "clamp"), (lambda x, y: torch.where(x > y, x, 0.0), "where"),
-        (lambda x, y: x.masked_fill(x > 0, -7.0), "masked_fill"), (lambda x, y: x.clone().masked_fill_(x > 0, 2.0), "masked_fill"),
-        (lambda x, y: x.half(), "cast"), (lambda x, y: x.to(torch.int32), "cast"), (lambda x, y: x.to("cpu"), "identity"),
-        (lambda x, y: x.type_as(y), "identity"), (lambda x, y: x.detach(), "detach"), (lambda x, y: x.clone().fill_(3), "fill"),
-        (lambda x, y: x.clone().copy_(y), "copy"), (lambda x, y: x.clone().zero_(), "fill"),
+        (lambda x, y: x + y, "add"),
+        (lambda x, y: 2 - x, "sub"),
+        (lambda x, y: x - 2, "sub"),
+        (lambda x, y: 3 / (x + 5), "div"),
+        (lambda x, y: x * 3, "mul"),
+        (lambda x, y: -x, "neg"),
+        (lambda x, y: x @ y.T, "matmul"),
+        (lambda x, y: 2.0**x, "pow"),
+        (lambda x, y: (x > y) & (x < 1), "bitwise_and"),
+        (lambda x, y: ~(x > y), "bitwise_not"),
+        (lambda x, y: x // 0.3, "floor_divide"),
+        (lambda x, y: x % 0.7, "remainder"),
+        (lambda x, y: x.clone().add_(y, alpha=2), "add"),
+        (lambda x, y: x.clone().mul_(3), "mul"),
+        (lambda x, y: torch.add(x, y, alpha=0.5), "add"),
+        (lambda x, y: torch.lerp(x, y, 0.3), "lerp"),
+        (lambda x, y: torch.addcmul(x, x, y, value=0.3), "addcmul"),
+        (lambda x, y: torch.div(x, y, rounding_mode="trunc"), "trunc_divide"),
+        (lambda x, y: x.clamp(-0.5, 0.2), "clamp"),
+        (lambda x, y: x.clamp(min=0.1), "clamp"),
+        (lambda x, y: torch.where(x > y, x, 0.0), "where"),
+        (lambda x, y: x.masked_fill(x > 0, -7.0), "masked_fill"),
+        (lambda x, y: x.clone().masked_fill_(x > 0, 2.0), "masked_fill"),
+        (lambda x, y: x.half(), "cast"),
+        (lambda x, y: x.to(torch.int32), "cast"),
+        (lambda x, y: x.to("cpu"), "identity"),
+        (lambda x, y: x.type_as(y), "identity"),
+        (lambda x, y: x.detach(), "detach"),
+        (lambda x, y: x.clone().fill_(3), "fill"),
+        (lambda x, y: x.clone().copy_(y), "copy"),
+        (lambda x, y: x.clone().zero_(), "fill"),
     ],
-)  # fmt: skip
+)
 def test_operators_and_methods(run, operation):
     """Operators, methods, in-place variants: one operation on the value before."""
     x, y = values(3, 4), values(3, 4, seed=1)
@@ -148,11 +233,19 @@ def test_variance(seed, correction, dims):
     check(lambda: torch.var_mean(x, dims, correction=correction), "var_mean")
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @few
 @given(
-    seed=seeds, count=st.integers(1, 3), kernel=st.integers(1, 3), stride=st.integers(1, 3), dilation=st.integers(1, 2),
-    groups=st.sampled_from([1, 2]), bias=st.booleans(), padding=st.sampled_from([0, 1, 2, "same", "valid"]), dtype=dtypes,
-)  # fmt: skip
+    seed=seeds,
+    count=st.integers(1, 3),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    groups=st.sampled_from([1, 2]),
+    bias=st.booleans(),
+    padding=st.sampled_from([0, 1, 2, "same", "valid"]),
+    dtype=dtypes,
+)
 def test_convolutions(seed, count, kernel, stride, dilation, groups, bias, padding, dtype):
     """Explicit padding, whatever was written."""
     stride = 1 if padding == "same" else stride
@@ -168,9 +261,15 @@ def test_convolutions(seed, count, kernel, stride, dilation, groups, bias, paddi
 
 @few
 @given(
-    seed=seeds, count=st.integers(1, 3), kernel=st.integers(1, 3), stride=st.integers(1, 3), padding=st.integers(0, 1),
-    more=st.integers(0, 1), dilation=st.integers(1, 2), groups=st.sampled_from([1, 2]),
-)  # fmt: skip
+    seed=seeds,
+    count=st.integers(1, 3),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 1),
+    more=st.integers(0, 1),
+    dilation=st.integers(1, 2),
+    groups=st.sampled_from([1, 2]),
+)
 def test_transposed_convolutions(seed, count, kernel, stride, padding, more, dilation, groups):
     """Cells cut off and added."""
     assume(more < max(stride, dilation) and padding <= dilation * (kernel - 1))
@@ -182,9 +281,15 @@ def test_transposed_convolutions(seed, count, kernel, stride, padding, more, dil
 
 @few
 @given(
-    seed=seeds, count=st.integers(1, 3), kernel=st.integers(2, 3), stride=st.sampled_from([None, 1, 2, 3]), padding=st.integers(0, 1),
-    ceil=st.booleans(), counted=st.booleans(), size=st.integers(5, 9),
-)  # fmt: skip
+    seed=seeds,
+    count=st.integers(1, 3),
+    kernel=st.integers(2, 3),
+    stride=st.sampled_from([None, 1, 2, 3]),
+    padding=st.integers(0, 1),
+    ceil=st.booleans(),
+    counted=st.booleans(),
+    size=st.integers(5, 9),
+)
 def test_poolings(seed, count, kernel, stride, padding, ceil, counted, size):
     """Ceil mode and counted padding, for both kinds."""
     x = values(2, 3, *([size] * count), seed=seed)
@@ -246,13 +351,23 @@ def test_attention(seed, causal, masked, scale, dtype):
 
 
 LOSSES = [
-    ("mse_loss", "same", {}), ("l1_loss", "same", {"reduction": "sum"}), ("smooth_l1_loss", "same", {"beta": 0.4}),
-    ("huber_loss", "same", {"delta": 0.6, "reduction": "none"}), ("cross_entropy", "classes", {}),
-    ("cross_entropy", "classes", {"label_smoothing": 0.2, "ignore_index": 1}), ("cross_entropy", "classes", {"reduction": "sum"}),
-    ("nll_loss", "classes", {"reduction": "none"}), ("binary_cross_entropy_with_logits", "share", {}), ("kl_div", "share", {}),
-    ("kl_div", "share", {"reduction": "batchmean"}), ("binary_cross_entropy", "shares", {}), ("soft_margin_loss", "sign", {}),
-    ("mse_loss", "same", {"size_average": False}), ("mse_loss", "same", {"reduce": False}), ("poisson_nll_loss", "share", {}),
-]  # fmt: skip
+    ("mse_loss", "same", {}),
+    ("l1_loss", "same", {"reduction": "sum"}),
+    ("smooth_l1_loss", "same", {"beta": 0.4}),
+    ("huber_loss", "same", {"delta": 0.6, "reduction": "none"}),
+    ("cross_entropy", "classes", {}),
+    ("cross_entropy", "classes", {"label_smoothing": 0.2, "ignore_index": 1}),
+    ("cross_entropy", "classes", {"reduction": "sum"}),
+    ("nll_loss", "classes", {"reduction": "none"}),
+    ("binary_cross_entropy_with_logits", "share", {}),
+    ("kl_div", "share", {}),
+    ("kl_div", "share", {"reduction": "batchmean"}),
+    ("binary_cross_entropy", "shares", {}),
+    ("soft_margin_loss", "sign", {}),
+    ("mse_loss", "same", {"size_average": False}),
+    ("mse_loss", "same", {"reduce": False}),
+    ("poisson_nll_loss", "share", {}),
+]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -264,8 +379,12 @@ def test_losses(name, kind, given_, seed):
     x = values(6, 4, seed=seed)
     other = values(6, 4, seed=seed + 1)
     target = {
-        "same": other, "classes": other.argmax(1), "share": other.sigmoid(), "shares": other.sigmoid(), "sign": other.sign(),
-    }[kind]  # fmt: skip
+        "same": other,
+        "classes": other.argmax(1),
+        "share": other.sigmoid(),
+        "shares": other.sigmoid(),
+        "sign": other.sign(),
+    }[kind]
     x = x.sigmoid() if kind == "shares" else x
     check(lambda: getattr(F, name)(x, target, **given_), name)
 
@@ -273,25 +392,69 @@ def test_losses(name, kind, given_, seed):
 @pytest.mark.parametrize(
     "run",
     [
-        lambda x: x.view(6, -1), lambda x: x.reshape(-1), lambda x: x.flatten(1), lambda x: x.transpose(0, -1), lambda x: x.permute(2, 0, 1),
-        lambda x: x.permute((1, 2, 0)), lambda x: x[0].T, lambda x: x.mT, lambda x: x.unsqueeze(-1), lambda x: x[:1].squeeze(0),
-        lambda x: x[..., 1:], lambda x: x[:, -1], lambda x: x[0, ..., None, ::2], lambda x: x[:, [0, 2]], lambda x: x[x > 0],
-        lambda x: x[torch.tensor([1, 0])], lambda x: torch.cat((x, x), -1), lambda x: torch.stack((x, x), 1), lambda x: x.chunk(2, 1),
-        lambda x: x.split([1, 2], 1), lambda x: x.unbind(-1), lambda x: x.expand(3, -1, -1, -1), lambda x: x.repeat(2, 1, 3),
-        lambda x: x.tile((2,)), lambda x: torch.roll(x, (1, -1), (0, 2)), lambda x: x.flip(0, -1), lambda x: F.pad(x, (1, 2, 0, 1), value=3),
-        lambda x: F.pad(x, (1, 1), "reflect"), lambda x: x.tril(1), lambda x: x.triu(), lambda x: torch.movedim(x, 0, 2),
-        lambda x: x.gather(1, torch.zeros(2, 1, 4, dtype=torch.long)), lambda x: x.index_select(-1, torch.tensor([3, 0])),
-        lambda x: F.embedding(torch.tensor([[1, 0]]), x[0], padding_idx=-1), lambda x: x.repeat_interleave(2, 1), lambda x: x.select(1, 2),
-        lambda x: x.narrow(2, 1, 2), lambda x: F.one_hot(torch.tensor([1, 3])), lambda x: torch.einsum("abc,adc->abd", x, x),
-        lambda x: x.scatter(1, torch.zeros(2, 1, 4, dtype=torch.long), 5.0), lambda x: F.interpolate(x, scale_factor=2.0),
-        lambda x: F.interpolate(x, size=7, mode="linear"), lambda x: F.interpolate(x[None], scale_factor=1.7, mode="bilinear"),
-        lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 2), 2), lambda x: x.topk(2, 1), lambda x: x.sort(-1, True), lambda x: x.cumsum(1),
-        lambda x: torch.linalg.vector_norm(x, 3, 1), lambda x: torch.bmm(x, x.mT), lambda x: torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5),
-        lambda x: F.linear(x, x[0]), lambda x: torch.arange(0, 5, 2), lambda x: torch.full((2, 3), 1.5), lambda x: torch.zeros_like(x),
-        lambda x: x.new_ones(3), lambda x: torch.linspace(0, 1, 5), lambda x: torch.tensor([1.0, 2.0]), lambda x: torch.fft.rfft(x),
-        lambda x: torch.logcumsumexp(x, 1), lambda x: x.diff(dim=1), lambda x: F.cosine_similarity(x, x + 1, dim=-1),
+        lambda x: x.view(6, -1),
+        lambda x: x.reshape(-1),
+        lambda x: x.flatten(1),
+        lambda x: x.transpose(0, -1),
+        lambda x: x.permute(2, 0, 1),
+        lambda x: x.permute((1, 2, 0)),
+        lambda x: x[0].T,
+        lambda x: x.mT,
+        lambda x: x.unsqueeze(-1),
+        lambda x: x[:1].squeeze(0),
+        lambda x: x[..., 1:],
+        lambda x: x[:, -1],
+        lambda x: x[0, ..., None, ::2],
+        lambda x: x[:, [0, 2]],
+        lambda x: x[x > 0],
+        lambda x: x[torch.tensor([1, 0])],
+        lambda x: torch.cat((x, x), -1),
+        lambda x: torch.stack((x, x), 1),
+        lambda x: x.chunk(2, 1),
+        lambda x: x.split([1, 2], 1),
+        lambda x: x.unbind(-1),
+        lambda x: x.expand(3, -1, -1, -1),
+        lambda x: x.repeat(2, 1, 3),
+        lambda x: x.tile((2,)),
+        lambda x: torch.roll(x, (1, -1), (0, 2)),
+        lambda x: x.flip(0, -1),
+        lambda x: F.pad(x, (1, 2, 0, 1), value=3),
+        lambda x: F.pad(x, (1, 1), "reflect"),
+        lambda x: x.tril(1),
+        lambda x: x.triu(),
+        lambda x: torch.movedim(x, 0, 2),
+        lambda x: x.gather(1, torch.zeros(2, 1, 4, dtype=torch.long)),
+        lambda x: x.index_select(-1, torch.tensor([3, 0])),
+        lambda x: F.embedding(torch.tensor([[1, 0]]), x[0], padding_idx=-1),
+        lambda x: x.repeat_interleave(2, 1),
+        lambda x: x.select(1, 2),
+        lambda x: x.narrow(2, 1, 2),
+        lambda x: F.one_hot(torch.tensor([1, 3])),
+        lambda x: torch.einsum("abc,adc->abd", x, x),
+        lambda x: x.scatter(1, torch.zeros(2, 1, 4, dtype=torch.long), 5.0),
+        lambda x: F.interpolate(x, scale_factor=2.0),
+        lambda x: F.interpolate(x, size=7, mode="linear"),
+        lambda x: F.interpolate(x[None], scale_factor=1.7, mode="bilinear"),
+        lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 2), 2),
+        lambda x: x.topk(2, 1),
+        lambda x: x.sort(-1, True),
+        lambda x: x.cumsum(1),
+        lambda x: torch.linalg.vector_norm(x, 3, 1),
+        lambda x: torch.bmm(x, x.mT),
+        lambda x: torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5),
+        lambda x: F.linear(x, x[0]),
+        lambda x: torch.arange(0, 5, 2),
+        lambda x: torch.full((2, 3), 1.5),
+        lambda x: torch.zeros_like(x),
+        lambda x: x.new_ones(3),
+        lambda x: torch.linspace(0, 1, 5),
+        lambda x: torch.tensor([1.0, 2.0]),
+        lambda x: torch.fft.rfft(x),
+        lambda x: torch.logcumsumexp(x, 1),
+        lambda x: x.diff(dim=1),
+        lambda x: F.cosine_similarity(x, x + 1, dim=-1),
     ],
-)  # fmt: skip
+)
 def test_movement_and_the_rest(run):
     """What moves values, makes them, or has no drawing of its own."""
     check(lambda: run(values(2, 3, 4)))
@@ -309,9 +472,8 @@ def test_write_by_index():
 def test_kernels_of_a_training_step(level):
     """Kernels below a forward and backward pass."""
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
-    recording = Recording(
-        lambda: F.cross_entropy(model(values(4, 6)), torch.tensor([0, 1, 2, 0])).backward(), model, level
-    )
+    x, y = values(4, 6), torch.tensor([0, 1, 2, 0])
+    recording = Recording(lambda: F.cross_entropy(model(x), y).backward(), model, level)
     for call in recording.calls:
         recording.check(call, 4096)
 

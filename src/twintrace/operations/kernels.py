@@ -319,6 +319,17 @@ def _dropout(input: Tensor, p: float, training: bool) -> Result:
     return input * 0 if training and p >= 1 else input.clone()
 
 
+def _dropout_given(output: Tensor, input: Tensor, p: float, training: bool) -> Result:
+    """The result of a dropout whose mask is read off its result: what was kept, scaled."""
+    if not training or p <= 0:
+        return input.clone()
+    return torch.where(output != 0, input / (1 - p), 0.0) if p < 1 else input * 0
+
+
+GIVEN_RESULT: dict[str, Kernel] = {"dropout": _dropout_given, "feature_dropout": _dropout_given}
+"""Kernels of calls that draw a mask, which is read off the recorded result (the first argument): scale and places are checked."""
+
+
 @kernel("random")
 def _random(distribution: str, size: Sequence[int], dtype: str) -> Result:
     raise Random(f"{distribution} numbers are drawn")
@@ -466,10 +477,16 @@ def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
     return torch.quantile(input, q, dim, keepdim, interpolation=interpolation)
 
 
+def _along(function: Callable[..., Any], *, places: bool) -> Kernel:
+    if places:
+        return lambda input, dim: tuple(function(input, dim))
+    return lambda input, dim: function(input, dim)
+
+
 for _name in ("cumsum", "cumprod", "logcumsumexp"):
-    KERNELS[_name] = getattr(torch, _name)
+    KERNELS[_name] = _along(getattr(torch, _name), places=False)
 for _name in ("cummax", "cummin"):
-    KERNELS[_name] = (lambda function: lambda input, dim: tuple(function(input, dim)))(getattr(torch, _name))
+    KERNELS[_name] = _along(getattr(torch, _name), places=True)
 
 
 @kernel("diff")

@@ -463,7 +463,7 @@ mint.cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mea
 nll_loss(inputs, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0)
     = nll_loss(input=unless(inputs, label_smoothing))
 mint.nll_loss(input, target, weight=None, ignore_index=-100, reduction='mean') = nll_loss
-NLLLoss(logits, labels, weight, *, reduction='mean', ignore_index=-100) = nll_loss(input=logits, target=labels)
+NLLLoss(logits, labels, weight, *, reduction='mean', ignore_index=-100) = nll_loss(input=logits, target=labels)[:1]
 binary_cross_entropy(logits, labels, weight=None, reduction='mean') = binary_cross_entropy(input=logits, target=labels)
 BinaryCrossEntropy(logits, labels, weight=None, *, reduction='mean') = binary_cross_entropy(input=logits, target=labels)
 mint.binary_cross_entropy(input, target, weight=None, reduction='mean') = binary_cross_entropy
@@ -477,7 +477,7 @@ kl_div(logits, labels, reduction='mean') = kl_div(input=logits, target=labels, l
 KLDivLoss(logits, labels, *, reduction='mean') = kl_div(input=logits, target=labels, log_target=False)
 mint.kl_div(input, target, reduction='mean', log_target=False) = kl_div
 SoftmaxCrossEntropyWithLogits(logits, labels)
-    = cross_entropy(input=logits, target=labels, weight=None, label_smoothing=0.0, reduction='none')
+    = cross_entropy(input=logits, target=labels, weight=None, label_smoothing=0.0, reduction='none')[:1]
 SparseSoftmaxCrossEntropyWithLogits(logits, labels, *, is_grad=False)
     = cross_entropy(input=unless(logits, is_grad), target=labels, weight=None, label_smoothing=0.0, reduction='mean')
 L2Loss(input_x) = half_square_sum(input=input_x)

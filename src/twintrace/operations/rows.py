@@ -20,6 +20,11 @@ from types import CodeType
 from typing import Any
 
 _MISSING: Any = object()
+_WITHOUT_EFFECT = frozenset((
+    "out", "generator", "device", "layout", "pin_memory", "requires_grad", "memory_format", "non_blocking", "copy", "inplace",
+    "dtype", "name", "sparse_grad", "implicit", "_stacklevel", "seed", "as_tuple", "driver", "output_size", "fused", "foreach",
+))  # fmt: skip
+"""Keywords that change where a result lies or which type it has, and not what it is; its type is read off the result."""
 
 
 class NotTold(Exception):
@@ -55,7 +60,9 @@ class Signature:
         return (*self.positional, *self.named)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-        """Value of every parameter, defaults filled in; `more` is asked for what was not passed. Raises NotTold if one has none."""
+        """Value of every parameter, defaults filled in; `more` is asked for what was not passed. Raises NotTold if one has none, or
+        if a keyword was passed that the row does not know.
+        """
         bound: dict[str, Any] = dict(zip((parameter.name for parameter in self.positional), args, strict=False))
         if len(args) > len(self.positional):
             if self.rest is None:
@@ -63,6 +70,9 @@ class Signature:
             bound[self.rest] = tuple(args[len(self.positional) :])
         elif self.rest is not None:
             bound[self.rest] = ()
+        strange = kwargs.keys() - {parameter.name for parameter in self.parameters} - _WITHOUT_EFFECT - {self.rest}
+        if strange:
+            raise NotTold(f"{self.name}: no row knows {sorted(map(str, strange))}")
         for parameter in self.parameters:
             if parameter.name in kwargs:
                 bound[parameter.name] = kwargs[parameter.name]

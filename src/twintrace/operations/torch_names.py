@@ -380,6 +380,8 @@ torch.embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, spars
     = embedding(input=indices, padding_idx=padding_row(weight, padding_idx if padding_idx >= 0 else None))
 aten.embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False)
     = embedding(input=indices, padding_idx=padding_row(weight, padding_idx if padding_idx >= 0 else None))
+embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', sparse=False,
+    per_sample_weights=None, include_last_offset=False, padding_idx=None) = embedding_bag(weight=unless(weight, max_norm))
 one_hot(input, num_classes=-1) = one_hot(num_classes=out_shape()[-1])
 scatter(input, dim, index, src, *, reduce=None) = scatter
 Tensor.copy_(input, src, non_blocking=False) = copy
@@ -446,6 +448,10 @@ randperm(*rest) = random(distribution='permutation', size=out_shape(), dtype=out
 bernoulli(*rest) = random(distribution='bernoulli', size=out_shape(), dtype=out_dtype())
 multinomial(*rest) = random(distribution='multinomial', size=out_shape(), dtype=out_dtype())
 exponential(*rest) = random(distribution='exponential', size=out_shape(), dtype=out_dtype())
+random(*rest) = random(distribution='integers', size=out_shape(), dtype=out_dtype())
+cauchy(*rest) = random(distribution='cauchy', size=out_shape(), dtype=out_dtype())
+geometric(*rest) = random(distribution='geometric', size=out_shape(), dtype=out_dtype())
+log_normal(*rest) = random(distribution='log-normal', size=out_shape(), dtype=out_dtype())
 poisson(*rest) = random(distribution='poisson', size=out_shape(), dtype=out_dtype())
 
 lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) = lstm

@@ -31,6 +31,8 @@ __all__ = [
 
 _SCALARS = (bool, int, float, str, tuple, type(None))
 
+_OWN = ("torch.", "msadapter.", "mindtorch.")
+
 
 def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
     """Every module once, with its path."""
@@ -87,7 +89,7 @@ def configuration(module: Any) -> Mapping[str, Any]:
         if not name.startswith("_") and not is_tensor(value) and not isinstance(value, nn.Module)
     }
     if type(module).__module__.startswith(
-        ("torch.", "msadapter.")
+        ("torch.", "msadapter.", "mindtorch.")
     ):  # a user's class may have the same name, and do something else
         found["msadapter_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
     return {**found, "training": module.training}
