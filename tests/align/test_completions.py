@@ -20,16 +20,17 @@ def fused(bias: np.ndarray, *, seed: int = 0):
     return made.side()
 
 
-def split(bias: np.ndarray, *, seed: int = 0, between: bool = False, shared: bool = False, product: str = "MatMul"):
+def split(bias: np.ndarray, *, seed: int = 0, between: bool = False, shared: bool = False, function: str = "MatMul"):
     made = Maker("mindspore")
     x = made.given(noise(4, WIDTH))
     w, b = made.parameter(weight(seed)), made.parameter(bias)
-    y = made.call(f"mindspore.ops.{product}", [x, w], x.array @ w.array.T)
+    y = made.call(f"mindspore.ops.{function}", [x, w], x.array @ w.array.T)
     if between:
         y = made.call("mindspore.ops.reshape", [y, (2, 2, WIDTH)], y.array.reshape(2, 2, WIDTH))
-    if shared:
-        made.call("mindspore.ops.tanh", [y], np.tanh(y.array))
+    product = y
     y = made.call("mindspore.ops.BiasAdd", [y, b], y.array + bias)
+    if shared:
+        made.call("mindspore.ops.tanh", [product], np.tanh(product.array))
     made.call("mindspore.ops.relu", [y], relu(y.array))
     return made.side()
 
@@ -49,7 +50,7 @@ def test_a_product_takes_its_bias_along_small_or_not(factor, between):
 
 
 def test_so_it_is_where_all_parameters_are_others():
-    found = align(fused(noise(WIDTH, seed=3)), split(noise(WIDTH, seed=4), seed=5, product="Dense"))
+    found = align(fused(noise(WIDTH, seed=3)), split(noise(WIDTH, seed=4), seed=5, function="Dense"))
 
     assert names(found)[f"{LINEAR}#0"] == "mindspore.ops.Dense#0 + mindspore.ops.BiasAdd#0"
 
@@ -79,10 +80,12 @@ def test_a_product_that_others_take_too_is_no_part_of_a_sum():
     assert names(found).get(f"{LINEAR}#0") in (None, "mindspore.ops.MatMul#0")
 
 
-def padded(framework: str, *, before: bool):
+def padded(framework: str, *, before: bool, extra: bool = False):
     made = Maker(framework)
     x = made.given(noise(1, 3, 6, 6))
     y = made.call(f"{framework}.tanh", [x], np.tanh(x.array))
+    if extra:
+        y = made.call(f"{framework}.exp", [y], np.exp(y.array))
     w = made.parameter(weight(40, 4, 27))
     wide = np.pad(y.array, ((0, 0), (0, 0), (1, 1), (1, 1)))
     if before:
@@ -92,8 +95,14 @@ def padded(framework: str, *, before: bool):
     return made.side()
 
 
-@pytest.mark.parametrize("off", [False, True])
-def test_a_convolution_takes_the_padding_before_it_along(off):
+def test_a_padding_of_something_else_is_not_taken_along():
+    """The left pads what the right does not have."""
+    found = align(padded("torch", before=True, extra=True), padded("mindspore", before=False))
+
+    assert names(found)["torch.conv2d#0"] == "mindspore.conv2d#0"
+
+
+def test_a_convolution_takes_the_padding_before_it_along():
     left, right = padded("torch", before=True), padded("mindspore", before=False)
     found = align(left, right)
 

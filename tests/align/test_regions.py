@@ -162,3 +162,31 @@ def test_such_a_region_reaches_back_to_what_both_sides_take():
     )
     assert names(found)["torch.relu#1"] == "mindspore.relu#1"
     assert alone(found) == ([], [])
+
+
+def scaled(framework: str, *, split: bool):
+    """A norm without a mean, in one call or written out; the product with its weight puts out what the norm does."""
+    made = Maker(framework)
+    x, w = made.given(noise(4, WIDTH)), made.parameter(weight(22)[0])
+    y = made.call(f"{framework}.tanh", [x], np.tanh(x.array))
+    mean = (y.array**2).mean(-1, keepdims=True)
+    normed = y.array / np.sqrt(mean)
+    if split:
+        one = made.call(f"{framework}.pow", [y, 2], y.array**2)
+        two = made.call(f"{framework}.rsqrt", [made.call(f"{framework}.mean", [one], mean)], 1 / np.sqrt(mean))
+        three = made.call(f"{framework}.mul", [y, two], normed)
+        z = made.call(f"{framework}.mul", [w, three], normed * w.array)
+    else:
+        z = made.call(f"{framework}.nn.functional.rms_norm", [y, w], normed * w.array)
+    made.call(f"{framework}.relu", [z], relu(z.array))
+    return made.side()
+
+
+def test_a_norm_is_not_the_product_with_its_weight():
+    """Both hold the same parameter and put out the same."""
+    found = align(scaled("torch", split=False), scaled("mindspore", split=True))
+
+    assert names(found)["torch.nn.functional.rms_norm#0"] == " + ".join(
+        f"mindspore.{name}" for name in ("pow#0", "mean#0", "rsqrt#0", "mul#0", "mul#1")
+    )
+    assert alone(found) == ([], [])

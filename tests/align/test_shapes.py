@@ -120,3 +120,37 @@ def test_the_last_operands_of_both_sides_are_a_pair():
         made.call(f"{made.framework}.relu", [z], relu(z.array))
 
     assert slots(align(left.side(), right.side()), "torch.lerp#0")["kw.table"] == "kw.offsets"
+
+
+def test_operands_of_other_shapes_that_were_made_in_two_ways_are_no_pair():
+    """One side pads what it takes by a call that has no partner: that its shape is another is no difference by itself."""
+    left, right = Maker("torch"), Maker("mindspore")
+    for made in (left, right):
+        x = made.given(noise(1, 3, 6, 6))
+        y = made.call(f"{made.framework}.tanh", [x], np.tanh(x.array))
+        w = made.parameter(weight(52, 4, 27))
+        if made is left:
+            y = made.call("torch.softplus", [y], noise(1, 3, 8, 8, seed=6))
+        with made.module("conv", "Conv2d", [y], weight=w.array) as conv:
+            z = conv.gives(made.call(f"{made.framework}.conv2d", [y, conv.weight], noise(1, 4, 6, 6, seed=7)))
+        made.call(f"{made.framework}.relu", [z], relu(z.array))
+
+    assert slots(align(left.side(), right.side()), "conv#0", Part.INPUT) == {}
+
+
+def test_a_cast_that_changes_nothing_is_the_tensor_that_it_was_given():
+    """One framework puts out the very same tensor, the other a new one; after the runs have parted, only that tells."""
+    left, right = Maker("torch"), Maker("mindspore")
+    for made, off in ((left, 0.0), (right, 0.3)):
+        x = made.given(noise(4, 8))
+        y = made.call(
+            f"{made.framework}.nn.functional.linear", [x, made.parameter(weight(0))], x.array @ weight(0).T + off
+        )
+        y = made.call(f"{made.framework}.Tensor.to", [y], y if made is left else y.array)
+        z = made.call(f"{made.framework}.exp", [y], np.exp(y.array))
+        made.call(f"{made.framework}.add", [z, y], z.array + y.array)
+    found = align(left.side(), right.side())
+
+    assert names(found)["torch.exp#0"] == "mindspore.exp#0"
+    assert slots(found, "torch.exp#0", Part.INPUT) == {"0": "0"}
+    assert slots(found, "torch.add#0", Part.INPUT) == {"0": "0", "1": "1"}
