@@ -245,11 +245,12 @@ class Comparison:
         found: list[tuple[CallResult, Mistake]] = []
         seen: dict[tuple[int, int, Mistake], list[set[tuple[int, int]]]] = {}
         headline = [] if first is None or first.mistake is None else [(first.result, first.mistake)]
-        for result, mistake in (*headline, *((result, item) for result in self.results for item in result.mistakes)):
-            pairs = {(item.pair.left, item.pair.right) for item in result.tensors}
-            known = seen.setdefault((result.step, result.rank, mistake), [])
+        everything = ((result, mistake) for result in self.results for mistake in result.mistakes)
+        for place, mistake in (*headline, *everything):
+            pairs = {(item.pair.left, item.pair.right) for item in place.tensors}
+            known = seen.setdefault((place.step, place.rank, mistake), [])
             if not any(pairs & others for others in known):
-                found.append((result, mistake))
+                found.append((place, mistake))
             known.append(pairs)
         return tuple(sorted(found, key=lambda item: (not item[1].effective, item[0].step if item != found[0] else -1)))
 
