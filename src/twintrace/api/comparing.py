@@ -70,7 +70,10 @@ def compare(
     noise        a trace of the left run repeated: what differs between the two is not held against the right one
     steps, ranks only these                          workers  threads to measure with; all cores if not given
     equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
-    recompute    compute what is not equal again in float64 (policy auto, with torch installed)
+    recompute    compute what is not equal again in float64 (policy auto, without noise, with torch installed)
+
+    `bool()` of what comes back is True if every result of the two runs agrees, and False otherwise; its `code` is the exit code
+    of `twintrace compare`.
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))
@@ -91,11 +94,16 @@ def compare(
         ranks=ranks,
         equal_nan=equal_nan,
         pictures=pictures,
-        recompute=recompute and chosen.name == "auto",
+        recompute=recompute and chosen.name == "auto" and repeat is None,
         workers=workers,
         progress=progress,
     )
-    if chosen.name != "auto" or found.recomputed or not found.count(Outcome.ROUNDING, Outcome.DIFFERENT):
+    if (
+        chosen.name != "auto"
+        or repeat is not None
+        or found.recomputed
+        or not found.count(Outcome.ROUNDING, Outcome.DIFFERENT)
+    ):
         return found
     why = "PyTorch is not installed here; a CPU build will do" if recompute else "--no-recompute"
     told = f"The values were not recomputed ({why}): what is within rounding is estimated, and causes are not proven."

@@ -21,7 +21,7 @@ from ..model.tensors import Spec
 from ..model.verdicts import Outcome, Verdict
 from .headline import headline_of_comparison
 from .sheets import PAGE, CallTable, Sheet, Words, heat, number, place, shorten, spec_text, tensor
-from .text import sentence
+from .text import reason, sentence
 
 OUTCOMES = tuple(Outcome)
 KINDS = (*Kind, "parameter")
@@ -240,7 +240,7 @@ def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
 def _mistake(mistake: Mistake) -> list[Any]:
     what, numbers = sentence(mistake)
     told = f"{what}: {numbers}" if numbers else what
-    return [shorten(told), shorten(mistake.why or "nothing that was tried explains it"), int(mistake.effective)]
+    return [shorten(told), shorten(reason(mistake)), int(mistake.effective)]
 
 
 def _verdict(verdict: Verdict | None) -> list[Any] | None:

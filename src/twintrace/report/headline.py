@@ -15,7 +15,7 @@ from ..model.records import Frame
 from ..model.results import Comparison, Divergence
 from ..model.verdicts import Outcome
 from .sheets import element, place, shorten
-from .text import advice, balance, described, difference, extent, places, remarks, sureness, telling_settings
+from .text import advice, balance, described, difference, extent, places, reason, remarks, sureness, telling_settings
 
 Fact = tuple[str, Sequence[Element | str]]
 
@@ -110,7 +110,7 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     if found.tensors or found.mistake is not None:
         facts.append(("how large", [shorten(_size(found))]))
     if found.mistake is not None:
-        facts.append(("why", [shorten(found.mistake.why or "nothing that was tried explains it")]))
+        facts.append(("why", [shorten(reason(found.mistake))]))
     settings = telling_settings(found)
     if settings:
         facts.append(("set differently", [_settings(dict(settings))]))

@@ -123,7 +123,7 @@ def described(place: CallResult, mistake: Mistake) -> str:
     phase = "backward" if mistake.backward else "update" if _updates(place) else "forward"
     rank = f", rank {place.rank}" if place.rank else ""
     what, _ = sentence(mistake)
-    why = mistake.why if mistake.why and mistake.why != mistake.what else ""
+    why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
     aside = "accepted" if mistake.accepted else "" if mistake.effective else "no effect on any result"
     marginal = (
         f"marginal, {times(mistake.size)} times what is allowed"
@@ -131,13 +131,20 @@ def described(place: CallResult, mistake: Mistake) -> str:
         else ""
     )
     notes = ", ".join(filter(None, (aside, marginal)))
-    return f"{places(place)}, step {place.step}{rank}, {phase}: " + "; ".join(
-        filter(None, (what, why or "nothing that was tried explains it", notes))
-    )
+    return f"{places(place)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
 
 
 def _updates(place: CallResult) -> bool:
     return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
+
+
+def reason(mistake: Mistake) -> str:
+    """The cause with its proof, or that there is none."""
+    if mistake.why:
+        return mistake.why
+    if mistake.kind == "leaf":
+        return "no recorded call made it: it differed before the first one"
+    return "nothing that was tried explains it"
 
 
 def cause_of(mistake: Mistake) -> str:
@@ -220,8 +227,10 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
 def recording(result: Comparison) -> str:
     """The recording that would tell what could not be told; advice that is fulfilled already is not given."""
     told = " ".join(result.untold)
+    if not told:
+        return "write again what is damaged, and compare again"
     wanted = []
-    if ("not kept" in told or "statistics" in told or not told) and not _recorded_with(result, "keep", "tensor"):
+    if ("not kept" in told or "statistics" in told) and not _recorded_with(result, "keep", "tensor"):
         wanted.append("keep='tensor'")
     if ("between the modules" in told or "level" in told) and not _recorded_with(result, "level", "mix", "op"):
         wanted.append("level='mix'")
@@ -269,7 +278,7 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
     if first is not None:
         yield from (_Line("", line, 5) for line in _numbers(first))
     if found.mistake is not None:
-        yield _Line("why", found.mistake.why or "nothing that was tried explains it")
+        yield _Line("why", reason(found.mistake))
     settings = telling_settings(found)
     if settings:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
@@ -294,11 +303,11 @@ def difference(result: Comparison, found: Divergence) -> str:
     if not found.tensors:
         return what
     first = found.tensors[0]
-    name = tensor_name(first, held_name(result, found, first.pair.left_slot))
-    named = name.rpartition(", ")[0]
-    if found.mistake is not None and found.mistake.kind == "leaf" and named in what:
-        return f"{what}, {first.left.spec}"
-    return f"{what}: {name}"
+    held = held_name(result, found, first.pair.left_slot)
+    if found.mistake is not None and found.mistake.kind == "leaf" and f"the {first.pair.part}" in what:
+        spec = "" if str(first.left.spec) in what else f", {first.left.spec}"
+        return what + (f" ({held})" if held else "") + spec
+    return f"{what}: {tensor_name(first, held)}"
 
 
 def extent(found: Divergence) -> str:
