@@ -43,7 +43,15 @@ WORKSHOPS = {"torch", "mindspore", "msadapter", "reference"}
 BORROWS = {"msadapter": {"mindspore"}}
 # Packages that are not ours, and where each may be imported; a package that is in neither table has no home yet.
 HOMES = {
-    "torch": ("frameworks/torch/", "frameworks/msadapter/", "operations/kernels.py", "operations/evaluation.py", "operations/replay.py"),
+    "torch": (
+        "frameworks/torch/",
+        "frameworks/msadapter/",
+        "operations/kernels.py",
+        "operations/evaluation.py",
+        "operations/recomputation.py",
+        "operations/replay.py",
+        "operations/rounding.py",
+    ),
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
