@@ -2,7 +2,9 @@ import torch, time, triton, sys
 from twintrace.frameworks.torch.batches import Entry, launch, triton_for, walk_of
 dev=torch.device('cuda'); K=triton_for(dev)
 def bench(f): return triton.testing.do_bench(f,warmup=20,rep=60)
-for d,name in ((torch.bfloat16,'bf16'),(torch.float32,'f32')):
+for U in (1,2,4):
+  K.UNROLL=U; print('unroll',U)
+  for d,name in ((torch.bfloat16,'bf16'),(torch.float32,'f32')):
     x=torch.randn((1<<30)//torch.empty(0,dtype=d).element_size(),device=dev,dtype=d)
     for fp in (True,False):
         res=torch.empty((1,16),dtype=torch.int64,device=dev)

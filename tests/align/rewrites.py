@@ -78,6 +78,7 @@ def attention(seed: int) -> Iterator[Rewrite]:
     scale_at = r.choice(("scores", "query", "division"))
     dropped = r.random() < 0.5
     layout = r.choice(("three", "split", "chunk", "unbind"))
+    projected = r.random() < 0.7
 
     def modules() -> dict[str, nn.Module]:
         held = {"o": nn.Linear(full, full), "n": nn.LayerNorm(full)}
@@ -143,7 +144,8 @@ def attention(seed: int) -> Iterator[Rewrite]:
         probabilities = F.softmax(scores, -1)
         if dropped:
             probabilities = F.dropout(probabilities, 0.1, training=False)
-        return s.o(torch.matmul(probabilities, v).transpose(1, 2).reshape(b, t, full))
+        y = torch.matmul(probabilities, v).transpose(1, 2).reshape(b, t, full)
+        return s.o(y) if projected else y
 
     def fused(s: Any, x: torch.Tensor) -> torch.Tensor:
         x = s.n(x)
@@ -153,7 +155,8 @@ def attention(seed: int) -> Iterator[Rewrite]:
             y = F.scaled_dot_product_attention(q, repeated(k), repeated(v), is_causal=True)
         else:
             y = F.scaled_dot_product_attention(q, repeated(k), repeated(v), attn_mask=mask(t, x.dtype))
-        return s.o(y.transpose(1, 2).contiguous().view(b, t, full))
+        y = y.transpose(1, 2).contiguous().view(b, t, full)
+        return s.o(y) if projected else y
 
     region = ("scaled_dot_product_attention", "matmul softmax matmul")
     name = f"attention-{seed}-{heads}x{wide}-{long}-{masks}-{scale_at}-{layout}-{groups}"

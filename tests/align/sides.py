@@ -56,12 +56,21 @@ class Module:
 
 
 class Maker:
-    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints."""
+    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints; `kept` keeps values."""
 
     def __init__(
-        self, framework: str = "torch", *, known: bool = True, marks: bool = True, phase: Phase = Phase.FORWARD
+        self,
+        framework: str = "torch",
+        *,
+        known: bool = True,
+        marks: bool = True,
+        kept: bool = False,
+        phase: Phase = Phase.FORWARD,
     ):
-        self.framework, self.known, self.marks, self.phase = framework, known, marks, phase
+        self.framework, self.known, self.marks, self.kept, self.phase = framework, known, marks, kept, phase
+        self.arrays: list[np.ndarray] = []
+        self.asked: list[int] = []
+        """The tensors whose values were asked for."""
         self.calls: list[Call] = []
         self.tensors: list[Tensor] = []
         self.gradients: list[Gradient] = []
@@ -128,7 +137,12 @@ class Maker:
             sorted(self.calls, key=lambda call: call.id),
             self.tensors.__getitem__,
             tuple(self.gradients),
+            self._values,
         )
+
+    def _values(self, number: int) -> np.ndarray | None:
+        self.asked.append(number)
+        return self.arrays[number] if self.kept else None
 
     # --- how ------------------------------------------------------------------------------------------------------
 
@@ -175,6 +189,7 @@ class Maker:
         mark = fingerprint(np.ascontiguousarray(array)) if self.known and self.marks else None
         statistics = _statistics(array) if self.known else None
         self.tensors.append(Tensor(len(self.tensors), spec, "cpu", held, producer, statistics, mark))
+        self.arrays.append(array)
         return Value(len(self.tensors) - 1, array)
 
 

@@ -10,17 +10,18 @@ What lives here, in the order in which it works:
     equivalents.py          what is the same under another name: operations, parameters, arguments
     values.py, classes.py   which tensors hold the same, without opening any
     asked.py, mappings.py   what a mapping file says
-    named.py                two runs of one program: by name and place
+    named.py, reordered.py  two runs of one program: by name and place, held against the flow of data
     inferred.py, sequences.py, flow.py    any two networks: by operation, values, parameters, order, flow of data
-    regions.py              several calls that do what others do
+    regions.py, completions.py    several calls that do what others do; the sum or padding that completes one
     containers.py           modules that hold others
-    tensors.py, layouts.py, gradients.py  the tensors of what belongs together
-    leftovers.py            why something has no partner
+    tensors.py, layouts.py, arrangements.py, gradients.py    the tensors of what belongs together, and how they lie
+    leftovers.py            why something has no partner, and what depends on it
     webs.py, features.py    what has been found so far; numbers for what calls have in common
 
-In: two `model.pairs.Side`. Out: a `model.pairs.Alignment`, in which every call is exactly once. No tensor is opened. Not here:
-whether what belongs together is equal (`measure`, `judge`). Surprising: names count for little unless both records come from one
-program. Equal parameters and equal values pin two networks to each other more firmly than their names do.
+In: two `model.pairs.Side`. Out: a `model.pairs.Alignment`, in which every call is exactly once. No tensor is opened but those whose
+shapes leave a choice of layouts, through `Side.values`. Not here: whether what belongs together is equal (`measure`, `judge`).
+Surprising: names count for little unless both records come from one program. Equal parameters and equal values pin two networks
+to each other more firmly than their names do.
 """
 
 from .loom import align

@@ -33,8 +33,8 @@ from .webs import Web
 _Array = np.ndarray[Any, Any]
 Values = Callable[[int], Any]
 _SAMPLE = 4096
-"""Elements that an order of axes is tried on. Two different elements are within `tolerance` by chance in less than 3 % of the places
-(16 bits, normal values), so a wrong order of axes passes on 4096 of them never; fewer would do, and cost as much to read."""
+"""Elements that an order of axes is tried on. Two unrelated normal numbers are within the tolerance of 16 bits in less than 10 % of
+all places, so a wrong order of axes never passes on this many; fewer would do, and cost as much to read."""
 _MOST_AXES = 6  # all orders of more axes are too many to try
 _MOST_PLACES = 1 << 22  # of a tensor whose places are followed through reshapes and transposes: 32 MB of numbers
 _STEPS = 16  # reshapes and transposes in a row
@@ -57,8 +57,9 @@ class Arranger:
         self._known.setdefault((left, right), layout)
 
     def between(self, left: int, right: int, what: str = "", *, inherited: bool = False) -> Layout | None:
-        """How to lay the right tensor on the left one; None where nothing tells. `inherited`: they come out of one operation into which
-        everything went as it is.
+        """How to lay the right tensor on the left one; None where nothing tells.
+
+        `inherited`: they come out of one operation into which everything went as it is.
         """
         strands = self._web.strands
         one, two = strands[0].tensor(left), strands[1].tensor(right)

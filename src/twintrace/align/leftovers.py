@@ -67,7 +67,7 @@ class Bearings:
         self._differ = {
             side(pair)
             for pair in pairs
-            if not pair.part.incoming and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
+            if alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
         }
         self._ends = _ends(self._strand)
         self._marked = {
@@ -76,6 +76,7 @@ class Bearings:
             if any(gradient.role is Role.OUTPUT for gradient in call.gradients)
             for slot in self._strand.outputs(index)
         }
+        self._changing: set[int] = set()  # calls of which something comes that is compared, and differs
         self._known: dict[int, tuple[Bearing, tuple[int, ...]]] = {}
 
     def of(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
@@ -87,9 +88,9 @@ class Bearings:
     def counts(self, index: int) -> bool:
         """Does a result differ, or go uncompared, that depends on it?"""
         bearing, takers = self.of(index)
-        if bearing is not Bearing.THROUGH:
+        if bearing in (Bearing.NONE, Bearing.OPEN):
             return bearing is Bearing.OPEN
-        return any(
+        return index in self._changing or any(
             slot.tensor in self._differ
             for taker in takers
             for slot in self._strand.outputs(self._strand.position[taker])
@@ -106,6 +107,8 @@ class Bearings:
                 user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]
             ]
             if tensor in self._paired:
+                if tensor in self._differ:
+                    self._changing.add(index)
                 takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
                 continue
             opened = opened or (tensor in self._ends and not users)

@@ -20,6 +20,7 @@ from .arrangements import Arranger
 from .asked import ASKED, follow_mapping
 from .completions import completed
 from .containers import Containers
+from .equivalents import MOVING, SHAPING
 from .flow import Flowing
 from .gradients import pair_gradients, without_incomparable
 from .inferred import Inference
@@ -31,8 +32,8 @@ from .regions import Regions
 from .reordered import in_order_of_flow
 from .strands import Strand
 from .tensors import Mapper
-from .units import is_container, units
-from .webs import Web
+from .units import is_container, operation, units
+from .webs import Bond, Web
 
 
 def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignment:
@@ -58,6 +59,7 @@ def _align(left: Side, right: Side, one: Strand, two: Strand, mapping: Mapping) 
     flowing.follow()
     if _some_free(web, 0) and _some_free(web, 1):
         _infer(web, mapper, flowing)
+    web.part([bond for bond in web.bonds if _has_nothing_to_compare(web, bond, flowing)])
     matches = [
         Match(
             tuple(one.calls[i] for i in bond.left),
@@ -103,9 +105,20 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
     flowing.follow()
     flowing.units = set(_opened_units(web, 0, _holds_calls)), set(_opened_units(web, 1, _holds_calls))
     flowing.follow_again()
+    Regions(web, mapper, flowing.units).bind_ends()
+    flowing.follow_again()
     Containers(web, mapper).pair()
     _pair_updates(web)
     flowing.follow()
+
+
+def _has_nothing_to_compare(web: Web, bond: Bond, flowing: Flowing) -> bool:
+    """Do they move values about, each in a way of its own, so that none lies on one of the other: a split beside an unbind?"""
+    if bond.because == ASKED or any(not pair.part.backward for pair in flowing.mapped[id(bond)].pairs):
+        return False
+    return all(
+        operation(web.strands[which].calls[index]) in MOVING | SHAPING for which in (0, 1) for index in bond.side(which)
+    )
 
 
 def _pair_updates(web: Web) -> None:

@@ -77,6 +77,68 @@ class Regions:
         )
         self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
 
+    # --- by what goes in ------------------------------------------------------------------------------------------
+
+    def bind_ends(self) -> None:
+        """Bind what is left over and takes just the same tensors, when it is the only such thing on both sides.
+
+        That is how attention, fused and written out, is found where nothing comes after it that is known to belong together.
+        """
+        sides = [
+            [members for members in self._components(which) if self._web.is_of_flow(which, members[0])]
+            for which in (0, 1)
+        ]
+        takes = [[self._flowing_keys(which, members) for members in sides[which]] for which in (0, 1)]
+        for ours, key in zip(sides[0], takes[0], strict=True):
+            if not key or takes[0].count(key) != 1 or takes[1].count(key) != 1:
+                continue
+            left, right = self._without_tail([*ours], [*sides[1][takes[1].index(key)]])
+            if max(len(left), len(right)) > _LARGE or not left or not right:
+                continue
+            sizes = [
+                sorted(numel(self._web.strands[which].tensor(t)) for t in self._results(which, members))
+                for which, members in ((0, left), (1, right))
+            ]
+            if len(sizes[0]) == len(sizes[1]) == 1 and (sizes[0] == sizes[1] or len(left) == len(right) == 1):
+                self._bind(left, right, False)
+
+    def _flowing_keys(self, which: int, members: list[int]) -> frozenset[int]:
+        """What goes into these calls and is no mask, in numbers of the right side; empty if anything has no partner."""
+        found = set()
+        for tensor in self._arguments(which, members)[0]:
+            tensor = self._web.source(which, tensor)
+            if self._web.flows(which, tensor):
+                partner = tensor if which else self._mapper.partner(0, tensor)
+                if partner is None or (which and self._mapper.partner(1, tensor) is None):
+                    return frozenset()
+                found.add(partner if which else self._web.source(1, partner))
+        return frozenset(found)
+
+    def _without_tail(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
+        """Both without what does the same at their ends: that is found from what they put out."""
+        while len(left) > 1 and len(right) > 1:
+            ends = max(left), max(right)
+            calls = [self._web.strands[which].calls[end] for which, end in enumerate(ends)]
+            inside = self._inner_arguments(0, left, ends[0]), self._inner_arguments(1, right, ends[1])
+            if operation(calls[0]) != operation(calls[1]) or len(inside[0]) != 1 or len(inside[1]) != 1:
+                break
+            sizes = [numel(self._web.strands[which].tensor(*inside[which])) for which in (0, 1)]
+            if sizes[0] != sizes[1]:
+                break
+            left.remove(ends[0])
+            right.remove(ends[1])
+        return left, right
+
+    def _inner_arguments(self, which: int, members: list[int], end: int) -> set[int]:
+        """What the last of these calls takes from the others."""
+        makers = self._web.flow(which).makers
+        inside = {*members}
+        return {
+            slot.tensor
+            for slot in self._web.strands[which].inputs(end)
+            if any(maker in inside for maker in makers.get(slot.tensor, ()))
+        }
+
     # --- by parameters --------------------------------------------------------------------------------------------
 
     def bind_holders(self, follow: Callable[[Bond], None]) -> None:
@@ -232,15 +294,21 @@ class Regions:
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
-                    if user in leader and user > index and self._is_one_kind(which, slot.tensor, user):
+                    if user in leader and user > index and self._is_one_kind(which, index, slot.tensor, user):
                         leader[find(user)] = find(index)
         groups: dict[int, list[int]] = {}
         for index in free:
             groups.setdefault(find(index), []).append(index)
         return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
 
-    def _is_one_kind(self, which: int, tensor: int, user: int) -> bool:
-        """May this tensor bind its maker to a user? Not a mask, which all layers take, to what is computed with it."""
+    def _is_one_kind(self, which: int, maker: int, tensor: int, user: int) -> bool:
+        """May this tensor bind its maker to a user?
+
+        A mask, which all layers take, does not; nor does what was saved in the forward pass for a kernel of the backward pass.
+        """
+        calls = self._web.strands[which].calls
+        if calls[maker].site.phase is not calls[user].site.phase:
+            return False
         return self._web.flows(which, tensor) or not self._web.is_of_flow(which, user)
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:

@@ -3,9 +3,9 @@
     left     a = relu(fc1(x))    b = relu(fc2(x))        relu#0 of the left takes what fc1 made; relu#0 of the right what fc2 made:
     right    b = relu(fc2(x))    a = relu(fc1(x))        fc1 and fc1 belong together, so relu#0 belongs to relu#1
 
-A pair is *consistent* if what its two calls take was made by calls that are a pair as well, or by none and has the same bits. Where all
-pairs are, as between two runs of one program nearly always, nothing more is done. Otherwise calls are known by their name and by
-what they take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols.
+A pair is *consistent* if what its two calls take was made by calls that are a pair as well, or by none. Where all pairs are, as
+between two runs of one program nearly always, nothing more is done. Otherwise calls are known by their name and by what they
+take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _UNKNOWN = -1
 def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> list[Named]:
     """The pairs, and others instead of those that the flow of data contradicts."""
     origins = _Origins(left), _Origins(right)
+    pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
     partner = {one: two for one, two, _ in pairs}
     doubtful = [pair for pair in pairs if not _consistent(origins, partner, pair.left, pair.right)]
     if not doubtful:
@@ -136,6 +137,17 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
         ]
     )
     return site.phase, site.kind, site.name, site.path, number(strand.parent[index]), into
+
+
+def _has_no_rank_in_common(left: Strand, right: Strand, pair: Named) -> bool:
+    """Has everything that goes in and comes out another number of axes there? A kernel that adds to counters in one run, and to
+    moments in the other, has only its name in common with itself.
+    """
+    ranks = []
+    for strand, index in ((left, pair.left), (right, pair.right)):
+        slots = (*strand.inputs(index), *strand.outputs(index))
+        ranks.append({len(strand.tensor(slot.tensor).spec.shape) for slot in slots})
+    return bool(ranks[0] and ranks[1]) and not ranks[0] & ranks[1]
 
 
 def _moves_other_values(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:

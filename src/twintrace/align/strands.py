@@ -46,6 +46,9 @@ class Strand:
         self.children: list[list[int]] = [[] for _ in self.calls]
         self.roots: list[int] = []
         self.containers: dict[int, bool] = {}  # what units.is_container has found
+        self.same: dict[
+            int, int
+        ] = {}  # numbers of values that came in anew, and those with which they came out (webs.py)
         for index, call in enumerate(self.calls):
             up = -1 if call.parent is None else self.position.get(call.parent, -1)
             up = up if up < index else -1  # a parent began before its child: anything else is damage
@@ -96,7 +99,7 @@ class Strand:
                 if slot.part in OUT:
                     made.add(slot.tensor)
                 elif slot.part in IN:
-                    used.add(slot.tensor)
+                    used.add(self.same.get(slot.tensor, slot.tensor))
         found: dict[tuple[bool, int], Slot] = {}
         gradients: list[Slot] = []
         for index in members:
@@ -104,10 +107,9 @@ class Strand:
             prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
             kept = set()
             for slot in self.slots(index):
-                inner = slot.tensor in (made if slot.part in IN else used) and not (
-                    slot.part in OUT and also(slot.tensor)
-                )
-                key = slot.part in IN, slot.tensor
+                tensor = self.same.get(slot.tensor, slot.tensor)
+                inner = tensor in (made if slot.part in IN else used) and not (slot.part in OUT and also(slot.tensor))
+                key = slot.part in IN, tensor
                 if not slot.part.backward and not inner and key not in found:
                     found[key] = slot._replace(slot=prefix + slot.slot)
                     kept.add((slot.part in IN, slot.slot))

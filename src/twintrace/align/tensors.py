@@ -78,8 +78,10 @@ class Mapper:
         functions: tuple[str, str] = ("", ""),
         computes: bool = False,
     ) -> Mapped:
-        """Pair two lists of slots. `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one
-        operation that moves nothing: where all goes in as it is, all comes out as it is.
+        """Pair two lists of slots.
+
+        `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one operation that moves
+        nothing: where all goes in as it is, all comes out as it is.
         """
         if named and _same_slots(left, right):
             chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
@@ -371,7 +373,7 @@ def _shapes(one: Tensor, two: Tensor) -> float:
 
 
 def _is_repeated(one: Tensor, two: Tensor) -> bool:
-    """Is one of them the other, repeated: positions for each of a batch, a mask for each head? What is computed with them is the same."""
+    """Is one of them the other, repeated: positions for each of a batch, a mask for each head? They do the same."""
     small, large = sorted((one, two), key=numel)
     if not numel(small) or numel(large) % numel(small):
         return False

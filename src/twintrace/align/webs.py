@@ -93,6 +93,14 @@ class Web:
                 assert index not in self._bond[which]
                 self._bond[which][index] = bond
 
+    def part(self, bonds: Iterable[Bond]) -> None:
+        """These calls do not belong together after all."""
+        gone = {id(bond) for bond in bonds}
+        self.bonds = [bond for bond in self.bonds if id(bond) not in gone]
+        for known in self._bond:
+            for index in [index for index, bond in known.items() if id(bond) in gone]:
+                del known[index]
+
     def _unwrapped(self, which: int, members: tuple[int, ...]) -> tuple[int, ...]:
         found: list[int] = []
         for index in members:
@@ -149,7 +157,9 @@ class Web:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            for tensor, twin in (*_marked(strand, found), *_unseen(strand, found)):
+            unseen = _unseen(strand, found)
+            strand.same.update(unseen)
+            for tensor, twin in (*_marked(strand, found), *unseen):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -260,8 +270,9 @@ class Web:
         return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
 
     def _same_product(self, left: int, right: int) -> bool:
-        """A convolution over single points and a linear layer are one, if they hold the same parameters. A norm and the product with
-        its weight at the end of a norm by hand are not.
+        """A convolution over single points and a linear layer are one, if they hold the same parameters.
+
+        A norm, and the product with its weight at the end of a norm by hand, are not.
         """
         if not all(operation(s.calls[i]) in _PRODUCTS for s, i in zip(self.strands, (left, right), strict=True)):
             return False
@@ -336,7 +347,7 @@ class Web:
         return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
 
     def root(self, which: int, tensor: int) -> int:
-        """The tensor that this one is by other names: what casts, reshapes and the like were given, whether they have partners or not."""
+        """The tensor that this one is by other names: what casts, reshapes and the like were given, with partners or without."""
         strand, makers = self.strands[which], self.flow(which).makers
         for _ in range(64):
             made = makers.get(tensor)
@@ -360,20 +371,22 @@ class Web:
 
 
 def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
-    """Values that came out of a call, went on by ways that were not recorded (a written slice, `vmap`), and came in somewhere as if no
-    call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
+    """Values that came out of a call, went on by ways that were not recorded (written in place, a written slice, `vmap`), and came
+    in somewhere as if no call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
     """
-    lost: dict[object, int] = {}
+    lost: dict[object, list[tuple[int, int]]] = {}
     for number, makers in flow.makers.items():
         tensor = strand.tensor(number)
         if tensor.fingerprint is not None and number not in flow.users and not strand.children[makers[-1]]:
-            lost[tensor.fingerprint, tensor.spec] = number
+            lost.setdefault((tensor.fingerprint, tensor.spec), []).append((makers[-1], number))
     found = []
     for number, users in flow.users.items() if lost else ():
         tensor = strand.tensor(number)
-        twin = lost.get((tensor.fingerprint, tensor.spec)) if tensor.producer is None else None
-        if twin is not None and number not in flow.makers and flow.makers[twin][-1] < users[0]:
-            found.append((number, twin))
+        if tensor.producer is not None or number in flow.makers:
+            continue
+        before = [item for item in lost.get((tensor.fingerprint, tensor.spec), ()) if item[0] < users[0]]
+        if before:
+            found.append((number, max(before)[1]))
     return found
 
 

@@ -123,20 +123,37 @@ class Recomputed:
 
     def judge(self) -> Judgement:
         """The results with what recomputation says of them."""
-        judged: dict[int, dict[int, Judged]] = {}
+        judged: dict[int, dict[int, Judged]] = {number: {} for number in range(len(self._results))}
+        gradients = self._gradient_numbers()
         for number, result in enumerate(self._results):
-            own = judged.setdefault(number, {})
+            if any(item.pair.left in gradients[0] for item in result.tensors if _comes_in(item.pair)):
+                self._judge_gradients(judged)  # clipping, a norm, an optimizer's step: the backward pass is over
             for incoming in (True, False):
                 for place, item in enumerate(result.tensors):
                     if not item.pair.part.backward and _comes_in(item.pair) is incoming:
-                        own[place] = self._value(item)
-        for number in sorted(range(len(self._results)), key=lambda index: _backward_order(self._results[index])):
-            for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
-                for place, item in enumerate(self._results[number].tensors):
-                    if item.pair.part is part:
-                        judged[number][place] = self._gradient(item)
+                        judged[number][place] = self._value(item)
+        self._judge_gradients(judged)
         results = [self._result(result, judged[number]) for number, result in enumerate(self._results)]
         return self._conclude(results, judged)
+
+    def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]]) -> None:
+        for number in sorted(judged, key=lambda index: _backward_order(self._results[index])):
+            for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
+                for place, item in enumerate(self._results[number].tensors):
+                    if item.pair.part is part and place not in judged[number]:
+                        judged[number][place] = self._gradient(item)
+
+    def _gradient_numbers(self) -> tuple[set[int], set[int]]:
+        """Numbers of all recorded gradients, of both sides."""
+        found: tuple[set[int], set[int]] = (set(), set())
+        for which, side in enumerate(self._sides):
+            found[which].update(gradient.tensor for call in side.calls for gradient in call.gradients)
+        for result in self._results:
+            for item in result.tensors:
+                if item.pair.part is Part.PARAMETER_GRADIENT:
+                    found[0].add(item.pair.left)
+                    found[1].add(item.pair.right)
+        return found
 
     # --- values ---------------------------------------------------------------------------------------------------------
 
@@ -214,6 +231,11 @@ class Recomputed:
         inherited = self._before.get((left.fingerprint or "", right.fingerprint or ""))
         if inherited is not None:
             return Judged(inherited, because="an earlier step left it so")
+        gradient = self._gradients.get((pair.left, pair.right))
+        if gradient is None and pair.left in self._gradient_of[0] and pair.right in self._gradient_of[1]:
+            gradient = _together([self._gradient_of[0][pair.left], self._gradient_of[1][pair.right]])
+        if gradient is not None:
+            return Judged(gradient.status, because="a gradient of the backward pass", sources=gradient.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
             return Judged(Status.UNTOLD, untold=item.verdict.because)
         if "module" in (self._sides[0].level, self._sides[1].level) and pair.part is Part.INPUT and self._values and not _is_first(pair, self._values):
@@ -414,10 +436,26 @@ class Recomputed:
     def _judge_gradient(self, item: TensorResult) -> Judged:
         if item.verdict.outcome is Outcome.SAME:
             return Judged(Status.SAME)
-        senders = [self._senders[which].get(number, ()) for which, number in enumerate((item.pair.left, item.pair.right))]
-        if senders[0] and senders[1]:
-            return self._sent(item, senders[0], senders[1])
-        return self._added_up(item)
+        parts = self._parts(item.pair)
+        if all(len(sent) == 1 and sent[0][1] == number for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)):
+            return self._sent(item, parts[0], parts[1])
+        return self._added_up(item, parts)
+
+    def _parts(self, pair: TensorPair) -> list[Sequence[tuple[Call, int]]]:
+        """`(call, gradient)` of what each side's gradient was added up of. The gradient of an input is what one call sent back, or
+        the calls in one module; that of an output or a parameter comes from all who took it.
+        """
+        values = self._values_of_gradient(pair)
+        found: list[Sequence[tuple[Call, int]]] = []
+        for which, number in enumerate((pair.left, pair.right)):
+            side, value = self._sides[which], values[which]
+            if pair.part is Part.INPUT_GRADIENT:
+                senders = self._senders[which].get(number, ())
+                own = [(call, number) for call, of in senders if value is None or of == value] or [(call, number) for call, _ in senders]
+                found.append(own[:1] or side.contributions_inside(number))
+            else:
+                found.append(side.contributions(value) if value is not None else ())
+        return found
 
     def _sent(self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]) -> Judged:
         """Gradients that a call on each side has sent back: each is audited by its own vector-Jacobian product."""
@@ -477,14 +515,9 @@ class Recomputed:
                     found.append(self._standing_of_gradient(which, other, seen))
         return _together(found)
 
-    def _added_up(self, item: TensorResult) -> Judged:
+    def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
         """A gradient that is the sum of what the calls that took its value sent back."""
         numbers = (item.pair.left, item.pair.right)
-        parts: list[list[tuple[Call, int]]] = []
-        for which, number in enumerate(numbers):
-            values = [value for _, value in self._received[which].get(number, ())] or [value for _, value in self._senders[which].get(number, ())]
-            sent = {(call.id, gradient): (call, gradient) for value in values for call, gradient in self._sides[which].contributions(value)}
-            parts.append(list(sent.values()))
         if not parts[0] and not parts[1]:
             return self._leaf_gradient(item)
         lone = [self._lone_parts(which, parts) for which in (0, 1)]
@@ -493,12 +526,31 @@ class Recomputed:
         )
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
-            return self._lone_gradient(item, which, lone[which][0])
+            parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
+            if self._re.is_the_difference(which, item.pair.left, item.pair.right, item.pair.layout, parts_alone):
+                return self._lone_gradient(item, which, lone[which][0])
         for which in (0, 1):
             if parts[which] and not self._re.adds_up(which, numbers[which], [gradient for _, gradient in parts[which]]):
                 why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
                 return self._untold_gradient(item, incoming, why)
         return Judged(worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources)
+
+    def _values_of_gradient(self, pair: TensorPair) -> tuple[int | None, int | None]:
+        """The value on each side that two gradients are the gradients of. What hands its gradient on unchanged shares it with
+        others: two that were compared with each other come first.
+        """
+        found: list[list[int]] = []
+        for which, number in enumerate((pair.left, pair.right)):
+            values = [value for _, value in (*self._received[which].get(number, ()), *self._senders[which].get(number, ()))]
+            if not values and pair.part is Part.PARAMETER_GRADIENT:
+                parameter = self._sides[which].parameter((pair.left_slot, pair.right_slot)[which])
+                values = [] if parameter is None else [parameter]
+            found.append(values)
+        for right in found[1]:
+            bound = self._bound.get(right)
+            if bound is not None and bound.left in found[0]:
+                return bound.left, right
+        return (found[0] or [None])[0], (found[1] or [None])[0]
 
     def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
         """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
@@ -524,8 +576,7 @@ class Recomputed:
     def _cut(self, which: int, item: TensorResult) -> Call | None:
         """A call on one side that stops a gradient: detach, stop_gradient, no_grad code."""
         number = (item.pair.left, item.pair.right)[which]
-        values = [value for _, value in self._received[which].get(number, ())]
-        for value in values:
+        for _, value in self._received[which].get(number, ()):
             for call in self._sides[which].takers(value):
                 meaning = self._sides[which].meaning(call)
                 if meaning is not None and meaning.operation == "detach":

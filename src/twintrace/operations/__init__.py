@@ -15,5 +15,10 @@ from __future__ import annotations
 
 from .meanings import Argument, Meaning, Operand, SpecOf, different_arguments, equal_arguments
 from .telling import meaning_of
+from .traits import Accuracy, Traits, accuracy_of, is_question, role_of, traits_of
+from .variants import variants
 
-__all__ = ["Argument", "Meaning", "Operand", "SpecOf", "different_arguments", "equal_arguments", "meaning_of"]
+__all__ = [
+    "Accuracy", "Argument", "Meaning", "Operand", "SpecOf", "Traits", "accuracy_of", "different_arguments", "equal_arguments",
+    "is_question", "meaning_of", "role_of", "traits_of", "variants",
+]  # fmt: skip

@@ -17,7 +17,7 @@ _UNARY = """
 abs acos acosh asin asinh atan atanh cos cosh deg2rad rad2deg digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2
 neg positive real imag conj angle reciprocal rsqrt sqrt square sin sinc sinh tan tanh sigmoid logsigmoid softsign tanhshrink relu
 relu6 silu mish selu hardswish hardsigmoid i0 sign sgn signbit ceil floor trunc frac isfinite isinf isnan isneginf isposinf
-logical_not bitwise_not identity detach nonzero view_as_real view_as_complex numel_of
+logical_not bitwise_not identity detach nonzero view_as_real view_as_complex
 """
 
 _BINARY = """
@@ -31,8 +31,6 @@ add(input, other, alpha=1)
 sub(input, other, alpha=1)
 mul(input, other)
 isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False)
-allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False)
-equal(input, other)
 lerp(input, end, weight)
 addcmul(input, tensor1, tensor2, value=1)
 addcdiv(input, tensor1, tensor2, value=1)
@@ -41,7 +39,6 @@ where(condition, input, other)
 nan_to_num(input, nan=None, posinf=None, neginf=None)
 round(input, decimals=0)
 logit(input, eps=None)
-polygamma(n, input)
 cast(input, dtype)
 
 gelu(input, approximate='none')
@@ -219,7 +216,6 @@ interpolate(input, size, scales, mode='nearest', align_corners=False, antialias=
 grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=False)
 affine_grid(theta, size, align_corners=False)
 unfold_axis(input, dim: axis, size, step)
-item(input)
 
 zeros(size, dtype)
 ones(size, dtype)

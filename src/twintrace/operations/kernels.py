@@ -19,9 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .steps import STEPS
+
 Result = Any  # Tensor | tuple[Tensor, ...] | dict[int | str, Tensor]
 Kernel = Callable[..., Result]
-KERNELS: dict[str, Kernel] = {}
+KERNELS: dict[str, Kernel] = {**STEPS}
 """Kernel of each operation."""
 
 TYPES: Mapping[str, torch.dtype] = {

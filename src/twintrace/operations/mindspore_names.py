@@ -25,7 +25,7 @@ tanhshrink relu relu6 silu mish selu hardswish hardsigmoid sign sgn signbit ceil
 isneginf isposinf logical_not bitwise_not maximum minimum fmax fmin atan2 hypot logaddexp logaddexp2 xlogy copysign
 nextafter ldexp gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
 bitwise_left_shift bitwise_right_shift matmul kron mul floor_divide remainder fmod addcmul addcdiv lerp where nan_to_num
-logit polygamma softplus hardtanh hardshrink pixel_shuffle pixel_unshuffle view_as_real einsum addbmm tril triu
+logit softplus hardtanh hardshrink pixel_shuffle pixel_unshuffle view_as_real einsum addbmm tril triu
 masked_select isclose masked_scatter cdist
 """
 SAME = frozenset(_SAME.split())
@@ -187,12 +187,14 @@ Softplus softplus
 LogSoftmaxExt log_softmax
 EmbeddingLookup embedding_lookup
 TensorAdd add
+ClampScalar clip
+ClampTensor clip
 """
 
 _ROWS = """
 # arithmetic
-add(input, other, *, alpha=1) = add
-sub(input, other, *, alpha=1) = sub
+add(input, other, alpha=1) = add
+sub(input, other, alpha=1) = sub
 rsub(input, other) = sub(input=other, other=input)
 rdiv(input, other) = div(input=other, other=input)
 rpow(input, other) = pow(input=other, other=input)

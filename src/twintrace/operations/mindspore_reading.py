@@ -25,7 +25,7 @@ from .torch_reading import read_named
 
 Special = Callable[[Recorded], Meaning]
 _SPECIAL: dict[str, Special] = {}
-_SILENT = frozenset(
+SILENT = frozenset(
     (
         "typeof",
         "CompileOp",
@@ -65,7 +65,7 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     inplace = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or bool(call.mutates)
     bare = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
     bare = bare.removeprefix("Inplace") or bare
-    if bare in _SILENT or bare in QUESTIONS:
+    if bare in SILENT or bare in QUESTIONS:
         return None
     recorded = Recorded(call, spec, call.site.name, inplace=inplace)
     if bare in _CASTS:
@@ -130,8 +130,8 @@ def _bound(recorded: Recorded, signature: str) -> dict[str, Any]:
 def _cast(recorded: Recorded) -> Meaning:
     """To another element type; where it has it already, the values stay."""
     tensor = recorded.args[0] if recorded.args else recorded.kwargs["input"]
-    if not isinstance(tensor, Operand):
-        raise NotTold("a number is cast")
+    if isinstance(tensor, bool | int | float):
+        return recorded.meaning("full", {"size": (), "fill_value": tensor, "dtype": recorded.context.out_dtype()})
     before, after = recorded.context.dtype(tensor), recorded.context.out_dtype()
     if before == after:
         return recorded.meaning("identity", {"input": tensor})
@@ -215,7 +215,7 @@ def _where(recorded: Recorded) -> Meaning:
     return recorded.meaning("where", bound)
 
 
-@_special("div", "divide", "true_divide", "Div", "DivMod")
+@_special("div", "divide", "true_divide", "Div", "DivMod", "Divs", "RealDiv")
 def _div(recorded: Recorded) -> Meaning:
     bound = _bound(recorded, "div(input, other, *, rounding_mode=None)")
     names = {"floor": "floor_divide", "trunc": "trunc_divide"}
@@ -228,6 +228,22 @@ def _arange(recorded: Recorded) -> Meaning:
     if bound["end"] is None:
         bound["start"], bound["end"] = 0, bound["start"]
     return recorded.meaning("arange", {**bound, "dtype": recorded.context.out_dtype()})
+
+
+_GRADIENTS = {
+    "ReluGrad": ("threshold_backward", (0, 1), (0,)),
+    "SigmoidGrad": ("sigmoid_backward", (1, 0), ()),
+    "TanhGrad": ("tanh_backward", (1, 0), ()),
+    "SiLUGrad": ("silu_backward", (0, 1), ()),
+}
+"""Kernels of the backward pass: PyTorch's kernel, its arguments by position here, further arguments."""
+
+
+@_special(*_GRADIENTS)
+def _gradient(recorded: Recorded) -> Meaning:
+    name, places, more = _GRADIENTS[recorded.name.rpartition(".")[2]]
+    values = [recorded.args[place] for place in places] + list(more)
+    return recorded.meaning(f"torch.ops.aten.{name}.default", {str(place): value for place, value in enumerate(values)})
 
 
 @_special("norm")

@@ -10,7 +10,7 @@ bound (`evaluation.audit`). Meaning is exact: no recorded result is in it, so it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,18 @@ _EXACT = 64 * 2.0**-29
 """Bounds are for float32; float64 is finer by 2⁻²⁹. 64: the two sides may differ in the order of their float64 sums."""
 _AGREE = 1e-3
 """Share of a difference that may be left when a cause explains it."""
+
+
+_UNBOUNDED = 1e-4
+"""Relative difference in meaning that is passed over where the running error bound is infinite."""
+_LEAF_UNITS = 4.0
+"""Units by which leaves may differ before they count as different; see `judge.recomputed`."""
+_WOBBLE = 4.0
+"""Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
+_MASKED = -1e3
+"""What is added to a score to mask it is below this: -1e4, -65504, -1e9, -3.4e38, -inf."""
+_MOST = 0.5
+"""A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,8 @@ class Recomputation:
         self.sides = sides
         self.values = values
         self._audits: dict[tuple[int, int], Audit] = {}
+        self._constants: dict[int, Tensor] = {}
+        """Values that were made up to try a cause, by negative numbers."""
         for side in sides:
             side.index_gradients()
 
@@ -155,6 +169,18 @@ class Recomputation:
         rounding = UNITS.get(values.spec(gradient).dtype, SINGLE) * (len(parts) + 1)
         return bool(((summed - total).abs() <= rounding * size + 1e-300).all())
 
+    def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool:
+        """Whether two gradients differ by parts that one side alone has, and not only in how these were added up."""
+        try:
+            one = self.values[0](left)
+            apart = one - laid_out(self.values[1](right), layout, one.shape)
+            alone = torch.zeros_like(self.values[which]((left, right)[which]))
+            for number in parts:
+                alone = alone + self.values[which](number).reshape(alone.shape)
+        except (NotRecomputable, RuntimeError):
+            return True
+        return float(apart.norm()) >= _MOST * float(alone.norm()) > 0
+
     def _unit(self, left: Slice, right: Slice) -> float:
         return max(UNITS.get(self.values[0].spec(left.tensor).dtype, 0.0), UNITS.get(self.values[1].spec(right.tensor).dtype, 0.0), SINGLE)
 
@@ -174,9 +200,45 @@ class Recomputation:
             pass  # another number of elements: told as that
         if f.shape != g.shape:
             return f, g, torch.zeros(())
-        exact = self._structure(left, right, meanings)
         coarse = self._coarsening(left, right, bound)
-        return f, g, (error_f + error_g) * (_EXACT if exact and coarse == 1 else coarse)
+        if coarse > 1:
+            return f, g, (error_f + error_g) * coarse
+        tolerance = (error_f + error_g) * _EXACT
+        if not self._structure(left, right, meanings):
+            taken = {bound[number].left for number in right.edge if number in bound}
+            tolerance = tolerance + self._wobble(0, left, self.values[0], f, meanings[0], taken, Layout())
+            tolerance = tolerance + self._wobble(1, right, self._from_left(bound), g, meanings[1], bound, layout)
+        return f, g, tolerance
+
+    def _wobble(
+        self,
+        which: int,
+        part: Slice,
+        values: Callable[[int], Tensor],
+        result: Tensor,
+        changed: Sequence[Meaning] | None,
+        compared: Collection[int],
+        layout: Layout,
+    ) -> Tensor:
+        """Effect of holding constants in float32, and of leaves that were not compared being a few units off.
+
+        Two ways to write one function hold different constants: a table of sines here, its formula there; √(2/π) or 0.7978845608.
+        """
+        meanings = [_held_in_single(item) for item in (changed if changed is not None else self._meanings(which, part))]
+        generator = torch.Generator().manual_seed(0)
+
+        def moved(number: int) -> Tensor:
+            value = values(number)
+            if number < 0 or number in compared or not value.is_floating_point():
+                return value
+            unit = UNITS.get(self.values[which].spec(number).dtype, 0.0)
+            return value * (1 + _LEAF_UNITS * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1))
+
+        with torch.no_grad():
+            made = run(meanings, moved, part.copies)
+            other = made[part.tensor] if part.tensor in made else moved(part.tensor)
+        apart = (laid_out(other.double(), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
+        return _WOBBLE * (apart + apart.pow(2).mean().sqrt())
 
     def _structure(self, left: Slice, right: Slice, meanings: tuple[Any, Any]) -> bool:
         """Whether both sides are one call of one operation: then float64's own rounding is all that may lie between them."""
@@ -195,6 +257,8 @@ class Recomputation:
 
     def _from_left(self, bound: Mapping[int, Bound]) -> Callable[[int], Tensor]:
         def value(number: int) -> Tensor:
+            if number < 0:
+                return self._constants[number]
             partner = bound.get(number)
             if partner is None:
                 return self.values[1](number)
@@ -208,7 +272,7 @@ class Recomputation:
     ) -> tuple[Tensor, Tensor]:
         meanings = changed if changed is not None else self._meanings(which, part)
         with torch.no_grad(), RunningError(SINGLE, SINGLE) as errors:
-            made = run(meanings, values)
+            made = run(meanings, values, part.copies)
             result = made[part.tensor] if part.tensor in made else values(part.tensor)
         result = result.double() if not result.is_complex() else result
         error = errors.of(result) if result.is_floating_point() else None
@@ -241,7 +305,7 @@ class Recomputation:
                 continue
             rest = _difference(after, other, limit, SINGLE)
             now = _relative(after, other)
-            if not rest.significant or (f.shape == g.shape and now <= _AGREE * before):
+            if math.isfinite(now) and (now <= _AGREE * before or (not rest.significant and now <= 0.1 * before)):
                 was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
                 return Cause(text, f"{was} → {now:.1e}", setting, advice)
         return None
@@ -277,6 +341,7 @@ class Recomputation:
                     text = f"only the {side} calls {meaning.called or meaning.operation}"
                     advice = f"{'add it on' if which == 0 else 'remove it from'} the right, or see why the left {'has it' if which == 0 else 'does without'}"
                     yield text, meaning.operation, advice, (rest, None) if which == 0 else (None, rest), bound
+        yield from self._masks(left, right, ours, theirs, bound)
         for one, two in pairs:
             if one.operation != two.operation and set(dict(one.operands())) & set(dict(two.operands())):
                 swapped = _as_other(two, one)
@@ -308,6 +373,61 @@ class Recomputation:
                     changed = (_exchanged(ours, one, without), None) if which == 0 else (None, _exchanged(theirs, two, without))
                     yield text, name, advice, changed, bound
 
+    def _masks(
+        self, left: Slice, right: Slice, ours: Sequence[Meaning], theirs: Sequence[Meaning], bound: Mapping[int, Bound]
+    ) -> Iterator[tuple[str, str, str, tuple[Sequence[Meaning] | None, Sequence[Meaning] | None], Mapping[int, Bound]]]:
+        """The right with the left's mask in place of its own."""
+        mine = self._mask(0, left, ours, self.values[0])
+        theirs_ = self._mask(1, right, theirs, self._from_left(bound))
+        if mine is None and theirs_ is None:
+            return
+        if mine is None or theirs_ is None:
+            side, other = ("left", "right") if mine is not None else ("right", "left")
+            has = mine or theirs_
+            assert has is not None
+            meanings = ours if mine is not None else theirs
+            without = _exchanged(meanings, has.meaning, has.without())
+            text = f"the {side} masks {has.text}; the {other} has no mask"
+            yield text, "mask", f"give the {other} the mask", (without, None) if mine is not None else (None, without), bound
+            return
+        if torch.equal(*torch.broadcast_tensors(mine.allowed, theirs_.allowed)) if _broadcastable(mine.allowed, theirs_.allowed) else False:
+            return
+        number = -1 - len(self._constants)
+        self._constants[number] = mine.additive()
+        changed = theirs_.exchanged(Operand(number))
+        text = f"the masks differ: the left masks {mine.text}, the right {theirs_.text}"
+        yield text, "mask", "build the mask on the right as on the left", (None, _exchanged(theirs, theirs_.meaning, changed)), bound
+
+    def _mask(self, which: int, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]) -> _Mask | None:
+        """The mask of an attention: an argument of its own, or what is added to the scores."""
+        with torch.no_grad():
+            made = run(meanings, values, part.copies)
+
+        def value(operand: Operand) -> Tensor:
+            number = part.copies.get(operand.tensor, operand.tensor)
+            return made[number] if number in made else values(number)
+
+        for meaning in meanings:
+            arguments = meaning.arguments
+            own = arguments.get("attn_mask")
+            if isinstance(own, Operand):
+                return _Mask(meaning, "attn_mask", value(own))
+            if arguments.get("is_causal") is True and isinstance(arguments.get("query"), Operand):
+                query, key = arguments["query"], arguments["key"]
+                assert isinstance(query, Operand) and isinstance(key, Operand)
+                rows, columns = value(query).shape[-2], value(key).shape[-2]
+                return _Mask(meaning, "is_causal", torch.ones(rows, columns, dtype=torch.bool).tril())
+            if meaning.operation in ("add", "masked_fill", "where"):
+                for name in ("other", "input", "mask", "condition"):
+                    operand = arguments.get(name)
+                    if isinstance(operand, Operand):
+                        tensor = value(operand)
+                        if meaning.operation == "add" and tensor.is_floating_point() and bool((tensor < _MASKED).any()):
+                            return _Mask(meaning, name, tensor)
+                        if meaning.operation == "masked_fill" and name == "mask" and tensor.dtype == torch.bool:
+                            return _Mask(meaning, name, ~tensor)
+        return None
+
     def _exchanged_operands(
         self, right: Slice, bound: Mapping[int, Bound]
     ) -> Iterator[tuple[str, str, str, tuple[None, None], Mapping[int, Bound]]]:
@@ -318,6 +438,63 @@ class Recomputation:
                 if self.values[1].spec(one) == self.values[1].spec(two) and bound[one].left != bound[two].left:
                     exchanged = {**bound, one: bound[two], two: bound[one]}
                     yield "two operands are exchanged", "operands", "exchange the two operands on the right", (None, None), exchanged
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """The mask of an attention, and the call that applies it."""
+
+    meaning: Meaning
+    argument: str
+    tensor: Tensor
+
+    @property
+    def allowed(self) -> Tensor:
+        return self.tensor if self.tensor.dtype == torch.bool else self.tensor > _MASKED
+
+    def additive(self) -> Tensor:
+        return torch.zeros(self.allowed.shape, dtype=torch.float64).masked_fill(~self.allowed, -math.inf)
+
+    @property
+    def text(self) -> str:
+        """Places that a mask leaves open: `12 of 100 places, a window of 4`."""
+        allowed = self.allowed.reshape(-1, *self.allowed.shape[-2:])[0]
+        open_ = f"{int((~self.allowed).sum())} of {self.allowed.numel()} places"
+        rows, columns = allowed.shape
+        distance = torch.arange(rows)[:, None] - torch.arange(columns)[None] + (columns - rows)
+        for kind, shape in (("causal", distance >= 0), ("", None)):
+            if shape is not None and torch.equal(allowed, shape):
+                return f"{open_} ({kind})"
+        widths = distance[allowed]
+        if widths.numel() and int(widths.min()) == 0 and torch.equal(allowed, (distance >= 0) & (distance <= int(widths.max()))):
+            return f"{open_} (causal, a sliding window of {int(widths.max()) + 1})"
+        return open_
+
+    def without(self) -> Meaning:
+        """The call without its mask."""
+        if self.argument == "is_causal":
+            return replace(self.meaning, arguments={**self.meaning.arguments, "is_causal": False})
+        if self.argument == "attn_mask":
+            return replace(self.meaning, arguments={**self.meaning.arguments, "attn_mask": None})
+        return replace(self.meaning, arguments={**self.meaning.arguments, self.argument: 0.0 if self.meaning.operation == "add" else False})
+
+    def exchanged(self, mask: Operand) -> Meaning:
+        """The call with another mask, additive."""
+        arguments = dict(self.meaning.arguments)
+        if self.argument in ("attn_mask", "is_causal"):
+            return replace(self.meaning, arguments={**arguments, "attn_mask": mask, "is_causal": False})
+        if self.meaning.operation == "add":
+            return replace(self.meaning, arguments={**arguments, self.argument: mask})
+        source = arguments["input"]
+        return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
+
+
+def _broadcastable(one: Tensor, two: Tensor) -> bool:
+    try:
+        torch.broadcast_shapes(one.shape, two.shape)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
@@ -334,6 +511,19 @@ def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tu
     computing = [item for item in rest if not traits_of(item.operation).moves], [item for item in free if not traits_of(item.operation).moves]
     if len(computing[0]) == len(computing[1]) == 1:
         yield computing[0][0], computing[1][0]
+
+
+def _held_in_single(meaning: Meaning) -> Meaning:
+    """The same with its numbers rounded to float32."""
+    return replace(meaning, arguments={name: _single(value) for name, value in meaning.arguments.items()})
+
+
+def _single(value: Argument) -> Argument:
+    if isinstance(value, float) and math.isfinite(value):
+        return float(torch.tensor(value, dtype=torch.float32)) if abs(value) < 3e38 else value
+    if isinstance(value, tuple):
+        return tuple(map(_single, value))
+    return value
 
 
 def _exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:
@@ -400,7 +590,8 @@ def _difference(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Differe
         return Difference(False, 0.0, 0.0)
     apart = (f - g).abs()
     same = (f == g) | (f.isnan() & g.isnan())
-    tolerance = tolerance.nan_to_num(0.0, math.inf)
+    # An infinite bound (the slope of a logarithm at 0) excuses nothing here: what float64 gives is compared as it is.
+    tolerance = torch.where(tolerance.isfinite(), tolerance, _UNBOUNDED * f.abs())
     beyond = ~same & ~(apart <= tolerance)
     significant = bool(beyond.any())
     ratio = torch.where(same, 0.0, apart).nan_to_num(math.inf, math.inf)

@@ -279,7 +279,10 @@ def _times(factor: Tensor | float, error: Error) -> Error:
 
 
 def _magnitude(value: Any) -> Any:
-    return value.abs() if isinstance(value, Tensor) else abs(value)
+    """|value|; of integers and truth values as float64."""
+    if not isinstance(value, Tensor):
+        return abs(value)
+    return value.abs() if value.is_floating_point() or value.is_complex() else value.double().abs()
 
 
 def _of(mode: RunningError, value: Any) -> Error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..model.records import Call, Role
 from ..model.sites import Kind
-from ..model.tensors import Tensor
+from ..model.tensors import Spec, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .meanings import Meaning
 from .telling import meaning_of
@@ -32,6 +32,8 @@ class Slice:
     edge: tuple[int, ...]
     failure: str = ""
     """Why it cannot be recomputed: a call whose meaning is not known."""
+    copies: Mapping[int, int] = field(default_factory=dict)
+    """Tensors that came about unseen, and those of the same bits that calls made."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,10 @@ class Side:
     _meanings: dict[int, Meaning | None] = field(default_factory=dict)
     _sent_back: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
     _of_output: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
+    _by_modules: dict[int, tuple[Call, int]] = field(default_factory=dict)
+    _parameters: dict[str, int] = field(default_factory=dict)
+    _origins: dict[int, int] = field(default_factory=dict)
+    _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id = {call.id: call for call in self.calls}
@@ -74,8 +80,32 @@ class Side:
             self._meanings[call.id] = meaning_of(call, self.framework, lambda number: self.tensor(number).spec)
         return self._meanings[call.id]
 
+    def origin(self, number: int) -> int:
+        """The tensor that a call whose meaning is known made with the same bits, for one that came about unseen: a copy that a
+        module hands out, a tensor wrapped anew. Itself if there is none.
+        """
+        if number not in self._origins:
+            self._origins[number] = self._find_origin(number)
+        return self._origins[number]
+
+    def _find_origin(self, number: int) -> int:
+        maker = self._maker(number)
+        tensor = self.tensor(number)
+        if (maker is not None and self.meaning(maker) is not None) or tensor.fingerprint is None:
+            return number
+        if not self._by_bits:
+            for other, makers in self._makers.items():
+                bits = self.tensor(other).fingerprint
+                if bits is not None and any(map(self.is_leaf, makers)):
+                    self._by_bits.setdefault((bits, self.tensor(other).spec), []).append(other)
+        same = self._by_bits.get((tensor.fingerprint, tensor.spec), ())
+        return min((other for other in same if other < number), default=number)
+
     def maker(self, number: int) -> Call | None:
         """The call that made a tensor: the innermost, or the next around it whose meaning can be told."""
+        return self._maker(self.origin(number))
+
+    def _maker(self, number: int) -> Call | None:
         makers = self._makers.get(number)
         if not makers:
             return None
@@ -99,11 +129,23 @@ class Side:
         """Calls that make a tensor of values in `known` and of leaves."""
         calls: dict[int, Call] = {}
         edge: dict[int, None] = {}
-        waiting, seen, failure = [number], {number}, ""
+        copies: dict[int, int] = {}
+        start = self.origin(number)
+        waiting, seen, failure = [start], {start}, ""
         while waiting:
             current = waiting.pop()
+            if current not in (number, start) and current in known:
+                edge[current] = None
+                continue
+            origin = self.origin(current)
+            if origin != current:
+                copies[current] = origin
+                if origin not in seen:
+                    seen.add(origin)
+                    waiting.append(origin)
+                continue
             maker = self.maker(current)
-            if maker is None or (current != number and current in known):
+            if maker is None:
                 edge[current] = None
                 continue
             if maker.id in calls:
@@ -116,33 +158,66 @@ class Side:
             else:
                 taken = [operand.tensor for _, operand in meaning.operands()]
             if len(calls) > _LONGEST:
-                return Slice(number, (), (), f"more than {_LONGEST} calls lie between it and the values that were compared")
+                return Slice(start, (), (), f"more than {_LONGEST} calls lie between it and the values that were compared")
             for item in taken:
                 if item not in seen:
                     seen.add(item)
                     waiting.append(item)
         ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
-        return Slice(number, ordered, tuple(edge), failure)
+        return Slice(start, ordered, tuple(edge), failure, copies)
 
     # --- gradients -----------------------------------------------------------------------------------------------------
 
     def index_gradients(self) -> None:
         """Read off the calls who sent which gradient back, and of which value each is the gradient."""
         for call in self.calls:
-            if not self.is_leaf(call):
-                continue
+            if call.site.kind is Kind.MODULE:
+                for name, number in call.parameters.items():
+                    self._parameters.setdefault(".".join(filter(None, (call.site.name, name))), number)
             taken, made = inputs_of(call), outputs_of(call)
             for gradient in call.gradients:
                 if gradient.role is Role.INPUT and gradient.slot in taken:
-                    self._sent_back.setdefault(taken[gradient.slot], []).append((call, gradient.tensor))
+                    value = taken[gradient.slot]
+                    if not self.is_leaf(call):
+                        self._by_modules.setdefault(gradient.tensor, (call, value))
+                    elif value not in made.values():  # one that hands its argument on sends back what others sent to it
+                        self._sent_back.setdefault(value, []).append((call, gradient.tensor))
                 elif gradient.role is Role.OUTPUT:
-                    value = made.get(gradient.slot, made.get("0") if not gradient.slot else None)
-                    if value is not None:
-                        self._of_output.setdefault(value, []).append((call, gradient.tensor))
+                    output = made.get(gradient.slot, made.get("0") if not gradient.slot else None)
+                    if output is not None:
+                        self._of_output.setdefault(output, []).append((call, gradient.tensor))
 
     def contributions(self, number: int) -> Sequence[tuple[Call, int]]:
-        """`(call, gradient)` that the calls which took a tensor sent back to it."""
-        return self._sent_back.get(number, ())
+        """`(call, gradient)` that the calls which took a tensor sent back to it.
+
+        A call that hands its argument on under another number, and has no gradients of its own (a cast to the same type), is
+        passed through.
+        """
+        found = list(self._sent_back.get(number, ()))
+        bits = self.tensor(number).fingerprint
+        for call in self._takers.get(number, ()) if bits else ():
+            if not call.gradients:
+                for output in outputs_of(call).values():
+                    if output > number and self.tensor(output).fingerprint == bits:
+                        found += self.contributions(output)
+        return found
+
+    def contributions_inside(self, gradient: int) -> Sequence[tuple[Call, int]]:
+        """The same within the module that a gradient left; nothing if it left none."""
+        if gradient not in self._by_modules:
+            return ()
+        module, value = self._by_modules[gradient]
+        return [item for item in self.contributions(value) if self._is_inside(item[0], module)]
+
+    def _is_inside(self, call: Call, module: Call) -> bool:
+        up: int | None = call.parent
+        while up is not None and up != module.id:
+            up = self._by_id[up].parent if up in self._by_id else None
+        return up == module.id
+
+    def parameter(self, name: str) -> int | None:
+        """Number of the value of a parameter, by its name in the model, as the first module that holds it had it."""
+        return self._parameters.get(name)
 
     def senders(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that a call sent back: the call, and the value that it is the gradient of."""

@@ -7,6 +7,7 @@ from ..model.sites import Kind, Phase
 from .meanings import Meaning, SpecOf
 from .mindspore_reading import read_call as read_mindspore_call
 from .module_reading import read_module
+from .optimizers import is_step, read_step
 from .rows import NotTold
 from .torch_reading import read_call as read_torch_call
 
@@ -33,8 +34,8 @@ def meaning_of(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
 def _read(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
     if call.site.kind is Kind.MODULE:
         return read_module(call, framework, spec)
-    if call.site.phase is Phase.UPDATE and call.site.name.endswith(".step"):
-        return None
+    if call.site.phase is Phase.UPDATE and is_step(call):
+        return read_step(call)
     if framework == "mindspore" or call.site.name.startswith("mindspore."):
         return read_mindspore_call(call, spec)
     return read_torch_call(call, spec)

@@ -175,7 +175,7 @@ _log_softmax(input, dim, half_to_float=False) = log_softmax
 gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1) = gumbel_softmax
 dropout(input, p=0.5, training=True, inplace=False) = dropout
 torch.dropout(input, p, train) = dropout(training=train)
-native_dropout(input, p, train) = dropout(training=train)
+native_dropout(input, p, train) = dropout(training=train)[:1]
 dropout1d(input, p=0.5, training=True, inplace=False) = feature_dropout
 dropout2d(input, p=0.5, training=True, inplace=False) = feature_dropout
 dropout3d(input, p=0.5, training=True, inplace=False) = feature_dropout
@@ -266,9 +266,9 @@ scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, i
 
 batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05) = batch_norm
 torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled) = batch_norm
-native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm
-_native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm
-cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm
+native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm[:1]
+_native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm[:1]
+cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps) = batch_norm[:1]
 instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-05)
     = instance_norm
 torch.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True)
@@ -295,8 +295,8 @@ nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduc
     = nll_loss(reduction=reduction_of(reduction, size_average, reduce))
 nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100) = nll_loss(reduction=reduction_of(reduction))
 nll_loss2d(input, target, weight=None, reduction=1, ignore_index=-100) = nll_loss(reduction=reduction_of(reduction))
-nll_loss_forward(input, target, weight, reduction, ignore_index) = nll_loss(reduction=reduction_of(reduction))
-nll_loss2d_forward(input, target, weight, reduction, ignore_index) = nll_loss(reduction=reduction_of(reduction))
+nll_loss_forward(input, target, weight, reduction, ignore_index) = nll_loss(reduction=reduction_of(reduction))[:1]
+nll_loss2d_forward(input, target, weight, reduction, ignore_index) = nll_loss(reduction=reduction_of(reduction))[:1]
 binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction='mean')
     = binary_cross_entropy(reduction=reduction_of(reduction, size_average, reduce))
 aten.binary_cross_entropy(input, target, weight=None, reduction=1) = binary_cross_entropy(reduction=reduction_of(reduction))
@@ -411,7 +411,6 @@ upsample_bilinear2d(input, output_size, align_corners, scales_h=None, scales_w=N
     = interpolate(size=out_shape()[2:], scales=kernel_scales(input, scales_h, scales_w), mode='bilinear')
 grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=None) = grid_sample(align_corners=bool(align_corners))
 affine_grid(theta, size, align_corners=None) = affine_grid(align_corners=bool(align_corners))
-item(input) = item
 
 zeros(*size, dtype=None) = zeros(size=out_shape(), dtype=out_dtype())
 zeros_like(input) = zeros(size=out_shape(), dtype=out_dtype())

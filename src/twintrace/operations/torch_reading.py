@@ -26,6 +26,20 @@ _HOMES = (
     ("torch.linalg.", "linalg"), ("torch.special.", "special"), ("torch.fft.", "fft"), ("torch._VF.", "torch"),
     ("torch._C.TensorBase.", "Tensor"), ("torch._C._VariableFunctions.", "torch"), ("torch.", "torch"),
 )  # fmt: skip
+_BY_LAYOUT = frozenset(
+    (
+        "as_strided",
+        "as_strided_scatter",
+        "set",
+        "resize",
+        "resize_as",
+        "data_ptr",
+        "mkldnn_rnn_layer",
+        "mkldnn_rnn_layer_backward",
+        "_cudnn_rnn",
+        "_cudnn_rnn_backward",
+    )
+)
 Special = Callable[[Recorded], Meaning]
 _SPECIAL: dict[str, Special] = {}
 
@@ -70,6 +84,8 @@ def as_it_stands(recorded: Recorded, home: str, name: str, overload: str) -> Mea
     """The function itself with its arguments, out of place; homes that are not public have the name of those that are."""
     homes = {"F": "torch.nn.functional", "functional": "torch.functional", "aten": "torch.ops.aten"}
     where = homes.get(home, "torch" if home == "torch" else f"torch.{home}")
+    if name in _BY_LAYOUT:
+        raise NotTold("it depends on how its operand lies in memory, or runs in one precision only")
     if not home or recorded.call.site.kind is Kind.SAVE:
         raise NotTold("not PyTorch's")
     if home == "torch" and recorded.name.count(".") > 1 and not recorded.name.startswith("torch._VF"):

@@ -46,6 +46,7 @@ OPTIONAL: Mapping[str, str] = {
     "names.py:methods": "as for functions: MindSpore has no mode",
     "names.py:primitives": "as for functions: MindSpore has no mode",
     "names.py:describe_primitive": "only MindSpore has primitives",
+    "names.py:settings_of": "only MindSpore has primitives",
     "names.py:schema_writes": "only torch's operators declare what they write to",
     "updates.py:forget_updated": "only torch has optimizers that write without counting versions",
     "ops.py:is_offered": "MindSpore's dispatch mode came with 2.9",

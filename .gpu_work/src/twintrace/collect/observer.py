@@ -38,6 +38,8 @@ from ..store.writer import Lines, Writer
 if TYPE_CHECKING:
     from ..store.digest import Found
 
+_ORDER = ',"order":'
+"""Where the text of a tensor's values goes on with the order sums."""
 _PURGE_EVERY = 4096
 _MAX_WRITTEN = 16  # tensors of a call whose writer is remembered; an optimizer's are its results anyway
 _MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
@@ -74,7 +76,8 @@ class Observer:
     ) -> None:
         """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart.
 
-        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice; `tell(topic, text)`
+        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice;
+        `tell(topic, text)`
         is told what the user should know of that.
         """
         self._framework = framework
@@ -155,14 +158,18 @@ class Observer:
         for ticket, (dtype, nbytes, outcome) in enumerate(outcomes):
             if isinstance(outcome, str):
                 texts[ticket] = f',"missing":{encode_json(outcome)}'
-                self.gaps.setdefault("missing", f"the values of a tensor ({dtype}, {nbytes} bytes) are not kept: {outcome}")
+                self.gaps.setdefault(
+                    "missing", f"the values of a tensor ({dtype}, {nbytes} bytes) are not kept: {outcome}"
+                )
             else:
                 read.append(ticket)
         if read:
-            rows = np.array([nothing if outcomes[ticket][2] is None else outcomes[ticket][2] for ticket in read], np.int64)
+            rows = np.array(
+                [nothing if outcomes[ticket][2] is None else outcomes[ticket][2] for ticket in read], np.int64
+            )
             dtypes, sizes = [outcomes[ticket][0] for ticket in read], [outcomes[ticket][1] for ticket in read]
             for ticket, numbers in zip(read, finish(rows, dtypes, sizes, self._fingerprint), strict=True):
-                texts[ticket] = _text_of(numbers[:9])
+                texts[ticket] = _text_of(numbers)
         return texts
 
     def begin(self, journal: Lines) -> None:
@@ -301,9 +308,13 @@ class Observer:
             spoken = self._spoken.get(stretch)
             if spoken is not None and spoken[0] == state:
                 text = spoken[2]
+                if order is not None and not self._fingerprint:  # the order sums do mind it
+                    text = text.partition(_ORDER)[0] if order is False else text if _ORDER in text else ""
         if not text and self._in_place and not look.parts:
             if order or (order is False and not self._fingerprint):
                 text = self._text_at(address, nbytes, look.dtype)[0]
+                if order is False:
+                    text = text.partition(_ORDER)[0]
             elif runs is not None:
                 text = self._text_along(address, runs, look.dtype)
         number, text = self._write(tensor, look, text, by)
@@ -460,10 +471,12 @@ def _end(glance: Glance) -> int:
 
 def _text_of(numbers: Found) -> str:
     """Statistics and fingerprint as fields of a line."""
-    low, high, mean, norm, nan, posinf, neginf, zero, found = numbers
+    low, high, mean, norm, nan, posinf, neginf, zero, found, one, two = numbers
     if norm is not None and norm < inf:  # then the other three are finite too
         text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
     else:
         ends = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
         text = f',"stats":[{ends},{nan},{posinf},{neginf},{zero}]'
-    return text if found is None else f'{text},"fp":"{found}"'
+    if found is not None:
+        text = f'{text},"fp":"{found}"'
+    return text if one is None else f"{text}{_ORDER}[{one!r},{two!r}]"

@@ -192,7 +192,9 @@ class Digests(Protocol):
         """How many tensors are held until they are read."""
 
     def submit(self, tensor: Any) -> int:
-        """The ticket of a tensor's present value: 0 for the first since `collect`, then one more each. Unreadable if it has none."""
+        """The ticket of a tensor's present value: 0 for the first since `collect`, then one more each. Unreadable if it
+        has none.
+        """
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read, or copied on the device, before."""
@@ -246,9 +248,7 @@ class Framework(Protocol):
         of compiled parts, for the sink to take. Both are asked only of those that offer them.
         """
 
-    def digests(
-        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]
-    ) -> Digests | None:
+    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> Digests | None:
         """What reads tensors whose look says `elsewhere`; None where all are read on the host.
 
         `room`: bytes of device memory that may be held for tensors that wait; None: the framework's own default.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import mindspore as ms
@@ -29,6 +29,7 @@ _OPTIMIZERS = (nn.Optimizer, ExperimentalOptimizer)
 _SETTINGS = (bool, int, float, str)
 _FLOATS = (ms.float64, ms.float32, ms.float16)
 _KEPT = ("learning_rate", "momentum")  # set by the user, kept as parameters
+_PER_PARAMETER = ("decay_flags", "weight_decay")  # one for each parameter, where the optimizer has groups
 _FEW = 4  # betas are two; a list as long as the parameters is no setting
 
 
@@ -147,6 +148,12 @@ def _settings(optimizer: Any) -> dict[str, Any]:
         name: _plain(value) for name, value in vars(optimizer).items() if name[0] != "_" and _is_setting(value)
     }
     found |= {name: _number(value) for name, value in optimizer._params.items() if name in _KEPT and _is_number(value)}
+    found |= {
+        name: _plain(value) for name in _PER_PARAMETER if (value := vars(optimizer).get(name)) and type(value) is tuple
+    }
+    if getattr(optimizer, "dynamic_lr", False) and not getattr(optimizer, "is_group_lr", False):
+        with suppress(Exception):  # a schedule is the user's code; without it, the record has no rate
+            found["learning_rate"] = _number(optimizer.learning_rate(optimizer.global_step).reshape(()))
     groups = getattr(optimizer, "param_groups", None)
     if groups:
         found["groups"] = [_group(group) for group in groups]

@@ -143,9 +143,7 @@ class TorchFramework:
     ) -> TorchWatch:
         return TorchWatch(models, level, sink)
 
-    def digests(
-        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]
-    ) -> DeviceDigests | None:
+    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> DeviceDigests | None:
         return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -11,7 +11,6 @@ import functools
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -27,24 +26,34 @@ from . import digest_plain
 
 MAX_ENTRIES = 256
 """Tensors of a batch at most."""
+_SCATTERED = 1 << 18  # bytes
 _FAR = 1 << 31  # units of a view beyond which 32 bits do not count them
 
 
-@dataclass(slots=True)
 class Entry:
-    """A tensor that waits to be read."""
+    """A tensor that waits to be read.
 
-    address: int
-    nbytes: int
-    dtype: str
-    walk: Walk | None
-    """How it is walked where its elements are not in order, or do not begin at a multiple of 8."""
-    tensor: Tensor
-    """Holds the memory."""
-    storage: int
-    version: int | None
-    """None where torch counts none (inference)."""
-    ticket: int
+    `walk` says how, where its elements are not in order or do not begin at a multiple of 8; `tensor` and `memory` (its
+    storage, of which it
+    takes `span` bytes) hold it; `version` is None where torch counts none (inference).
+    """
+
+    __slots__ = ("address", "dtype", "memory", "nbytes", "span", "tensor", "ticket", "version", "walk")
+
+    def __init__(
+        self,
+        address: int,
+        nbytes: int,
+        dtype: str,
+        walk: Walk | None,
+        tensor: Tensor,
+        memory: Any,
+        span: int,
+        version: int | None,
+        ticket: int,
+    ) -> None:
+        self.address, self.nbytes, self.dtype, self.walk = address, nbytes, dtype, walk
+        self.tensor, self.memory, self.span, self.version, self.ticket = tensor, memory, span, version, ticket
 
 
 def triton_for(device: torch.device) -> ModuleType | None:
@@ -84,14 +93,25 @@ def _launch_plain(entries: Sequence[Entry], results: Tensor, fingerprint: bool) 
 def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: Any) -> None:
     groups: dict[Any, list[int]] = {}
     for number, entry in enumerate(entries):
-        form = (entry.dtype, entry.walk) if entry.walk is None else (entry.dtype, *entry.walk[:3])
-        groups.setdefault(form, []).append(number)
+        walk = entry.walk
+        form = entry.dtype if walk is None else (entry.dtype, *walk[:3])
+        group = groups.get(form)
+        if group is None:
+            groups[form] = [number]
+        else:
+            group.append(number)
     order = [number for numbers in groups.values() for number in numbers]
     count = len(entries)
     # One transfer for the table and for where each row of results goes.
     told = np.empty(count * (kernels.COLUMNS + 1), np.int64)
     table = told[: count * kernels.COLUMNS].reshape(count, kernels.COLUMNS)
-    table[:, 1:] = [(entry.address, entry.nbytes, *(entry.walk[3] if entry.walk else _NO_AXES)) for entry in map(entries.__getitem__, order)]
+    ordered = [entries[number] for number in order]
+    table[:, 1] = [entry.address for entry in ordered]
+    table[:, 2] = [entry.nbytes for entry in ordered]
+    table[:, 3:] = _NO_AXES
+    for row, entry in enumerate(ordered):
+        if entry.walk is not None:
+            table[row, 3:] = entry.walk[3]
     told[table.size :] = order
     chunks = -(-table[:, 2] // (BLOCK * kernels.CHUNK))
     ends = chunks.cumsum()
@@ -102,8 +122,8 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
         given = given.pin_memory().to(device, non_blocking=True)
     partials = torch.empty((int(ends[-1]), kernels.RESULTS), dtype=torch.int64, device=device)
     first = done = 0
-    for (dtype, *walk), numbers in groups.items():
-        mode, size, far = (kernels.DIRECT, 8, False) if walk == [None] else walk
+    for form, numbers in groups.items():
+        dtype, mode, size, far = (form, kernels.DIRECT, 8, False) if isinstance(form, str) else form
         kind = kernels.KINDS.get(dtype, "code")
         done += len(numbers)
         last = int(ends[done - 1])
@@ -111,7 +131,7 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
         kernels.digest[(last - first,)](
             given, count, keys, weights, codes, partials, first,
             KIND=kind, MODE=mode, SIZE=size, FAR=far, PRINT=fingerprint, ROOM=_rounded(count),
-            COLUMNS=kernels.COLUMNS, AXES=kernels.MAX_AXES, CHUNK=kernels.CHUNK, num_warps=1,
+            COLUMNS=kernels.COLUMNS, AXES=kernels.MAX_AXES, CHUNK=kernels.CHUNK, UNROLL=kernels.UNROLL, num_warps=1,
         )  # fmt: skip
         first = last
     kernels.gather_up[(count,)](
@@ -120,7 +140,9 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
 
 
 Walk = tuple[int, int, bool, tuple[int, ...]]
-"""How a view is walked by the kernel: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis, innermost first."""
+"""How a view is walked by the kernel: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis,
+innermost first.
+"""
 _NO_AXES = (1, 0) * 4
 
 
@@ -137,6 +159,10 @@ def walk_of(runs: Runs, aligned: bool, kernels: Any) -> Walk | None:
         and not any(step % 8 for _, step in axes[1:])
     )
     unit = 8 if in_words else runs.size
+    if (
+        not in_words and runs.nbytes > _SCATTERED
+    ):  # elements one by one from all over: a copy that is made in tiles is quicker
+        return None
     if in_words:
         axes[0] = axes[0][0] * runs.size // 8, 8
     axes += [(1, 0)] * (kernels.MAX_AXES - len(axes))

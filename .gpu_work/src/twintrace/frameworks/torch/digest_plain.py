@@ -83,7 +83,7 @@ def _order(real: Tensor, first: int) -> tuple[Tensor, Tensor]:
     padded = torch.nn.functional.pad(real, (0, groups * GROUP - real.numel())).view(groups, GROUP)
     weighted = (padded * _table(WEIGHTS, torch.float64, real.device)).sum(1)
     z = _stir((torch.arange(groups, dtype=torch.int64, device=real.device) + first // GROUP + 1) * _signed(STEP))
-    lower, upper = ((part << 32) >> 32 for part in (z, z >> 32))
+    lower, upper = (((part << 32) >> 32).double() for part in (z, z >> 32))
     return (weighted * (lower * 2.0**-31)).sum(), (weighted * (upper * 2.0**-31)).sum()
 
 

@@ -5,28 +5,33 @@
 A program takes a chunk of 64 blocks: one warp, one block of the fingerprint (128 words of 8 bytes, one row) per iteration.
 Words are loaded once and the elements cut out of them by shifts; everything is kept lane by lane in registers and added up
 at the end of the chunk. Tried and left (GB/s of bf16 on an H200): 16 rows × 128 words in 4 warps, reduced every iteration, 230
-against 2,100. Sums are float64 in a fixed order: the same result every time. Minimum and maximum are those of the bits, read as integers that
+against 2,100. Sums are float64 in a fixed order: the same result every time. Minimum and maximum are those of the bits,
+read as integers that
 order like the values, as on the host.
 
 Importing this module imports Triton. FORMAT.md and store/digest.py say what the numbers mean.
 """
 
 # Triton reads these functions, mypy cannot.
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, name-defined, attr-defined, valid-type, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, import-not-found"
 
 import triton
 import triton.language as tl
 
 CHUNK = 64  # blocks of a program
+UNROLL = 2  # blocks that are loaded before they are worked on
 MAX_AXES = 4  # runs of a view that is gathered here; of more the framework makes a copy first
 
 # Columns of the table: the first chunk of a tensor, where it lies, its bytes, then MAX_AXES times (how many, bytes to the next).
 COLUMNS = 3 + 2 * MAX_AXES
-# Columns of the results, as int64: A, B, lowest key, highest key, NaN, +Inf, -Inf, zeros; then the bits of float64: sum, squares, two order
+# Columns of the results, as int64: A, B, lowest key, highest key, NaN, +Inf, -Inf, zeros; then the bits of float64: sum,
+# squares, two order
 # sums; of f64 and c128 also squares of the large and of the small, and the sum scaled down. Partial sums have the same columns.
 RESULTS = 16
 
-DIRECT, WORDS, ELEMENTS = range(3)  # how a tensor is read: in order; by words along its runs; by elements along its runs
+DIRECT, WORDS, ELEMENTS = range(
+    3
+)  # how a tensor is read: in order; by words along its runs; by elements along its runs
 
 
 @triton.jit
@@ -94,7 +99,9 @@ def _words(
             if MASKED and (first + 128) * 8 > nbytes:  # the last block may end within a word
                 for byte in tl.static_range(7):
                     here = (word == full) & (full * 8 + byte < nbytes)
-                    u = tl.load(place.to(tl.pointer_type(tl.uint8)) + full * 8 + byte + tl.zeros_like(lane), mask=here, other=0)
+                    u = tl.load(
+                        place.to(tl.pointer_type(tl.uint8)) + full * 8 + byte + tl.zeros_like(lane), mask=here, other=0
+                    )
                     x = x | (u.to(tl.uint64) << (8 * byte))
     return x
 
@@ -224,11 +231,12 @@ def _add_print(a, b, x, added, crossed, there, at, MASKED: tl.constexpr):
 def digest(
     table, tensors, keys, weights, codes, partials, first_chunk,
     KIND: tl.constexpr, MODE: tl.constexpr, SIZE: tl.constexpr, FAR: tl.constexpr, PRINT: tl.constexpr,
-    ROOM: tl.constexpr, COLUMNS: tl.constexpr, AXES: tl.constexpr, CHUNK: tl.constexpr,
+    ROOM: tl.constexpr, COLUMNS: tl.constexpr, AXES: tl.constexpr, CHUNK: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Partial sums of one chunk. `KIND` is the element type, `ROOM` at least the number of tensors.
 
-    Floats of up to four bytes first go by a short way that takes them to be finite; where their sum is not, the chunk is walked again.
+    Floats of up to four bytes first go by a short way that takes them to be finite; where their sum is not, the chunk is
+    walked again.
     What is left at the end of a tensor, and all other types, go the long way, which looks at each element.
     """
     chunk = first_chunk + tl.program_id(0)
@@ -255,7 +263,7 @@ def digest(
     PER: tl.constexpr = 64 // BITS  # elements of a word
     ROWS: tl.constexpr = 32 if KIND == "c128" else 16 // PER  # blocks of a group of 2048 elements
     INFINITY: tl.constexpr = 0x7C00 if KIND == "f16" else 0x7F800000
-    UNROLLED: tl.constexpr = ROWS if ROWS < 4 else 4
+    UNROLLED: tl.constexpr = ROWS if ROWS < UNROLL else UNROLL
 
     lane = tl.arange(0, 128)
     added = tl.load(keys + lane).to(tl.uint64, bitcast=True)
@@ -324,7 +332,7 @@ def digest(
     for i in range(start, blocks):
         at = block + i
         x = _words(row, place, nbytes, lane, at * 128, MODE, SIZE, AXES, FAR, True)
-        if PRINT:
+        if PRINT:  # noqa: SIM102 - the first is known when it is compiled
             if i >= whole:
                 a, b = _add_print(a, b, x, added, crossed, at * 128 + lane < (nbytes + 7) // 8, at, True)
         weighted = tl.zeros((128,), tl.float64)

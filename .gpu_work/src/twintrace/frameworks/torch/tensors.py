@@ -50,7 +50,7 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns")
+    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns", "whole")
 
     def __init__(self, tensor: Tensor) -> None:
         self.is_usual = tensor.dtype in NAMES and not tensor.is_quantized  # of others each has facts of its own
@@ -63,7 +63,7 @@ class _Plan:
         size = tensor.element_size()
         self.runs = None if self.order else Runs.of(tensor.shape, [size * step for step in tensor.stride()], size)
         self.span = _span(tensor)
-        whole = tensor.numel() * size
+        self.whole = whole = tensor.numel() * size
         self.nbytes = min(whole, size) if self.order is None else whole
 
 

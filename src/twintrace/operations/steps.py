@@ -1,0 +1,213 @@
+"""Float64 computation of the steps of optimizers, element by element. Works on tensors by their methods alone.
+
+Every kernel returns a dict: `parameters.0`, the state with the number of its parameter, what all share without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .optimizers import AFTER
+
+Results = dict[int | str, Any]
+
+
+def _each(value: Any, number: int) -> Any:
+    """A setting for one parameter: one for all, or one of several."""
+    return value[number] if isinstance(value, tuple) else value
+
+
+def _decayed(gradient: Any, parameter: Any, decay: Any, scale: float, *, maximize: bool) -> Any:
+    """The gradient that the step uses: weight decay first, then the factor of the loss's scale."""
+    gradient = -gradient if maximize else gradient
+    if not (isinstance(decay, int | float) and decay == 0):
+        gradient = gradient + decay * parameter
+    return gradient * scale if scale != 1.0 else gradient
+
+
+def _centre(step: Any) -> Any:
+    """How many steps there were; a record of none is 0, a row of one number is that number."""
+    return 0 if step is None else step.double().reshape(()) if hasattr(step, "double") else step
+
+
+def sgd(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    momentum_buffer: Sequence[Any],
+    stat: Sequence[Any],
+    lr: Any,
+    momentum: Any,
+    dampening: Any,
+    weight_decay: Any,
+    nesterov: bool,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """The buffer begins with the gradient itself: where there is none yet, or where `stat` is still 1."""
+    results: Results = {}
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+            continue
+        inertia = _each(momentum, number)
+        gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
+        update = gradient
+        if inertia != 0:
+            buffer, first = momentum_buffer[number], stat[number]
+            if buffer is None:
+                buffer = gradient
+            else:
+                going_on = inertia * buffer + (1 - _each(dampening, number)) * gradient
+                buffer = going_on if first is None else gradient.where(first > 0, going_on)
+            results[f"momentum_buffer.{number}"] = buffer
+            update = gradient + inertia * buffer if nesterov else buffer
+        elif momentum_buffer[number] is not None:
+            results[f"momentum_buffer.{number}"] = momentum_buffer[number]
+        results[f"parameters.{number}"] = parameter - _each(lr, number) * update
+    return results
+
+
+def adam(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    exp_avg: Sequence[Any],
+    exp_avg_sq: Sequence[Any],
+    max_exp_avg_sq: Sequence[Any],
+    step: Sequence[Any],
+    beta1_power: Any,
+    beta2_power: Any,
+    lr: Any,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: Any,
+    eps_added: str,
+    bias_correction: bool,
+    decoupled: bool,
+    amsgrad: bool,
+    nesterov: bool,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adam and AdamW; `decoupled` decay shrinks the parameter instead of adding to the gradient."""
+    results: Results = {}
+    if beta1_power is not None:
+        results["beta1_power"], results["beta2_power"] = beta1_power * beta1, beta2_power * beta2
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+            continue
+        rate, decay = _each(lr, number), _each(weight_decay, number)
+        gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
+        zeros = gradient * 0
+        before, before_sq = exp_avg[number], exp_avg_sq[number]
+        average = beta1 * (zeros if before is None else before) + (1 - beta1) * gradient
+        squares = beta2 * (zeros if before_sq is None else before_sq) + (1 - beta2) * gradient * gradient
+        results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
+        largest = squares
+        if amsgrad:
+            known = max_exp_avg_sq[number]
+            largest = squares if known is None else squares.maximum(known)
+            results[f"max_exp_avg_sq.{number}"] = largest
+        elif max_exp_avg_sq[number] is not None:
+            results[f"max_exp_avg_sq.{number}"] = max_exp_avg_sq[number]
+        first = second = 1.0
+        if beta1_power is not None:
+            first, second = 1 - results["beta1_power"], 1 - results["beta2_power"]
+        elif bias_correction:
+            steps = _centre(step[number]) + 1
+            results[f"step.{number}"] = steps
+            first, second = 1 - beta1**steps, 1 - beta2**steps
+        moved = beta1 * average + (1 - beta1) * gradient if nesterov else average
+        root = second**0.5
+        if eps_added == AFTER:
+            update = moved / first / (largest.sqrt() / root + eps)
+        else:
+            update = moved * (root / first) / (largest.sqrt() + eps)
+        shrunk = parameter - rate * decay * parameter if decoupled else parameter
+        results[f"parameters.{number}"] = shrunk - rate * update
+    return results
+
+
+def rmsprop(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    square_avg: Sequence[Any],
+    grad_avg: Sequence[Any],
+    momentum_buffer: Sequence[Any],
+    lr: Any,
+    alpha: float,
+    eps: float,
+    eps_added: str,
+    momentum: float,
+    centered: bool,
+    rate_in_momentum: bool,
+    weight_decay: Any,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """RMSprop: epsilon below or after the root, the rate inside the momentum or outside of it."""
+    results: Results = {}
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+            continue
+        rate = _each(lr, number)
+        gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
+        zeros = gradient * 0
+        before = square_avg[number]
+        squares = alpha * (zeros if before is None else before) + (1 - alpha) * gradient * gradient
+        results[f"square_avg.{number}"] = spread = squares
+        if centered:
+            mean = grad_avg[number]
+            mean = alpha * (zeros if mean is None else mean) + (1 - alpha) * gradient
+            results[f"grad_avg.{number}"] = mean
+            spread = squares - mean * mean
+        elif grad_avg[number] is not None:
+            results[f"grad_avg.{number}"] = grad_avg[number]
+        scaled = gradient / ((spread + eps).sqrt() if eps_added == "below the root" else spread.sqrt() + eps)
+        buffer = momentum_buffer[number]
+        if rate_in_momentum:
+            buffer = momentum * (zeros if buffer is None else buffer) + rate * scaled
+            results[f"momentum_buffer.{number}"] = buffer
+            results[f"parameters.{number}"] = parameter - buffer
+        elif momentum > 0:
+            buffer = momentum * (zeros if buffer is None else buffer) + scaled
+            results[f"momentum_buffer.{number}"] = buffer
+            results[f"parameters.{number}"] = parameter - rate * buffer
+        else:
+            results[f"parameters.{number}"] = parameter - rate * scaled
+    return results
+
+
+def adagrad(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    sum: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    lr_decay: float,
+    eps: float,
+    weight_decay: Any,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adagrad: the rate falls with the steps, the sum of squares grows."""
+    results: Results = {}
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+            continue
+        gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
+        known = sum[number]
+        squares = gradient * gradient if known is None else known + gradient * gradient
+        steps = _centre(step[number])
+        results[f"sum.{number}"], results[f"step.{number}"] = squares, steps + 1
+        rate = _each(lr, number) / (1 + steps * lr_decay)
+        results[f"parameters.{number}"] = parameter - rate * gradient / (squares.sqrt() + eps)
+    return results
+
+
+STEPS: Mapping[str, Callable[..., Results]] = {"sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad}
+"""Computation of each optimizer's step, by its operation."""

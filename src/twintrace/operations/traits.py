@@ -1,0 +1,177 @@
+"""Traits of operations: what a judge must know of one beside what it computes.
+
+    traits_of(meaning).random           draws random numbers: another seed, another result
+    traits_of(meaning).moves            copies values without changing them: exact
+    traits_of(meaning).decides          its result jumps: exact on its own inputs, any choice among ties
+    accuracy_of("tanh", "mindspore")    how far the framework's approximation is from the function, in units of the dtype
+    role_of("linear", "weight")         how messages call an operand
+    is_question(call)                   hands a value to Python or asks for a shape
+
+A question has no meaning: nothing goes on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..model.records import Call
+from .meanings import Meaning
+from .mindspore_reading import SILENT
+from .torch_names import QUESTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of an operation."""
+
+    random: bool = False
+    """It draws random numbers."""
+    moves: bool = False
+    """It only moves or copies values, or makes them from its settings."""
+    decides: bool = False
+    """Comparison, choice or rounding: exact on its own inputs; where two are equal, either may be chosen."""
+    uninitialised: bool = False
+    """Its result is whatever was in memory."""
+    composite: bool = False
+    """The framework computes it in several steps, each of which rounds to the working dtype."""
+    approximates: bool = False
+    """An elementary function: a polynomial or a table stands for it."""
+    casts: bool = False
+    """It rounds to another element type."""
+
+
+def is_question(call: Call) -> bool:
+    """Does the call compute nothing that goes on: hand a value to Python, look at a shape, keep the framework's books?"""
+    name = call.site.name.split(".")[1] if call.site.name.startswith("aten.") else call.site.name.rpartition(".")[2]
+    return name in SILENT or name in QUESTIONS or name.lstrip("_") in QUESTIONS
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MOVES = _names("""
+identity detach reshape permute expand tile getitem setitem cat stack split unbind gather gather_nd index_select take embedding
+scatter index_copy index_fill index_put masked_fill masked_select masked_scatter copy fill fill_diagonal flip roll rot90 pad
+mirror_pad repeat_interleave tril triu diag diagonal diag_embed meshgrid broadcast_tensors pixel_shuffle pixel_unshuffle
+channel_shuffle depth_to_space space_to_depth where unfold unfold_axis zeros ones full tensor eye one_hot real imag conj positive
+view_as_real view_as_complex
+""")
+_DECIDES = _names("""
+eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all
+any argmax argmin max_dim min_dim amax amin max_pool adaptive_max_pool median median_dim kthvalue mode cummax cummin sort argsort
+topk unique nonzero searchsorted bucketize histc bincount count_nonzero ceil floor trunc round frac sign sgn signbit floor_divide
+trunc_divide remainder fmod floor_mod heaviside clamp relu relu6 hardtanh hardshrink softshrink threshold maximum minimum fmax
+fmin
+""")
+_RANDOM = _names("random gumbel_softmax")
+_COMPOSITE = _names("""
+scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gru rnn flat_lstm lstm_cell gru_cell rnn_cell
+cosine_similarity pairwise_distance cosine_embedding_loss margin_ranking_loss triplet_margin_loss gaussian_nll_loss poisson_nll_loss
+soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin_loss hinge_embedding_loss cross_entropy kl_div
+binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
+sgd adam rmsprop adagrad var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
+""")
+_APPROXIMATES = _names("""
+acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2 rsqrt sqrt sin sinc
+sinh tan tanh sigmoid i0 logsigmoid softsign tanhshrink silu mish selu hardswish hardsigmoid gelu quick_gelu elu celu softplus
+softmax log_softmax softmin logsumexp pow atan2 hypot logaddexp logaddexp2 xlogy logit reciprocal polygamma logcumsumexp
+""")
+
+
+def traits_of(meaning: Meaning) -> Traits:
+    """Traits of an operation with these arguments: dropout that is off draws nothing."""
+    name = meaning.operation.removeprefix("torch.nn.functional.").removeprefix("torch.")
+    return Traits(
+        random=_is_random(meaning, name),
+        moves=name in _MOVES,
+        decides=name in _DECIDES,
+        uninitialised=name == "empty",
+        composite=name in _COMPOSITE or meaning.operation.startswith("torch."),
+        approximates=name in _APPROXIMATES,
+        casts=name == "cast",
+    )
+
+
+def _is_random(meaning: Meaning, name: str) -> bool:
+    arguments = meaning.arguments
+    if name in ("dropout", "feature_dropout", "alpha_dropout"):
+        share = arguments.get("p")
+        return bool(arguments.get("training")) and isinstance(share, int | float) and 0 < share < 1
+    if name == "rrelu":
+        return bool(arguments.get("training"))
+    if name == "scaled_dot_product_attention":
+        return bool(arguments.get("dropout_p"))
+    if name == "multi_head_attention":
+        return bool(arguments.get("training")) and bool(arguments.get("dropout_p"))
+    if name in ("lstm", "gru", "rnn"):
+        layers = arguments.get("num_layers")
+        return bool(arguments.get("train")) and bool(arguments.get("dropout")) and layers != 1
+    return name in _RANDOM or any(word in name for word in ("rand", "bernoulli", "multinomial", "poisson", "dropout"))
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Error of a framework's own approximation of f: at most `u·(result·|y| + argument·|x·f'(x)| + absolute + input·|x|)`, with u
+    the unit roundoff of the dtype that it computes in (float32 also where its operands have 16 bits, then rounded once more).
+    """
+
+    result: float = 8.0
+    argument: float = 0.0
+    absolute: float = 0.0
+    input: float = 0.0
+
+
+_DEFAULT = Accuracy()
+_ACCURACIES: Mapping[tuple[str, str], Accuracy] = {
+    # Where a function cancels, the error is that of its parts.
+    ("torch", "gelu"): Accuracy(input=8),
+    ("torch", "silu"): Accuracy(input=4),
+    ("torch", "mish"): Accuracy(input=4),
+    ("torch", "digamma"): Accuracy(absolute=24),
+    ("torch", "selu"): Accuracy(absolute=4),
+    # MindSpore 2.10's kernels on a CPU, measured over 1.2 million arguments, with half as much again as a margin:
+    # log1p and expm1 are log(1 + x) and exp(x) - 1, and erfinv is a short polynomial.
+    ("mindspore", "exp"): Accuracy(argument=8),
+    ("mindspore", "log"): Accuracy(absolute=12),
+    ("mindspore", "log1p"): Accuracy(absolute=12),
+    ("mindspore", "expm1"): Accuracy(argument=8, absolute=4),
+    ("mindspore", "tanh"): Accuracy(absolute=2600),
+    ("mindspore", "sigmoid"): Accuracy(argument=8, absolute=24),
+    ("mindspore", "silu"): Accuracy(argument=8, input=24),
+    ("mindspore", "softplus"): Accuracy(argument=8, absolute=64),
+    ("mindspore", "erfinv"): Accuracy(result=530_000),
+    ("mindspore", "digamma"): Accuracy(absolute=24),
+    ("mindspore", "gelu"): Accuracy(input=2600),
+    ("mindspore", "mish"): Accuracy(input=2600),
+    ("mindspore", "elu"): Accuracy(argument=8, absolute=8),
+    ("mindspore", "softmax"): Accuracy(argument=8),
+    ("mindspore", "log_softmax"): Accuracy(argument=8, absolute=24),
+    ("mindspore", "logsumexp"): Accuracy(argument=8, absolute=24),
+}
+
+
+def accuracy_of(operation: str, framework: str) -> Accuracy:
+    """How far the framework's own function may be from the true one. MSAdapter runs MindSpore's kernels."""
+    home = "mindspore" if framework == "msadapter" else framework
+    return _ACCURACIES.get((home, operation), _DEFAULT)
+
+
+_ROLES: Mapping[str, str] = {
+    "input": "input", "other": "second operand", "weight": "weight", "bias": "bias", "attn_mask": "mask", "mask": "mask",
+    "target": "target", "running_mean": "running mean", "running_var": "running variance", "query": "query", "key": "key",
+    "value": "value", "index": "index", "src": "source", "tensors": "operand", "operands": "operand", "mat1": "first matrix",
+    "mat2": "second matrix", "hx": "initial state", "params": "parameter", "parameters": "parameter", "gradients": "gradient",
+    "exp_avg": "first moment", "exp_avg_sq": "second moment", "momentum_buffer": "momentum", "condition": "condition",
+    "indices": "index", "in_proj": "input projection", "w_ih": "input weight", "w_hh": "hidden weight",
+}  # fmt: skip
+
+
+def role_of(operation: str, path: str) -> str:
+    """What an operand is for its operation: `weight`, `mask`, `operand 2`."""
+    head, _, rest = path.partition(".")
+    if operation == "embedding" and head == "weight":
+        return "table"
+    role = _ROLES.get(head, head.replace("_", " "))
+    return f"{role} {int(rest) + 1}" if rest.isdigit() else role

@@ -1,0 +1,89 @@
+"""Two runs of one program that do independent things in another order; and what has one name and does something else."""
+
+import numpy as np
+import pytest
+from nets import WIDTH, weight
+from sides import Maker, alone, names, noise
+
+from twintrace.align import align
+from twintrace.model.sites import Kind, Phase
+
+
+def branches(order, *, off: float = 0.0, kind: Kind = Kind.OP, extra: bool = False):
+    """Two layers and what follows each, in some order; then their sum, and kernels that go back the same way."""
+    made = Maker("torch")
+    x = made.given(noise(4, WIDTH))
+    ends = {}
+    for number in order:
+        w = made.parameter(weight(number))
+        y = made.call("aten.mm.default", [x, w], x.array @ w.array + off * noise(4, WIDTH, seed=number), kind=kind)
+        ends[number] = made.call("aten.tanh.default", [y], np.tanh(y.array), kind=kind)
+    if extra:
+        ends[1] = made.call("aten.neg.default", [ends[1]], -ends[1].array, kind=kind)
+    total = made.call("aten.mul.Tensor", [ends[0], ends[1]], ends[0].array * ends[1].array, kind=kind)
+    made.phase = Phase.BACKWARD
+    for number in reversed(order):
+        g = made.call("aten.mul.Tensor", [total, ends[1 - number]], total.array * ends[1 - number].array, kind=kind)
+        made.call("aten.tanh_backward.default", [g, ends[number]], g.array * (1 - ends[number].array ** 2), kind=kind)
+    return made.side()
+
+
+@pytest.mark.parametrize("off", [0.0, 0.3])
+def test_branches_in_another_order_are_paired_by_flow(off):
+    """Also where no value is equal: weights say which is which."""
+    found = align(branches([0, 1]), branches([1, 0], off=off))
+
+    assert (
+        names(found)
+        == {
+            "aten.mm.default#0": "aten.mm.default#1",
+            "aten.mm.default#1": "aten.mm.default#0",
+            "aten.tanh.default#0": "aten.tanh.default#1",
+            "aten.tanh.default#1": "aten.tanh.default#0",
+            "aten.mul.Tensor#0": "aten.mul.Tensor#1",
+            "aten.mul.Tensor#1": "aten.mul.Tensor#0",
+            "aten.tanh_backward.default#0": "aten.tanh_backward.default#1",
+            "aten.tanh_backward.default#1": "aten.tanh_backward.default#0",
+        }
+        or names(found) == _expected()
+    )
+    assert alone(found) == ([], [])
+
+
+def _expected() -> dict[str, str]:
+    """Forward and backward products are counted apart: the one of the forward pass keeps its number."""
+    both = {"mm.default", "tanh.default", "tanh_backward.default"}
+    found = {f"aten.{name}#{n}": f"aten.{name}#{1 - n}" for name in both for n in (0, 1)}
+    return found | {"aten.mul.Tensor#0": "aten.mul.Tensor#1", "aten.mul.Tensor#1": "aten.mul.Tensor#0"}
+
+
+def test_an_extra_call_does_not_make_the_rest_another_order():
+    found = align(branches([0, 1]), branches([0, 1], extra=True))
+
+    assert all(left == right for left, right in names(found).items())
+    assert alone(found) == ([], ["aten.neg.default#0"])
+
+
+def test_a_cast_of_other_shapes_is_no_partner_by_name():
+    """`to` stands once on both sides, and is given tensors of other shapes by calls that are no pair."""
+
+    def side(other: bool):
+        made = Maker("torch")
+        x = made.given(noise(2, 5, WIDTH))
+        y = made.call("torch.tanh", [x], np.tanh(x.array))
+        if other:
+            places = made.call("torch.cumsum", [made.given(noise(5))], np.arange(5, dtype=np.float32))
+        else:
+            places = made.call("torch.arange", [5], np.arange(5).reshape(1, 5, 1))
+        places = made.call("torch.to", [places], places.array.astype(np.float32))
+        z = made.call("torch.add", [y, places], y.array + np.arange(5, dtype=np.float32)[:, None])
+        made.call("torch.relu", [z], np.maximum(z.array, 0))
+        return made.side()
+
+    found = align(side(False), side(True))
+    (match,) = (match for match in found.matches if match.left[0].site.name == "torch.to")
+
+    assert [str(pair.layout) for pair in match.tensors] == [
+        "reshaped",
+        "reshaped",
+    ]  # paired by their values, not by name

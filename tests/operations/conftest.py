@@ -1,0 +1,6 @@
+"""Let the tests of this folder say `from harness import …`."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent))

@@ -1,0 +1,229 @@
+"""Audits of recorded results: a right kernel passes, a wrong one does not, in every precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+
+from twintrace.model.tensors import Spec  # noqa: E402
+from twintrace.operations import Meaning, Operand  # noqa: E402
+from twintrace.operations.evaluation import Audit, Gradients, NotRecomputable, Values, audit, evaluate, run  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}
+FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+
+
+def values_of(tensors: dict[int, torch.Tensor]) -> Values:
+    def read(number: int) -> object:
+        if number not in tensors:
+            return None
+        tensor = tensors[number].detach()
+        return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+    return Values(read, lambda number: Spec(NAMES[tensors[number].dtype], tuple(tensors[number].shape)))
+
+
+def rand(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+LINEAR = Meaning("linear", {"input": Operand(0), "weight": Operand(1), "bias": None}, {2: 0})
+
+
+def audited_linear(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> Audit:
+    return audit(LINEAR, values_of({0: x, 1: w, 2: y}))
+
+
+def in_pieces(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    half = x.shape[-1] // 2
+    parts = x[..., :half].float() @ w[:, :half].float().T, x[..., half:].float() @ w[:, half:].float().T
+    return (parts[0] + parts[1]).to(x.dtype)
+
+
+def coarse(x: torch.Tensor, bits: int) -> torch.Tensor:
+    mantissa, exponent = torch.frexp(x.double())
+    return torch.ldexp(torch.round(mantissa * 2**bits) / 2**bits, exponent)
+
+
+def damaged(y: torch.Tensor) -> torch.Tensor:
+    wrong = y.clone()
+    wrong[5, 7] = wrong[5, 7] * 1.03 + 0.05
+    return wrong
+
+
+WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zero": torch.zeros_like,
+    "negated": torch.neg,
+    "halved": lambda y: y / 2,
+    "a dead column": lambda y: torch.cat((y[:, :-1], y[:, -1:] * 0), 1),
+    "one damaged element": damaged,
+}
+
+
+@FLOATS
+@pytest.mark.parametrize("terms", [64, 1024, 4096])
+def test_a_product_in_another_order_of_sums_passes(terms: int, dtype: torch.dtype) -> None:
+    x, w = rand(64, terms).to(dtype), (rand(96, terms, seed=1) / math.sqrt(terms)).to(dtype)
+
+    assert audited_linear(x, w, F.linear(x, w)).forward[2].ratio <= 1
+    assert audited_linear(x, w, in_pieces(x, w)).forward[2].ratio <= 1
+
+
+@FLOATS
+@pytest.mark.parametrize("terms", [64, 1024, 4096])
+@pytest.mark.parametrize("how", WRONG)
+def test_a_wrong_product_fails(how: str, terms: int, dtype: torch.dtype) -> None:
+    x, w = rand(64, terms).to(dtype), (rand(96, terms, seed=1) / math.sqrt(terms)).to(dtype)
+
+    score = audited_linear(x, w, WRONG[how](F.linear(x, w)).to(dtype)).forward[2]
+
+    assert score.ratio > 1
+    assert not score.sixteen_bit_sums
+
+
+@FLOATS
+@pytest.mark.parametrize("terms", [64, 1024, 4096])
+def test_a_product_times_0999_fails(terms: int, dtype: torch.dtype) -> None:
+    x, w = rand(64, terms).to(dtype), (rand(96, terms, seed=1) / math.sqrt(terms)).to(dtype)
+
+    score = audited_linear(x, w, (F.linear(x.double(), w.double()) * 0.999).to(dtype)).forward[2]
+
+    assert score.ratio > 1
+
+
+@pytest.mark.parametrize("bits", [11, 8], ids=["TF32", "bf16"])
+@pytest.mark.parametrize("terms", [64, 1024, 4096])
+def test_operands_of_fewer_bits_fail(terms: int, bits: int) -> None:
+    x, w = rand(64, terms), rand(96, terms, seed=1) / math.sqrt(terms)
+
+    score = audited_linear(x, w, F.linear(coarse(x, bits), coarse(w, bits)).float()).forward[2]
+
+    assert score.ratio > 1
+
+
+def test_operands_of_fewer_bits_pass_where_the_mode_was_recorded() -> None:
+    x, w = rand(64, 1024), rand(96, 1024, seed=1) / 32
+    values = values_of({0: x, 1: w, 2: F.linear(coarse(x, 11), coarse(w, 11)).float()})
+
+    assert audit(LINEAR, values, tensor_float=True).forward[2].ratio <= 1
+
+
+def test_a_channel_times_0999_fails_in_bf16() -> None:
+    """Every element is within its own rounding; the channel as a whole is not."""
+    x, w = rand(4096, 64).bfloat16(), (rand(32, 64, seed=1) / 8).bfloat16()
+    y = F.linear(x.double(), w.double())
+    y[:, 3] *= 0.999
+
+    score = audited_linear(x, w, y.bfloat16()).forward[2]
+
+    assert score.ratio > 1
+    assert score.test == "channel on axis 1: 3"
+
+
+def test_rows_that_repeat_each_other_do_not_count_twice() -> None:
+    """The same row a thousand times is rounded the same way a thousand times; that is no gain."""
+    x, w = rand(1, 64).bfloat16().expand(1000, 64).contiguous(), (rand(8, 64, seed=1) / 8).bfloat16()
+
+    assert audited_linear(x, w, F.linear(x, w)).forward[2].ratio <= 1
+
+
+@FLOATS
+def test_gradients_are_audited_by_their_own_product(dtype: torch.dtype) -> None:
+    x, w = rand(16, 64).to(dtype).requires_grad_(), (rand(8, 64, seed=1) / 8).to(dtype).requires_grad_()
+    y = F.linear(x, w)
+    g = rand(16, 8, seed=2).to(dtype)
+    gx, gw = torch.autograd.grad(y, (x, w), g)
+    gradients = Gradients({2: 3}, {0: [4], 1: [5]})
+
+    right = audit(LINEAR, values_of({0: x, 1: w, 2: y, 3: g, 4: gx, 5: gw}), gradients)
+    wrong = audit(LINEAR, values_of({0: x, 1: w, 2: y, 3: g, 4: gx * 1.5, 5: gw}), gradients)
+
+    assert max(score.ratio for score in right.backward.values()) <= 1
+    assert wrong.backward[4].ratio > 1
+    assert wrong.backward[5].ratio <= 1
+
+
+def test_autocast_rounds_the_operands_first() -> None:
+    x, w = rand(16, 64), rand(8, 64, seed=1) / 8
+
+    assert audited_linear(x, w, F.linear(x.bfloat16(), w.bfloat16())).forward[2].ratio <= 1
+
+
+def test_overflow_of_fp16_is_right() -> None:
+    x = torch.tensor([10.0, 12.0, 1.0]).half()
+    meaning = Meaning("exp", {"input": Operand(0)}, {1: 0})
+
+    assert audit(meaning, values_of({0: x, 1: x.exp()})).forward[1].ratio <= 1
+    assert audit(meaning, values_of({0: x, 1: torch.tensor([math.inf, math.inf, math.inf]).half()})).forward[1].ratio == math.inf
+
+
+def test_any_of_tied_places_is_right() -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0]])
+    meaning = Meaning("argmax", {"input": Operand(0), "dim": 1, "keepdim": False}, {1: 0})
+
+    assert audit(meaning, values_of({0: x, 1: torch.tensor([2])})).forward[1].ratio == 0
+    assert audit(meaning, values_of({0: x, 1: torch.tensor([0])})).forward[1].ratio == math.inf
+
+
+def test_either_derivative_is_right_at_a_kink() -> None:
+    x = torch.tensor([-1.0, 0.0, 2.0])
+    meaning = Meaning("relu", {"input": Operand(0)}, {1: 0})
+
+    def score(gradient: list[float]) -> float:
+        tensors = {0: x, 1: x.relu(), 2: torch.ones(3), 3: torch.tensor(gradient)}
+        return audit(meaning, values_of(tensors), Gradients({1: 2}, {0: [3]})).backward[3].ratio
+
+    assert score([0.0, 0.0, 1.0]) <= 1
+    assert score([0.0, 1.0, 1.0]) <= 1
+    assert score([1.0, 0.0, 1.0]) > 1
+
+
+def test_a_gradient_may_go_to_any_of_tied_maxima() -> None:
+    x = torch.zeros(1, 1, 1, 4)
+    settings = {"kernel_size": (1, 2), "stride": (1, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "ceil_mode": ((0, 0))}
+    meaning = Meaning("max_pool", {"input": Operand(0), **settings}, {1: 0})
+
+    def score(gradient: list[float]) -> float:
+        tensors = {0: x, 1: torch.zeros(1, 1, 1, 2), 2: torch.ones(1, 1, 1, 2), 3: torch.tensor(gradient).reshape(1, 1, 1, 4)}
+        return audit(meaning, values_of(tensors), Gradients({1: 2}, {0: [3]})).backward[3].ratio
+
+    assert score([1.0, 0.0, 1.0, 0.0]) <= 1
+    assert score([0.0, 1.0, 1.0, 0.0]) <= 1
+    assert score([1.0, 0.0, 0.0, 0.0]) > 1
+
+
+def test_sums_in_sixteen_bits_are_told() -> None:
+    """The gradient of an embedding is added up in bf16 on CPUs: within its bound, and said."""
+    w = rand(4, 16).bfloat16().requires_grad_()
+    index = torch.arange(64) % 4
+    y = F.embedding(index, w)
+    g = rand(64, 16, seed=1).bfloat16()
+    (gw,) = torch.autograd.grad(y, w, g)
+    meaning = Meaning("embedding", {"input": Operand(0), "weight": Operand(1), "padding_idx": None}, {2: 0})
+
+    score = audit(meaning, values_of({0: index, 1: w, 2: y, 3: g, 4: gw}), Gradients({2: 3}, {1: [4]})).backward[4]
+
+    assert score.ratio <= 1
+    assert score.sixteen_bit_sums
+
+
+def test_values_that_were_not_kept_cannot_be_recomputed() -> None:
+    values = Values(lambda number: None, lambda number: Spec("f32", (2, 2)))
+
+    with pytest.raises(NotRecomputable, match=r"f32\[2, 2\] were not kept"):
+        evaluate(LINEAR, lambda path, number: values(number))
+
+
+def test_several_calls_are_one_function() -> None:
+    x, w = rand(4, 8), rand(3, 8, seed=1)
+    relu = Meaning("relu", {"input": Operand(2)}, {3: 0})
+
+    made = run([LINEAR, relu], values_of({0: x, 1: w, 2: torch.full((4, 3), math.nan)}))
+
+    torch.testing.assert_close(made[3], F.linear(x.double(), w.double()).relu())
