@@ -108,7 +108,7 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
         meaning = side.meaning(call)
         if meaning is None:
             raise NotRecomputable(name_of(call))
-        if traits_of(meaning.operation).random and meaning.arguments.get("training", True) is not False:
+        if traits_of(meaning).random:
             raise NotRecomputable(f"{name_of(call)}, which draws random numbers")
         calls[call.id] = call
         waiting += [operand.tensor for _, operand in meaning.operands()]
