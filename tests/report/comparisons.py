@@ -17,7 +17,7 @@ from dataclasses import replace
 from twintrace.model.measurements import HISTOGRAM_EDGES, Heat, Measurement, StatisticsDifference, Worst
 from twintrace.model.pairs import Alone, Layout, Match, Part, Stray, TensorPair
 from twintrace.model.records import Call, Config, Frame
-from twintrace.model.results import CallResult, Comparison, Divergence, Recording, TensorResult, badness
+from twintrace.model.results import CallResult, Comparison, Divergence, Mistake, Recording, TensorResult, Terms, badness
 from twintrace.model.sites import Kind, Phase, Site
 from twintrace.model.tensors import Spec, Statistics, Tensor
 from twintrace.model.values import TensorRef
@@ -32,6 +32,14 @@ SAME = Verdict(Outcome.SAME, "the same bytes on both sides", 0.0, None)
 ROUNDING = Verdict(Outcome.ROUNDING, "at most 2 ULP of f32, as a sum of 256 products may have", 2.4e-7, 1.9e-6)
 DIFFERENT = Verdict(Outcome.DIFFERENT, "1041 times what rounding in f32 explains", 2.1e-3, 2.0e-6)
 UNKNOWN = Verdict(Outcome.UNKNOWN, "the right side has no value: the disk was full")
+
+MISTAKE = Mistake(
+    "meaning",
+    "the two calls mean something else: 2.1e-03 apart on the same inputs",
+    "eps: 1e-05 | 1e-06; with the left's the results agree: 2.1e-03 → 0.0e+00",
+    "set eps=1e-05 on the right",
+    size=35000.0,
+)
 
 STATISTICS = Statistics(-3.25, 2.5, 0.0125, 41.0, 0, 0, 0, 3)
 UNPLEASANT = Statistics(-3.25, 2.5, 0.0125, float("inf"), 2, 1, 1, 0)
@@ -125,6 +133,10 @@ def comparison(rows: int = 40, *, agree: bool = False, policy: str = "auto") -> 
         _divergence(results, backward=False),
         _divergence(results, backward=True),
         policy,
+        recomputed=not agree,
+        parted=not agree,
+        untold=() if agree else ("the output of norm differs, and its values were not kept",),
+        lone=() if agree else ("only the left computes torch.mean of the result, f32[]",),
         left_out=() if agree else ((7, 0),),
         remarks=() if agree else (f"A remark with {MARKUP} and a line\nbreak.",),
     )
@@ -133,7 +145,15 @@ def comparison(rows: int = 40, *, agree: bool = False, policy: str = "auto") -> 
 def _recordings(calls: int) -> tuple[Recording, Recording]:
     environment = {"torch": "2.13.0", "threads": 2, "deterministic": False}
     return (
-        Recording("runs/left", "torch", steps=(0, 1), ranks=(0,), calls=calls, environment=environment),
+        Recording(
+            "runs/left",
+            "torch",
+            steps=(0, 1),
+            ranks=(0,),
+            calls=calls,
+            environment=environment,
+            settings={"level": "mix"},
+        ),
         Recording(
             "runs/right", "mindspore", steps=(0, 1), ranks=(0,), calls=calls, environment={"mindspore": "2.10.0"}
         ),
@@ -266,6 +286,8 @@ def _result(
         introduced_forward=introduced,
         introduced_backward=introduced,
         settings=settings or {},
+        mistakes=(MISTAKE,) if introduced else (),
+        untold="" if introduced else "its values were not kept" * (len(rows) == 3),
     )
 
 
@@ -287,7 +309,8 @@ def _tensor(number: int, part: Part, left: str, right: str, spec: Spec, verdict:
         return TensorResult(pair, one, replace(two, statistics=UNPLEASANT), verdict, None, ONE_SIDED)
     nan = 2 if spec.dtype == "c64" else 0
     found = measured(worst=verdict.error or 0.0, spec=spec, heat=verdict.outcome is Outcome.DIFFERENT, nan=nan)
-    return TensorResult(pair, one, two, verdict, found, DIFFERENCE)
+    terms = Terms(0.25, 2e-3 if verdict.outcome is Outcome.DIFFERENT else 0.0, 1e-4, 0.5)
+    return TensorResult(pair, one, two, verdict, found, DIFFERENCE, None if nan else terms)
 
 
 def _verdicts(tensors: tuple[TensorResult, ...]) -> dict[str, Verdict | None]:
@@ -308,5 +331,9 @@ def _divergence(results: list[CallResult], *, backward: bool) -> Divergence | No
             )
             if tensors:
                 because = "what comes in agrees, what goes out does not"
-                return Divergence(result, backward, tensors, inherited=False, because=because, after=position)
+                mistake = result.mistakes[0] if result.mistakes and not backward else None
+                return Divergence(
+                    result, backward, tensors, inherited=False, because=because, after=position, mistake=mistake,
+                    share="" if backward else "99.8 % of the gap at the loss goes away if this call gives what the left's gives",
+                )  # fmt: skip
     return None

@@ -182,6 +182,7 @@ def occurring(content: dict) -> dict[str, set[str]]:
         "A recording": [content["left"], content["right"]],
         "A divergence": [content["forward"], content["backward"]],
         "A result": results,
+        "A mistake": [mistake for item in results for mistake in item["mistakes"]],
         "A call": calls,
         "A call without a partner": alone,
         "A pair of tensors": tensors,

@@ -25,8 +25,8 @@ from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Recording, Status
-from ..model.sites import Kind
+from ..model.results import CallResult, Comparison, Divergence, Recording, Status, TensorResult
+from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
@@ -70,7 +70,10 @@ def compare(
     noise        a trace of the left run repeated: what differs between the two is not held against the right one
     steps, ranks only these                          workers  threads to measure with; all cores if not given
     equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
-    recompute    compute what is not equal again in float64 (policy auto, with torch installed)
+    recompute    compute what is not equal again in float64 (policy auto, without noise, with torch installed)
+
+    `bool()` of what comes back is True if every result of the two runs agrees, and False otherwise; its `code` is the exit code
+    of `twintrace compare`.
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))
@@ -82,7 +85,7 @@ def compare(
 
         return align(one, two, mapping=mapped)
 
-    return compare_traces(
+    found = compare_traces(
         traces,
         chosen,
         pair,
@@ -91,10 +94,20 @@ def compare(
         ranks=ranks,
         equal_nan=equal_nan,
         pictures=pictures,
-        recompute=recompute and chosen.name == "auto",
+        recompute=recompute and chosen.name == "auto" and repeat is None,
         workers=workers,
         progress=progress,
     )
+    if (
+        chosen.name != "auto"
+        or repeat is not None
+        or found.recomputed
+        or not found.count(Outcome.ROUNDING, Outcome.DIFFERENT)
+    ):
+        return found
+    why = "PyTorch is not installed here; a CPU build will do" if recompute else "--no-recompute"
+    told = f"The values were not recomputed ({why}): what is within rounding is estimated, and causes are not proven."
+    return replace(found, remarks=(*found.remarks, told))
 
 
 def compare_traces(
@@ -146,13 +159,18 @@ def compare_traces(
     results = tuple(result for part in parts for result in part.results)
     if pictures:
         results = _with_pictures(results, traces, workers)
+    forward = (
+        _with_share(first_mistake(results, backward=False), results, traces)
+        if recompute
+        else first_forward(results, alone=_steps_alone(common, parts))
+    )
     return Comparison(
         _recording(traces[0], common),
         _recording(traces[1], common),
         results,
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
         tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
-        first_mistake(results, backward=False) if recompute else first_forward(results, alone=_steps_alone(common, parts)),
+        forward,
         first_mistake(results, backward=True) if recompute else first_backward(results),
         chosen.name,
         tuple(left_out),
@@ -161,6 +179,7 @@ def compare_traces(
         recompute,
         any(part.parted for part in parts),
         tuple(dict.fromkeys(text for part in parts for text in part.untold)),
+        tuple(dict.fromkeys(text for part in parts for text in part.lone)),
     )
 
 
@@ -302,6 +321,8 @@ class _Part:
     """Whether a mistake reaches a result."""
     untold: tuple[str, ...] = ()
     """Results that could not be told."""
+    lone: tuple[str, ...] = ()
+    """Results that one side alone has."""
 
 
 def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
@@ -383,6 +404,7 @@ def _compare_place(
         judge.left_behind,
         judgement.parted,
         judgement.untold,
+        judgement.remarks,
     )
 
 
@@ -419,6 +441,54 @@ def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) 
         for side, journal in zip(sides, journals, strict=True)
     ]
     return Recomputation((graphs[0], graphs[1]), (reading(journals[0]), reading(journals[1])))
+
+
+def _with_share(
+    found: Divergence | None, results: Sequence[CallResult], traces: tuple[Trace, Trace]
+) -> Divergence | None:
+    """The first mistake with its share in the gap at the end of its step, by replaying the right side from there."""
+    if found is None or found.mistake is None or not found.mistake.effective or not found.tensors or found.place:
+        return found
+    from ..operations.replay import Compared, share
+
+    place = found.result.step, found.result.rank
+    journals = (traces[0].journal(*place), traces[1].journal(*place))
+    sides = (_side(journals[0]), _side(journals[1]))
+    first = found.tensors[0]
+    recomputation = _recomputation(journals, sides)
+    end = _end(results, place, recomputation)
+    if end is None or end.pair.right == first.pair.right:
+        return found
+    origin, last = (Compared(item.pair.left, item.pair.right, item.pair.layout) for item in (first, end))
+    got = share(recomputation, origin, last)
+    name = "loss" if not end.left.spec.shape else "output"
+    if got.stopped:
+        return replace(found, share=f"not known: the replay of the right side stops at {got.stopped}")
+    if not got.before:
+        return found
+    fixed = "both start from the same" if found.mistake.kind == "leaf" else "this call gives what the left's gives"
+    return replace(found, share=f"{_percent(got.gone)} of the gap at the {name} goes away if {fixed}")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if 0.0005 <= share < 0.9995 else "all" if share >= 0.9995 else "nothing"
+
+
+def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:
+    """The last value of the forward pass that differs and that no call takes: the loss, or the output."""
+    side = recomputation.sides[1]
+    ends = [
+        (max(call.order for call in result.match.right), item)
+        for result in results
+        if (result.step, result.rank) == place
+        and result.match.right
+        and result.match.right[0].site.phase is Phase.FORWARD
+        for item in result.tensors
+        if item.pair.part is Part.OUTPUT
+        and item.verdict.outcome is Outcome.DIFFERENT
+        and not side.takers(item.pair.right)
+    ]
+    return max(ends, key=lambda end: end[0], default=(0, None))[1]
 
 
 def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
@@ -644,6 +714,7 @@ def _recording(trace: Trace, common: Sequence[tuple[int, int]]) -> Recording:
         trace.ranks,
         sum(len(journal) for journal in journals),
         journals[0].header.environment if journals else {},
+        journals[0].header.settings if journals else {},
     )
 
 

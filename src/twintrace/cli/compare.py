@@ -23,6 +23,15 @@ from .progress import bar
 @click.option("--write-map", type=reports.FILE, help="Write what was paired as YAML, to be edited and given back.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this step; may be repeated.")
 @click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank; may be repeated.")
+@click.option("--accept", type=reports.FILE, help="TOML file of differences that are accepted, by place and cause.")
+@click.option("--write-accept", type=reports.FILE, help="Write such a file of the mistakes that were found.")
+@click.option("--bundle", type=reports.FILE, help="Write a zip that shows the mistake without this package.")
+@click.option(
+    "--recompute/--no-recompute", default=True, help="Compute what is not equal again in float64.  [default: recompute]"
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."
+)
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
 def compare(
@@ -37,6 +46,11 @@ def compare(
     write_map: Path | None,
     steps: tuple[int, ...],
     ranks: tuple[int, ...],
+    accept: Path | None,
+    write_accept: Path | None,
+    bundle: Path | None,
+    recompute: bool,
+    everything: bool,
     table: bool,
     html: Path | None,
     xlsx: Path | None,
@@ -47,9 +61,11 @@ def compare(
     """Say where two runs first part, and why.
 
     LEFT and RIGHT are traces: of PyTorch, MindSpore or MSAdapter, in any layout that `twintrace doctor` lists. What belongs
-    together is found by itself; what rounding explains is not held against either. Exit code: 0 they agree, 1 they part, 2 they
-    could not be compared.
+    together is found by itself; what rounding explains is not held against either. Exit code: 0 every result of the two runs
+    agrees, 1 they part, 2 an error or nothing in common, 3 nothing differs where it could be told, but something that counts
+    could not be.
     """
+    entries = None if accept is None else api.read_accepted(accept)
     with bar() as progress:
         found = api.compare(
             left,
@@ -62,11 +78,20 @@ def compare(
             noise=noise,
             steps=steps or None,
             ranks=ranks or None,
+            recompute=recompute,
             workers=workers,
             progress=progress,
         )
-    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json)
+    if entries is not None:
+        found = api.accept(found, entries)
+    reports.show(found, table=table, everything=everything, html=html, xlsx=xlsx, csv=csv, json=json)
     if write_map is not None:
         api.write_mapping(left, right, write_map, mapping=mapping, steps=steps or None, ranks=ranks or None)
         click.echo(f"  written: {write_map}")
+    if write_accept is not None:
+        count = api.write_accepted(found, write_accept)
+        click.echo(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
+    if bundle is not None:
+        written = api.write_bundle(left, right, found, bundle)
+        click.echo(f"  written: {bundle}" if written else "  not written: there is no mistake to bundle")
     raise click.exceptions.Exit(reports.exit_code(found))

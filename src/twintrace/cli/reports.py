@@ -21,7 +21,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def checked(*args: Any, **given: Any) -> Any:
-        _check_files({name: given.get(name) for name in (*_WRITERS, "write_map")})
+        _check_files({name: given.get(name) for name in (*_WRITERS, "write_map", "write_accept", "bundle")})
         return command(*args, **given)
 
     return _with_options(checked)
@@ -49,12 +49,13 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def show(found: api.Comparison, *, table: bool, **files: Path | None) -> None:
+def show(found: api.Comparison, *, table: bool, everything: bool = False, **files: Path | None) -> None:
     """The verdict, the table if it is wanted, and the files that are."""
-    click.echo(api.verdict(found))
+    screen = console()
+    click.echo(api.verdict(found, width=screen.width if screen.is_terminal else None, everything=everything))
     if table:
         click.echo()
-        api.print_pairs(found, console())
+        api.print_pairs(found, screen)
     for name, write in _WRITERS.items():
         path = files.get(name)
         if path is not None:
@@ -63,5 +64,5 @@ def show(found: api.Comparison, *, table: bool, **files: Path | None) -> None:
 
 
 def exit_code(found: api.Comparison) -> int:
-    """0 they agree, 1 they part, 2 nothing could be compared, 3 something that counts could not be told."""
+    """0 the results agree, 1 they part, 2 nothing is in common, 3 something that counts could not be told."""
     return found.code

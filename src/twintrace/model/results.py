@@ -87,6 +87,8 @@ class Mistake:
     backward: bool = False
     effective: bool = True
     """Whether it reaches a result of the run."""
+    accepted: str = ""
+    """Why it was accepted by the user; empty if it was not."""
 
     @property
     def marginal(self) -> bool:
@@ -171,6 +173,8 @@ class Divergence:
     """What to do about it, where the records tell."""
     mistake: Mistake | None = None
     """What was found by recomputing."""
+    share: str = ""
+    """How much of the gap at the end of the run it explains, one sentence; empty if that is not known."""
 
     @property
     def place(self) -> int:
@@ -190,11 +194,16 @@ class Recording:
     ranks: tuple[int, ...] = ()
     calls: int = 0
     environment: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What was asked of the recorder: level, keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
+
+    `bool(comparison)` is True if the results of the two runs agree, and False if they part or if something that counts could
+    not be told: `code` says which.
 
     The gradients of parameters, which belong to no call, are results with a match of no calls.
     """
@@ -219,6 +228,31 @@ class Comparison:
     """Whether a mistake reaches a result of the run, by recomputation."""
     untold: tuple[str, ...] = ()
     """Results of the run that differ and could not be told, one sentence each."""
+    lone: tuple[str, ...] = ()
+    """Results of the run that one side alone has, one sentence each."""
+
+    def __bool__(self) -> bool:
+        return self.code == 0
+
+    @property
+    def mistakes(self) -> tuple[tuple[CallResult, Mistake], ...]:
+        """Independent mistakes and where they were made: the headline first, then those that reach a result, then the others.
+
+        A mistake shows in every call that has the value: in the function, in the module around it, in what takes it. It is
+        told once, at the first of them.
+        """
+        first = self.divergence
+        found: list[tuple[CallResult, Mistake]] = []
+        seen: dict[tuple[int, int, Mistake], list[set[tuple[int, int]]]] = {}
+        headline = [] if first is None or first.mistake is None else [(first.result, first.mistake)]
+        everything = ((result, mistake) for result in self.results for mistake in result.mistakes)
+        for place, mistake in (*headline, *everything):
+            pairs = {(item.pair.left, item.pair.right) for item in place.tensors}
+            known = seen.setdefault((place.step, place.rank, mistake), [])
+            if not any(pairs & others for others in known):
+                found.append((place, mistake))
+            known.append(pairs)
+        return tuple(sorted(found, key=lambda item: (not item[1].effective, item[0].step if item != found[0] else -1)))
 
     @property
     def divergence(self) -> Divergence | None:
@@ -249,18 +283,23 @@ class Comparison:
         """
         if self.recomputed:
             return self.code == 0
-        alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         compared = any(result.verdict.outcome.good for result in self.results)
+        return compared and not (self._differ or self._damaged)
+
+    @property
+    def _differ(self) -> bool:
+        """Without recomputation: whether a pair differs with effect, or something that means something is alone."""
+        alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         parted = any(not result.harmless for result in self.results)
-        return compared and not (alone or self.left_out or self.strays or parted or self._damaged)
+        return bool(alone or self.left_out or self.strays or parted)
 
     @property
     def code(self) -> int:
-        """Exit code: 0 the results of the two runs agree, 1 they part, 2 nothing could be compared, 3 something could not be told."""
-        if not self.recomputed:
-            return 0 if self.agree else 1 if self.comparable else 2
+        """Exit code: 0 the results of the runs agree, 1 they part, 2 nothing is in common, 3 something could not be told."""
         if not self.results:
             return 2
+        if not self.recomputed:
+            return 0 if self.agree else 1 if self._differ else 3
         if self.parted or self.left_out:
             return 1
         return 3 if self.untold or self._damaged else 0

@@ -15,12 +15,13 @@ from typing import Any
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
 from ..model.pairs import Alone, Stray
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Recording, TensorResult, badness
+from ..model.results import CallResult, Comparison, Mistake, Recording, TensorResult, badness
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec
 from ..model.verdicts import Outcome, Verdict
 from .headline import headline_of_comparison
 from .sheets import PAGE, CallTable, Sheet, Words, heat, number, place, shorten, spec_text, tensor
+from .text import reason, sentence
 
 OUTCOMES = tuple(Outcome)
 KINDS = (*Kind, "parameter")
@@ -37,6 +38,7 @@ COUNTS = (
     "count", "finite", "equal", "nan_left", "nan_right", "nan_both", "inf_left", "inf_right", "inf_both", "sign_flips",
     "filled",
 )  # fmt: skip
+TERMS = ("left", "meaning", "inherited", "right")
 STATISTICS = ("min", "max", "mean", "norm", "min_rel", "max_rel", "mean_rel", "norm_rel", "nan", "inf", "zero")
 
 
@@ -230,8 +232,15 @@ def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
         "forward": _verdict(result.forward),
         "backward": _verdict(result.backward),
         "tensors": [_tensor(item, values) for item in result.tensors],
+        **({"mistakes": [_mistake(item) for item in result.mistakes]} if result.mistakes else {}),
         "only": [[_stray(item) for item in items] for items in (result.match.only_left, result.match.only_right)],
     }
+
+
+def _mistake(mistake: Mistake) -> list[Any]:
+    what, numbers = sentence(mistake)
+    told = f"{what}: {numbers}" if numbers else what
+    return [shorten(told), shorten(reason(mistake)), int(mistake.effective)]
 
 
 def _verdict(verdict: Verdict | None) -> list[Any] | None:
@@ -262,6 +271,7 @@ def _tensor(item: TensorResult, values: bool) -> list[Any]:
         int(equal),
         _measurement(item.measurement),
         [number(getattr(difference, name)) for name in STATISTICS] if difference else None,
+        *([] if item.terms is None else [[number(getattr(item.terms, name), 3) for name in TERMS]]),
     ]
 
 

@@ -9,6 +9,7 @@ values that JSON does not have, are tagged as in a trace (store/FORMAT.md). It i
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from ..model.errors import ReportError
 from ..model.measurements import Heat, Measurement, StatisticsDifference, Worst
 from ..model.pairs import Alone, Layout, Match, Part, Stray, TensorPair
 from ..model.records import Call, Config, Frame
-from ..model.results import CallResult, Comparison, Divergence, Recording, TensorResult
+from ..model.results import CallResult, Comparison, Divergence, Mistake, Recording, TensorResult, Terms
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token
@@ -43,6 +44,10 @@ def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "agree": comparison.agree,
+        "code": comparison.code,
+        "recomputed": comparison.recomputed,
+        "parted": comparison.parted,
+        "headline": _headline(comparison),
         "policy": comparison.policy,
         "counts": {str(outcome): comparison.count(outcome) for outcome in Outcome},
         "left": _recording(comparison.left),
@@ -50,6 +55,8 @@ def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         "left_out": comparison.left_out,
         "strays": comparison.strays,
         "remarks": comparison.remarks,
+        "untold": comparison.untold,
+        "lone": comparison.lone,
         "forward": _divergence(comparison.forward, places),
         "backward": _divergence(comparison.backward, places),
     }
@@ -140,6 +147,16 @@ def _tagged(value: Any) -> Any:
     return {"$token": ["opaque", type(value).__name__]}
 
 
+def _headline(comparison: Comparison) -> str | None:
+    """Which of the two divergences the verdict begins with."""
+    first = comparison.divergence
+    return None if first is None else "backward" if first is comparison.backward else "forward"
+
+
+def _mistake(mistake: Mistake) -> dict[str, Any]:
+    return {field.name: getattr(mistake, field.name) for field in dataclasses.fields(Mistake)}
+
+
 def _recording(side: Recording) -> dict[str, Any]:
     return {
         "path": side.path,
@@ -149,6 +166,7 @@ def _recording(side: Recording) -> dict[str, Any]:
         "ranks": side.ranks,
         "calls": side.calls,
         "environment": side.environment,
+        "settings": side.settings,
     }
 
 
@@ -164,6 +182,8 @@ def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str
         "because": found.because,
         "after": found.after,
         "advice": found.advice,
+        "mistake": None if found.mistake is None else found.result.mistakes.index(found.mistake),
+        "share": found.share,
     }
 
 
@@ -183,6 +203,8 @@ def _result(result: CallResult) -> dict[str, Any]:
         "absorbed_forward": result.absorbed_forward,
         "absorbed_backward": result.absorbed_backward,
         "settings": result.settings,
+        "mistakes": [_mistake(item) for item in result.mistakes],
+        "untold": result.untold,
         "only_left": [_stray(item) for item in match.only_left],
         "only_right": [_stray(item) for item in match.only_right],
         "tensors": [_tensors(item) for item in result.tensors],
@@ -249,6 +271,10 @@ def _comparison(content: dict[str, Any]) -> Comparison:
         tuple((step, rank) for step, rank in content["left_out"]),
         tuple(content["remarks"]),
         content["strays"],
+        content.get("recomputed", False),
+        content.get("parted", False),
+        tuple(content.get("untold", ())),
+        tuple(content.get("lone", ())),
     )
 
 
@@ -290,6 +316,7 @@ def _recording_of(wire: dict[str, Any]) -> Recording:
         tuple(wire["ranks"]),
         wire["calls"],
         _plain(wire["environment"]),
+        _plain(wire.get("settings", {})),
     )
 
 
@@ -300,8 +327,17 @@ def _divergence_of(
         return None
     result = results[wire["result"]]
     tensors = tuple(result.tensors[number] for number in wire["tensors"])
+    number = wire.get("mistake")
     return Divergence(
-        result, backward, tensors, wire["inherited"], wire["because"], wire["after"], wire.get("advice", "")
+        result,
+        backward,
+        tensors,
+        wire["inherited"],
+        wire["because"],
+        wire["after"],
+        wire.get("advice", ""),
+        None if number is None else result.mistakes[number],
+        wire.get("share", ""),
     )
 
 
@@ -328,6 +364,8 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         {key: (left, right) for key, (left, right) in wire["settings"].items()},
         wire["absorbed_forward"],
         wire["absorbed_backward"],
+        tuple(Mistake(**_plain(item)) for item in wire.get("mistakes", ())),
+        wire.get("untold", ""),
     )
 
 
@@ -337,6 +375,7 @@ def _tensors_of(wire: dict[str, Any]) -> TensorResult:
     for name, holder, field in _WAYS:
         found.setdefault(holder, {})[field] = _plain(wire.get(name))
     pair, measured, apart = found["pair"], found["measurement"], found["statistics"]
+    terms = found["terms"]
     left = _tensor_of(found["left"], found["left.statistics"])
     right = _tensor_of(found["right"], found["right.statistics"])
     layout = pair.pop("layout") or {"axes": None, "reshaped": False}
@@ -349,6 +388,7 @@ def _tensors_of(wire: dict[str, Any]) -> TensorResult:
         Verdict(Outcome(found["verdict"].pop("outcome")), **found["verdict"]),
         None if measured["count"] is None else _measurement_of(measured, found["measurement.worst"]),
         None if apart["nan"] is None else StatisticsDifference(**apart),
+        None if all(item is None for item in terms.values()) else Terms(**terms),
     )
 
 

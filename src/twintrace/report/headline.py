@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from ..model.records import Frame
-from ..model.results import Comparison, Divergence, TensorResult
+from ..model.results import Comparison, Divergence
 from ..model.verdicts import Outcome
 from .sheets import element, place, shorten
-from .text import advice, balance, held_name, places, size, sureness, tensor_name
+from .text import advice, balance, described, difference, extent, places, reason, remarks, sureness, telling_settings
 
 Fact = tuple[str, Sequence[Element | str]]
 
@@ -31,10 +31,14 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
         linked.sort(key=lambda item: item[0] is not first)
         when = "" if comparison.saved else f", {_when(first)}"
         title, tone = [f"{both} part at ", element("strong", shorten(places(first.result))), when], "different"
-    elif comparison.agree:
+    elif comparison.code == 0:
         title, tone = [f"{both} agree"], "same"
     elif not comparison.results:
         title, tone = [f"{both} have nothing in common"], "unknown"
+    elif comparison.code == 3:
+        title, tone = ["Nothing differs where it could be told, but not everything could be"], "unknown"
+    elif comparison.lone:
+        title, tone = [f"{both} part at the results: {shorten(comparison.lone[0])}"], "different"
     elif comparison.count(Outcome.SAME, Outcome.ROUNDING):
         title, tone = [f"{both} agree where both have a record, but not everywhere"], "unknown"
     else:
@@ -42,7 +46,25 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     found = [element("h1", *title, class_=f"title {tone}"), element("p", balance(comparison), class_="sentence")]
     if linked:
         found.append(element("div", *(_parting(comparison, *item) for item in linked), class_="cards"))
-    return [*found, *_remarks([*comparison.remarks, *_missing(comparison)])]
+    found += _mistakes(comparison)
+    untold = (f"Could not be told: {text}" for text in comparison.untold)
+    return [*found, *_remarks([*remarks(comparison), *untold, *_missing(comparison)])]
+
+
+_SHOWN = 50
+"""Mistakes that the page lists; more would bury the table below."""
+
+
+def _mistakes(comparison: Comparison) -> list[Element]:
+    """All independent mistakes, each with its place and cause."""
+    told = [described(*item) for item in comparison.mistakes]
+    if not told:
+        return []
+    items = [element("li", shorten(text)) for text in told[:_SHOWN]]
+    if len(told) > _SHOWN:
+        items.append(element("li", f"and {len(told) - _SHOWN} more: twintrace compare --all"))
+    title = f"All mistakes ({len(told)})"
+    return [element("details", element("summary", title), element("ol", *items), class_="mistakes")]
 
 
 def headline_of_trace(
@@ -84,20 +106,17 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     for name, calls in (("left", result.match.left), ("right", result.match.right)):
         if calls and not comparison.saved:
             facts.append((name, [_source(calls[0].stack)]))
-    first = found.tensors[0] if found.tensors else None
-    if first is None:
-        facts.append(("what", [shorten(found.because)]))
-    else:
-        facts.append(
-            (
-                "what",
-                [shorten(f"{found.because}: {tensor_name(first, held_name(comparison, found, first.pair.left_slot))}")],
-            )
-        )
-        facts.append(("how large", [shorten(_size(first))]))
-    if result.settings:
-        facts.append(("set differently", [_settings(result.settings)]))
-    facts.append(("how sure", [shorten(sureness(found))]))
+    facts.append(("what", [shorten(difference(comparison, found))]))
+    if found.tensors or found.mistake is not None:
+        facts.append(("how large", [shorten(_size(found))]))
+    if found.mistake is not None:
+        facts.append(("why", [shorten(reason(found.mistake))]))
+    settings = telling_settings(found)
+    if settings:
+        facts.append(("set differently", [_settings(dict(settings))]))
+    if found.share:
+        facts.append(("share", [shorten(found.share)]))
+    facts.append(("how sure", [shorten(sureness(found, comparison))]))
     if found is comparison.divergence and not comparison.saved:
         facts.append(("look next", [shorten(advice(comparison, found))]))
     what = "row that differs" if found.inherited else "difference"
@@ -106,13 +125,13 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     return _card(shorten(f"First {what} of {where}: {places(result)}{when}"), facts, row)
 
 
-def _size(item: TensorResult) -> str:
+def _size(found: Divergence) -> str:
     """The sentence of the terminal, and the largest errors, for which there is room here."""
-    found = item.measurement
-    if found is None or found.max_abs is None:
-        return size(item)
-    relative = f", relative {found.max_rel:.3g}" if found.max_rel is not None else ""
-    return f"{size(item)}; largest absolute error {found.max_abs:.3g}{relative}"
+    measured = found.tensors[0].measurement if found.tensors else None
+    if measured is None or measured.max_abs is None:
+        return extent(found)
+    relative = f", relative {measured.max_rel:.3g}" if measured.max_rel is not None else ""
+    return f"{extent(found)}; largest absolute error {measured.max_abs:.3g}{relative}"
 
 
 def _card(title: str, facts: Iterable[Fact], row: int, link: str = "Open this pair") -> Element:

@@ -22,6 +22,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, TensorResult
 from ..model.tensors import Statistics
 from ..model.verdicts import Outcome
+from .text import described, remarks
 
 Cell: TypeAlias = "str | int | float | bool | None"
 
@@ -71,7 +72,16 @@ _MADE: dict[str, Callable[[CallResult], object]] = {
     "left_source": lambda call: _source(call.match.left),
     "right_source": lambda call: _source(call.match.right),
     "introduced": lambda call: None,  # of the values or of the gradients: see `rows`
+    "mistake": lambda call: "; ".join(item.what for item in call.mistakes),
+    "cause": lambda call: "; ".join(item.why for item in call.mistakes if item.why),
     "settings": lambda call: "; ".join(f"{key}: {left} | {right}" for key, (left, right) in call.settings.items()),
+}
+
+_TERMS = {
+    "left": "introduced: rounding of the left call, 1 is what a right kernel may have",
+    "meaning": "introduced: distance of what the two calls compute on the same inputs, relative",
+    "inherited": "distance that comes from different inputs, relative",
+    "right": "introduced: rounding of the right call, 1 is what a right kernel may have",
 }
 
 _MEASURED = {
@@ -129,6 +139,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("introduced", "does the difference arise in this call?", "introduced", "made"),
     Column("error", "what was measured", "verdict.error"),
     Column("bound", "what is allowed, in the same unit", "verdict.bound"),
+    *(Column(f"term_{name}", text, f"terms.{name}") for name, text in _TERMS.items()),
     Column("score", "0 the same, up to 0.5 within the bound, towards 1 beyond it", "verdict.score"),
     *(Column(name, text, f"measurement.{name}") for name, text in _MEASURED.items()),
     Column("worst_index", "where the largest error is", "measurement.worst.index"),
@@ -162,6 +173,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("right_type", "the module's class on the right", "right_type", "made"),
     Column("left_source", "the line of the user's code on the left", "left_source", "made"),
     Column("right_source", "the line of the user's code on the right", "right_source", "made"),
+    Column("mistake", "mistakes that were made in this call", "mistake", "made"),
+    Column("cause", "their causes, with the proof", "cause", "made"),
     Column("settings", "what was set differently, left | right", "settings", "made"),
     Column("paired", "why the two calls belong together", "match.because", "call"),
     Column("slots", "why the two tensors belong together, if their slots are not the same", "pair.because"),
@@ -202,6 +215,7 @@ def holders(tensor: TensorResult) -> dict[str, object]:
         "measurement": measured,
         "measurement.worst": measured and measured.worst,
         "statistics": tensor.statistics,
+        "terms": tensor.terms,
         "left.statistics": tensor.left.statistics,
         "right.statistics": tensor.right.statistics,
     }
@@ -247,7 +261,9 @@ def _alone(side: str, step: int, rank: int, item: Alone) -> tuple[Cell, ...]:
 def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
     """What a reader wants to know first, as name and value."""
     yield "agree", comparison.agree
+    yield "exit code", comparison.code
     yield "policy", comparison.policy
+    yield "recomputed in float64", comparison.recomputed
     for side, recording in (("left", comparison.left), ("right", comparison.right)):
         yield f"{side}", recording.path
         yield f"{side} framework", recording.framework
@@ -261,9 +277,15 @@ def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
     yield "gradients on one side only", comparison.strays
     for name, found in (("forward", comparison.forward), ("backward", comparison.backward)):
         yield from _first(f"first difference, {name}", found)
+    for text in comparison.untold:
+        yield "could not be told", text
     for step, rank in comparison.left_out:
         yield "not compared, on one side only", f"step {step}, rank {rank}"
-    for remark in comparison.remarks:
+    for place, mistake in comparison.mistakes:
+        yield "mistake", described(place, mistake)
+    for text in comparison.lone:
+        yield "mistake", text
+    for remark in remarks(comparison):
         yield "remark", remark
 
 

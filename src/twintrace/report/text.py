@@ -1,75 +1,250 @@
-"""A comparison in at most 15 lines: what, where, how large, how sure, what to look at next.
+"""A comparison in at most 15 lines: place, difference, size, cause, certainty, next step.
 
 runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
 
   left    model.py:21 in forward: x = self.norm(x)
   right   net.py:33 in construct: x = self.ln(x)
-  what    what comes in agrees, what goes out does not: the output, f32[4, 16]
-  size    relative error 5.1e-06, 22.0 times what rounding explains (f32, sums of 16); worst at [2, 3]: 1.23401 | 1.23452
-  set     eps: 1e-05 | 1e-07
-  sure    31 pairs before it agree; paired because they have the same parameters
-  next    give both sides the same eps
+  what    on the same inputs, the two calls give different results: the output, f32[4, 16]
+  size    5.1e-06 apart on the same inputs, 86 times the rounding of f32; worst at [2, 3]: 1.23401 | 1.23452
+  why     eps: 1e-05 | 1e-07; with the left's the results agree: 5.1e-06 → 0.0e+00
+  share   99.8 % of the gap at the loss goes away if this call gives what the left's gives
+  sure    31 pairs before it agree; paired because: the same parameters
+  next    set eps=1e-05 on the right: net.py:33
 
   44 pairs of calls: 12 the same, 25 within rounding, 7 different. Alone: 1 left, 2 right (3 carry no meaning of their own).
+
+A line that is longer than the terminal is wrapped below its text; in a pipe nothing is wrapped or cut.
 """
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..model.pairs import Alone, Part
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Divergence, TensorResult
-from ..model.sites import Kind
+from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult
+from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 
 MAX_LINES = 15
 _UPDATE = 2  # Divergence.place
-MAX_WIDTH = 160
+_LABEL = 10
+"""Columns that a label takes: two blanks, the word, blanks."""
+_NARROW = 40
+"""Terminals with fewer columns are not wrapped for: a column of words is harder to read than a broken line."""
 
 
-def verdict(result: Comparison) -> str:
-    """The comparison as text."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a verdict. Where there are too many, those of the lowest `worth` are left out, the last first."""
+
+    label: str
+    text: str
+    worth: int = 9
+
+    def render(self, width: int | None) -> list[str]:
+        head = f"  {self.label:<{_LABEL - 2}}" if self.label else ""
+        whole = legible(head + self.text)
+        if width is None or width < _NARROW or len(whole) <= width:
+            return [whole]
+        indent = " " * (_LABEL if self.label else 2)
+        return textwrap.wrap(
+            whole,
+            width,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+            replace_whitespace=False,
+        )
+
+
+def verdict(result: Comparison, *, width: int | None = None, everything: bool = False) -> str:
+    """The comparison as text.
+
+    Args:
+        result: what was found.
+        width: columns of the terminal; None for a pipe, where nothing is wrapped.
+        everything: all mistakes after the verdict, however many lines that takes.
+    """
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
-    lines += [f"  {remark}" for remark in result.remarks]
-    lines = [legible(line) for line in lines]
-    return "\n".join([lines[0], *(_cut(line) for line in lines[1:MAX_LINES])])
+    lines += [_Line("", f"  {remark}", 1) for remark in remarks(result)]
+    if result.code != 3 and result.untold:
+        more = f" and {len(result.untold) - 1} more" if len(result.untold) > 1 else ""
+        lines.append(_Line("", f"  Could not be told: {result.untold[0]}{more}.", 2))
+    told = _fitted(lines, width)
+    if everything:
+        told += [row for line in _listed(result) for row in line.render(width)]
+    return "\n".join(told)
 
 
-def _agreement(result: Comparison) -> Iterator[str]:
+def _fitted(lines: Sequence[_Line], width: int | None) -> list[str]:
+    """The lines as they are printed, at most MAX_LINES: what is worth least is left out."""
+    kept = list(lines)
+    while sum(len(line.render(width)) for line in kept) > MAX_LINES:
+        least = min(line.worth for line in kept)
+        if least >= 9:
+            break
+        kept.pop(max(place for place, line in enumerate(kept) if line.worth == least))
+    return [row for line in kept for row in line.render(width)][:MAX_LINES]
+
+
+def remarks(result: Comparison) -> list[str]:
+    """Sentences that a reader must know: differences without effect first, then those that were accepted, then all others."""
+    idle = [item for item in result.mistakes if not item[1].effective and not item[1].accepted]
+    taken = [item for item in result.mistakes if item[1].accepted]
+    found = []
+    for intro, items in (("Without effect on any result", idle), ("Accepted", taken)):
+        if items:
+            place, mistake = items[0]
+            more = f" (and {len(items) - 1} more: --all)" if len(items) > 1 else ""
+            reason = f" [{mistake.accepted}]" if mistake.accepted not in ("", "accepted") else ""
+            found.append(f"{intro}: {places(place)}: {cause_of(mistake)}{reason}{more}")
+    return [*found, *result.remarks]
+
+
+def _listed(result: Comparison) -> Iterator[_Line]:
+    """All mistakes, one line each."""
+    if not result.mistakes:
+        return
+    yield _Line("", "")
+    yield _Line("", "  All mistakes, each with its place and cause:")
+    for number, (place, mistake) in enumerate(result.mistakes, 1):
+        yield _Line(f"{number:>4}", described(place, mistake))
+
+
+def described(place: CallResult, mistake: Mistake) -> str:
+    """One mistake in one line: place, difference, cause, and whether it counts."""
+    phase = "backward" if mistake.backward else "update" if _updates(place) else "forward"
+    rank = f", rank {place.rank}" if place.rank else ""
+    what, _ = sentence(mistake)
+    why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
+    aside = "accepted" if mistake.accepted else "" if mistake.effective else "no effect on any result"
+    marginal = (
+        f"marginal, {times(mistake.size)} times what is allowed"
+        if mistake.marginal and mistake.kind == "kernel"
+        else ""
+    )
+    notes = ", ".join(filter(None, (aside, marginal)))
+    return f"{places(place)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
+
+
+def _updates(place: CallResult) -> bool:
+    return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
+
+
+def reason(mistake: Mistake) -> str:
+    """The cause with its proof, or that there is none."""
+    if mistake.why:
+        return mistake.why
+    if mistake.kind == "leaf":
+        return "no recorded call made it: it differed before the first one"
+    return "nothing that was tried explains it"
+
+
+def cause_of(mistake: Mistake) -> str:
+    """The cause without its proof, or the difference where no cause is known."""
+    return mistake.why.split("; with the left's")[0] if mistake.why else sentence(mistake)[0]
+
+
+_MEANT = re.compile(r"the two calls mean something else: (\S+ apart on the same inputs)")
+_KERNEL = re.compile(r"(the (?:left|right)'s .+? does not give what it says it computes): (.+)", re.DOTALL)
+_UNPROVEN = re.compile(r"different, judged without recomputation \((.*)\): (.+)", re.DOTALL)
+
+
+def sentence(mistake: Mistake) -> tuple[str, str]:
+    """`(difference, numbers)` of a mistake: the sentence for `what` and the part of it that belongs to `size`."""
+    if (found := _MEANT.fullmatch(mistake.what)) is not None:
+        return "on the same inputs, the two calls give different results", found[1]
+    if (found := _KERNEL.fullmatch(mistake.what)) is not None:
+        return f"{found[1]} from its own operands", found[2]
+    if (found := _UNPROVEN.fullmatch(mistake.what)) is not None:
+        return f"the results differ (not recomputed: {found[1]})", found[2]
+    if mistake.kind == "random" and mistake.why.startswith(mistake.what):
+        return "the two draw different random numbers", ""
+    return mistake.what, ""
+
+
+def times(number: float) -> str:
+    """A factor as people write it: 0.054, 3.2, 86, 12,000, 1.2e+08."""
+    if number >= 1e7:
+        return f"{number:.1e}" if number != float("inf") else "infinitely many"
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"
+
+
+def _agreement(result: Comparison) -> Iterator[_Line]:
     names = _both(result)
     compared = result.count(Outcome.SAME, Outcome.ROUNDING)
     if not result.results:
         things = "files" if result.saved else "calls"
-        yield (
+        yield _Line(
+            "",
             f"{names} have nothing in common: none of the {result.left.calls} {things} of the left ({result.left.framework}) "
-            f"could be paired with one of the {result.right.calls} of the right ({result.right.framework})."
+            f"could be paired with one of the {result.right.calls} of the right ({result.right.framework}).",
         )
-    elif result.agree:
+    elif result.code == 0:
         same, rounding = result.count(Outcome.SAME), result.count(Outcome.ROUNDING)
-        if not rounding:
+        if any(mistake.accepted for _, mistake in result.mistakes):
+            how = "all that differs was accepted"
+        elif same + rounding < len(result.results):
+            how = f"every result of the run is within {_allowed(result)}"
+        elif not rounding:
             how = f"{'all ' if compared > 1 else ''}{_pairs(compared)} {_are(compared)} the same, {_exactness(result)}"
         else:
             alike = f"{'all ' if compared > 1 else ''}{_pairs(compared)}"
             equal = f"{same} of {compared} pairs {_are(same)} equal, the other{'s' * (rounding > 1)}" if same else alike
             how = f"{equal} within {_allowed(result)}"
-        yield f"{names} agree: {how}."
-        yield f"  {balance(result)}"
-    elif result.code == 3:
-        yield f"{names}: nothing differs where it could be told, but not everything could be"
+        yield _Line("", f"{names} agree: {how}.")
+        yield _Line("", f"  {balance(result)}")
+    elif result.code == 3 and (compared or result.untold):
+        yield _Line("", f"{names}: nothing differs where it could be told, but not everything could be")
         for text in result.untold[:4]:
-            yield f"  untold  {text}"
-        yield f"  {balance(result)}"
+            yield _Line("untold", text)
+        if len(result.untold) > 4:
+            yield _Line("", f"          and {len(result.untold) - 4} more")
+        yield _Line("next", recording(result))
+        yield _Line("", f"  {balance(result)}")
+    elif result.lone:
+        yield _Line("", f"{names} part at the results: {result.lone[0]}")
+        for text in result.lone[1:4]:
+            yield _Line("also", text)
+        yield _Line("next", "let both sides compute the same results, or accept it with --accept")
+        yield _Line("", f"  {balance(result)}")
     elif compared:
-        yield f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:"
-        yield from _alone(result)
-        yield f"  {balance(result)}"
+        yield _Line("", f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:")
+        yield from (_Line("", line) for line in _alone(result))
+        yield _Line("", f"  {balance(result)}")
     else:
-        yield f"{names}: {pairs_of(result)}, and no pair of values that could be compared."
-        yield from _alone(result)
+        yield _Line("", f"{names}: {pairs_of(result)}, and no pair of values that could be compared.")
+        yield from (_Line("", line) for line in _alone(result))
+
+
+def recording(result: Comparison) -> str:
+    """The recording that would tell what could not be told; advice that is fulfilled already is not given."""
+    told = " ".join(result.untold)
+    if not told:
+        return "write again what is damaged, and compare again"
+    wanted = []
+    if ("not kept" in told or "statistics" in told) and not _recorded_with(result, "keep", "tensor"):
+        wanted.append("keep='tensor'")
+    if ("between the modules" in told or "level" in told) and not _recorded_with(result, "level", "mix", "op"):
+        wanted.append("level='mix'")
+    if wanted:
+        return f"record both runs with {', '.join(wanted)} and compare again"
+    unknown = re.search(r"(\S+) is not among the operations", told)
+    if unknown is not None:
+        return f"{unknown[1]} cannot be recomputed: compare its results yourself, with tolerances (--rtol, --atol)"
+    return "no other recording would tell: compare these results yourself, with tolerances (--rtol, --atol)"
+
+
+def _recorded_with(result: Comparison, name: str, *values: str) -> bool:
+    """Whether both sides were recorded so."""
+    return all(str(side.settings.get(name, "")) in values for side in (result.left, result.right))
 
 
 def _exactness(result: Comparison) -> str:
@@ -85,33 +260,111 @@ def _allowed(result: Comparison) -> str:
     return "the tolerances that were given" if result.policy == "tolerances" else f"the tolerances of {result.policy}"
 
 
-def _parting(result: Comparison, found: Divergence) -> Iterator[str]:
+def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
     calls = found.result.match
     where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield f"{_both(result)} part at {places(found.result)}{'' if result.saved else where}"
-    yield ""
+    yield _Line("", f"{_both(result)} part at {places(found.result)}{'' if result.saved else where}")
+    yield _Line("", "", 3)
     if calls.left and not result.saved:
-        yield f"  left    {_source(calls.left)}"
-        yield f"  right   {_source(calls.right)}"
+        yield _Line("left", _source(calls.left))
+        yield _Line("right", _source(calls.right))
     first = found.tensors[0] if found.tensors else None
+    what = difference(result, found)
+    if what:
+        yield _Line("what", what)
+    if first is not None or found.mistake is not None:
+        yield _Line("size", extent(found))
     if first is not None:
-        yield f"  what    {found.because}: {tensor_name(first, held_name(result, found, first.pair.left_slot))}"
-        yield f"  size    {size(first)}"
-        yield from _numbers(first)
+        yield from (_Line("", line, 5) for line in _numbers(first))
     if found.mistake is not None:
-        yield f"  why     {found.mistake.why or 'not told by what was recorded'}"
-    settings = list(found.result.settings.items())
+        yield _Line("why", reason(found.mistake))
+    settings = telling_settings(found)
     if settings:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
-        yield f"  set     {shown}" + (f" and {len(settings) - 4} more" if len(settings) > 4 else "")
-    yield f"  sure    {sureness(found)}"
+        yield _Line("set", shown + (f" and {len(settings) - 4} more" if len(settings) > 4 else ""), 4)
+    if found.share:
+        yield _Line("share", found.share, 7)
+    yield _Line("sure", sureness(found, result), 6)
     if not result.saved:
-        yield f"  next    {advice(result, found)}"
-    yield ""
-    yield f"  {balance(result)}"
-    if result.backward is not None and not found.backward and not result.backward.inherited:
-        yield f"  The gradients part at {places(result.backward.result)}."
+        yield _Line("next", advice(result, found))
+    other = others(result, found)
+    if other:
+        yield _Line("also", other, 8)
+    yield _Line("", "", 3)
+    yield _Line("", f"  {balance(result)}")
+    if result.backward is not None and not found.backward and not result.backward.inherited and not other:
+        yield _Line("", f"  The gradients part at {places(result.backward.result)}.", 2)
+
+
+def difference(result: Comparison, found: Divergence) -> str:
+    """The difference in one sentence, and the tensor that shows it."""
+    what = found.because if found.mistake is None else sentence(found.mistake)[0]
+    if not found.tensors:
+        return what
+    first = found.tensors[0]
+    held = held_name(result, found, first.pair.left_slot)
+    if found.mistake is not None and found.mistake.kind == "leaf" and f"the {first.pair.part}" in what:
+        spec = "" if str(first.left.spec) in what else f", {first.left.spec}"
+        return what + (f" ({held})" if held else "") + spec
+    return f"{what}: {tensor_name(first, held)}"
+
+
+def extent(found: Divergence) -> str:
+    """The numbers of a parting: relative error, worst element, the roundings of both calls beside their bounds."""
+    first = found.tensors[0] if found.tensors else None
+    if found.mistake is None:
+        return size(first) if first is not None else ""
+    mistake, told = found.mistake, []
+    numbers = sentence(mistake)[1]
+    if numbers:
+        told.append(numbers)
+    if first is not None:
+        measured = first.measurement
+        if mistake.kind == "meaning" and 0 < mistake.size < float("inf") and numbers:
+            coarse = first.left.spec.dtype if first.left.spec.dtype == first.right.spec.dtype else "the coarser side"
+            told[-1] += f", {times(mistake.size)} times the rounding of {coarse}"
+        if measured is not None and measured.rmse is not None and measured.rms_left:
+            relative = f"{measured.rmse / measured.rms_left:.1e}"
+            if relative not in numbers:
+                told.append(f"relative error {relative} as recorded")
+        elif first.verdict.error is not None and "relative error" not in numbers:
+            told.append(f"relative error {first.verdict.error:.1e}")
+        worst = measured.worst if measured else None
+        if worst is not None and "worst at" not in numbers:
+            told.append(f"worst at [{', '.join(map(str, worst.index))}]: {worst.left:.9g} | {worst.right:.9g}")
+        terms = first.terms
+        if terms is not None and (terms.left is not None or terms.right is not None):
+            own = " | ".join("–" if item is None else times(item) for item in (terms.left, terms.right))
+            told.append(f"own rounding {own} of what is allowed")
+    return "; ".join(told) or "not measured"
+
+
+def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
+    """Settings that differ and that the cause does not name already; none where the cause is proven."""
+    settings = list(found.result.settings.items())
+    if found.mistake is None:
+        return settings
+    why = f"{found.mistake.why} {found.mistake.what}"
+    if "→" in why or found.mistake.kind in ("random", "leaf"):
+        return []
+    return [(name, pair) for name, pair in settings if re.search(rf"\b{re.escape(name)}\b", why) is None]
+
+
+def others(result: Comparison, found: Divergence) -> str:
+    """Mistakes beside the headline's that reach a result: a marginal one before it by name, of the rest the first."""
+    rest = [item for item in result.mistakes if item[1].effective and item[1] is not found.mistake]
+    rest = [item for item in rest if item[0] is not found.result or item[1] != found.mistake]
+    if not rest:
+        return ""
+    place, mistake = rest[0]
+    small = (
+        f" (marginal, {times(mistake.size)} times what is allowed)"
+        if mistake.marginal and mistake.kind == "kernel"
+        else ""
+    )
+    more = f"; {len(rest) - 1} more (--all lists them)" if len(rest) > 1 else ""
+    return f"{places(place)}: {cause_of(mistake)}{small}{more}"
 
 
 def _both(result: Comparison) -> str:
@@ -157,7 +410,7 @@ def _source(calls: Sequence[Call]) -> str:
         return "(no source line was recorded)"
     first = frames[0]
     more = f"  (and {len(calls) - 1} {'call' if len(calls) == 2 else 'calls'} more)" if len(calls) > 1 else ""
-    return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}"[:110] + more
+    return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}" + more
 
 
 def tensor_name(item: TensorResult, held: str = "") -> str:
@@ -206,12 +459,16 @@ def _numbers(item: TensorResult) -> Iterator[str]:
             yield f"          {side} {told}{bad}"
 
 
-def sureness(found: Divergence) -> str:
-    """What speaks for it that this is the place."""
+def sureness(found: Divergence, result: Comparison) -> str:
+    """Evidence that this is the place."""
     match = found.result.match
+    mark = next((place for place, item in enumerate(result.results) if item is found.result), 0)
+    clean = not found.inherited and not any(
+        item.mistakes and item.step <= found.result.step for item in result.results[:mark]
+    )
     pairs = (
         f"{_pairs(found.after)} before it {'agrees' if found.after == 1 else 'agree'}"
-        if found.after and not found.inherited
+        if found.after and clean
         else f"{_pairs(found.after)} before it"
     )
     if found.inherited and not found.after:
@@ -221,7 +478,9 @@ def sureness(found: Divergence) -> str:
 
 
 def advice(result: Comparison, found: Divergence) -> str:
-    """What to look at next."""
+    """The line of code to change, or the recording that would tell more."""
+    if found.mistake is not None:
+        return _change(result, found, found.mistake)
     if found.advice:
         return found.advice
     names = list(found.result.settings)
@@ -229,7 +488,8 @@ def advice(result: Comparison, found: Divergence) -> str:
         if _had_the_same_weights(result, found):
             return (
                 f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
-                f"it takes (zero_grad, clipping); level='mix' records it"
+                f"it takes (zero_grad, clipping)"
+                + ("" if _recorded_with(result, "level", "mix", "op") else "; level='mix' records it")
             )
         return "give both sides the same weights and compare again"
     if found.inherited and found.result.match.left and not found.after:
@@ -243,7 +503,13 @@ def advice(result: Comparison, found: Divergence) -> str:
     if lone:
         return lone
     if found.inherited:
-        return "record more: level='mix', and every step from the first"
+        more = [] if _recorded_with(result, "level", "mix", "op") else ["level='mix'"]
+        more += [] if 0 in result.left.steps and 0 in result.right.steps else ["every step from the first"]
+        if more:
+            return f"record more: {', and '.join(more)}"
+        return (
+            "look at what comes in: it was made by code that is not recorded (NumPy, a compiled graph, another library)"
+        )
     if names:
         return f"give both sides the same {', '.join(names[:3])}"
     if found.tensors and found.tensors[0].pair.part.incoming and not found.backward:
@@ -253,6 +519,32 @@ def advice(result: Comparison, found: Divergence) -> str:
     if any(not item.skipped for _, _, item in (*result.only_left, *result.only_right)):
         return "look at the two lines above, and at the calls that only one side makes (--table)"
     return "look at the two lines above: the same input gives another output"
+
+
+def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
+    """Advice for a mistake, with the line that it is about."""
+    match = found.result.match
+    calls = match.left if mistake.side == "left" else match.right
+    frame = next((call.stack[0] for call in calls if call.stack), None)
+    line = f": {PurePath(frame.file).name}:{frame.line}" if frame is not None else ""
+    told = found.advice or mistake.advice
+    if "level='mix'" in told and _recorded_with(result, "level", "mix", "op"):
+        told = ""
+    if told:
+        return told if mistake.kind in ("leaf", "random") or "record" in told else f"{told}{line}"
+    if mistake.kind == "unproven" and "not kept" in mistake.what and not _recorded_with(result, "keep", "tensor"):
+        return "record both runs with keep='tensor': then the values are recomputed"
+    near = None if found.backward else _nearest_alone(result, found)
+    if near is not None and mistake.kind != "kernel":
+        return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
+    names = [name for name, _ in telling_settings(found)]
+    if names:
+        return f"give both sides the same {', '.join(names[:3])}{line}"
+    return (
+        f"look at what the two lines above do differently{line}"
+        if line
+        else "look at what the two calls do differently"
+    )
 
 
 def _lone_gradient(result: Comparison, found: Divergence) -> str:
@@ -340,7 +632,3 @@ def legible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"

@@ -2,8 +2,8 @@
 
     compare.py   two folders side by side
 
-In: folders, whoever wrote them. Out: the reports of `twintrace compare`; exit code 0 yes, 1 no, 2 could not be done. Not here: any
-logic.
+In: folders, whoever wrote them. Out: the reports of `twintrace compare`; exit code 0 they agree, 1 they part, 2 an error or
+nothing in common, 3 something could not be compared. Not here: any logic.
 """
 
 from __future__ import annotations

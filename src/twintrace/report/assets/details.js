@@ -107,7 +107,9 @@ class Details {
       if (!verdict) return null;
       return el("p", { class: "because" }, el("b", {}, `${name}: `), verdict[1], sizeOf(verdict));
     };
-    return index.kind === "comparison" ? [line("forward"), line("backward")] : [];
+    const mistakes = (found.mistakes || []).map(([what, why, effective]) => el("p", { class: "because" },
+      el("b", {}, effective ? "mistake: " : "mistake without effect on any result: "), what, el("br"), el("b", {}, "why: "), why));
+    return index.kind === "comparison" ? [line("forward"), line("backward"), ...mistakes] : [];
   }
 
   async heat(row, tensor) {
@@ -123,7 +125,7 @@ class Details {
     const rank = rows.columns.rank[row];
     const worst = found.tensors.reduce((best, item, at) => (badnessOf(item) > badnessOf(found.tensors[best] || item) ? at : best), 0);
     const items = found.tensors.map((item, at) => {
-      const [[part, leftSlot, rightSlot, layout, because, pass], left, given, verdict, equal, measurement, differences] = item;
+      const [[part, leftSlot, rightSlot, layout, because, pass], left, given, verdict, equal, measurement, differences, terms] = item;
       const right = given === 0 ? left : given; // 0: there is nothing to tell them apart
       const specs = two && left[0] !== right[0] ? `${left[0]} | ${right[0]}` : left[0];
       const summary = el("summary", {},
@@ -142,6 +144,7 @@ class Details {
           two && layout !== "as it is" ? el("p", { class: "quiet" }, `The right one is laid out anew: ${layout}.`) : null,
           equal ? el("p", { class: "quiet" }, "The same bytes on both sides.") : null,
           ...missing.map(([side, tensor]) => el("p", { class: "problem" }, `${two ? `${side}: ` : ""}${tensor[3]}`)),
+          two && terms ? termsTable(terms) : null,
           ...(measurement ? measurementParts(measurement, index, () => this.heat(row, at)) : []),
           left[2] || (right && right[2]) ? statisticsTable(left, two ? right : undefined, differences) : null,
           ...[["left", left], ["right", right]].filter(([, side]) => side).map(([side, tensor]) => otherFacts(two ? side : "", tensor)),

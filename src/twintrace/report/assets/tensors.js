@@ -94,6 +94,18 @@ function errorHeat([rows, columns, most, cells]) {
   return heatMap(rows, columns, values, "Largest absolute error by place in the tensor, leading axes folded into rows");
 }
 
+// left − right = left's rounding + meaning + inherited + right's rounding; null where a term was not computed.
+function termsTable([left, meaning, inherited, right]) {
+  const own = (value) => (value === null ? "not computed" : `${format(value)} of what is allowed${value > 1 ? ": beyond it" : ""}`);
+  const relative = (value) => (value === null ? "not computed" : value === 0 ? "0: they mean the same" : `${format(value)} relative`);
+  return el("table", { class: "facts terms" }, el("caption", {}, "The difference, taken apart in float64"), el("tbody", {}, [
+    ["rounding of the left call", own(left)],
+    ["meaning: the two calls on the same inputs", relative(meaning)],
+    ["inherited: from inputs that differ", inherited === null ? "not computed: the rest" : `${format(inherited)} relative`],
+    ["rounding of the right call", own(right)],
+  ].map(([name, text]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, text)))));
+}
+
 // `heat` is a promise: pictures come when a tensor is opened.
 function measurementParts(measurement, index, heat) {
   const [metrics, counts, [rtol, atol], bins, worst, pictured] = measurement;

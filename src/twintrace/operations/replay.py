@@ -1,0 +1,145 @@
+"""Share of a mistake in the gap at the end of a run, by replaying what follows from it.
+
+    share(recomputation, origin, end)      Share(before=0.21, after=4e-04, …): 99.8 % of the gap goes away
+
+The right side is computed again in float64, from the guilty value to the end: once with the value that was recorded there, once
+with the left's, laid out as the right has it. What does not depend on that value is taken as it was recorded. A call on the way
+whose meaning is not known, that draws random numbers or whose values were not kept stops the replay, and is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..model.pairs import Layout
+from ..model.records import Call
+from ..model.sites import Phase
+from .evaluation import NotRecomputable, Tensor, evaluate
+from .meanings import Meaning
+from .recomputation import Recomputation, laid_back, laid_out
+from .sides import Side, inputs_of, name_of, outputs_of
+from .traits import traits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A tensor of each side, and how the right one is laid on the left one."""
+
+    left: int
+    right: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Distance between the two sides at the end, relative to the left, with the right's value and with the left's."""
+
+    before: float = 0.0
+    after: float = 0.0
+    stopped: str = ""
+    """The call that stops the replay, or the reason why nothing was replayed."""
+
+    @property
+    def gone(self) -> float:
+        """Part of the gap that goes away, from 0 to 1."""
+        if not self.before:
+            return 0.0
+        if math.isinf(self.before):
+            return float(math.isfinite(self.after))
+        return min(max(1 - self.after / self.before, 0.0), 1.0)
+
+
+def share(recomputation: Recomputation, origin: Compared, end: Compared) -> Share:
+    """Gap at `end` before and after the right's value at `origin` is replaced by the left's."""
+    left, right = recomputation.values
+    try:
+        corrected = laid_back(left(origin.left), origin.layout, right.spec(origin.right).shape)
+        if corrected.shape != right(origin.right).shape:
+            return Share(stopped="the two values do not have the same shape")
+        wanted = left(end.left)
+        meanings = _between(recomputation.sides[1], origin.right, end.right)
+        found = []
+        for value in (right(origin.right), corrected):
+            result = _replayed(meanings, {origin.right: value}, recomputation, end.right)
+            found.append(_distance(wanted, laid_out(result, end.layout, wanted.shape)))
+    except NotRecomputable as error:
+        return Share(stopped=str(error))
+    except RuntimeError as error:  # shapes that do not fit the changed value
+        return Share(stopped=str(error).splitlines()[0][:120])
+    return Share(found[0], found[1])
+
+
+def dependent(side: Side, number: int) -> set[int]:
+    """Tensors of the forward pass that depend on a tensor, itself among them."""
+    takers: dict[int, list[Call]] = {}
+    for call in side.calls:
+        # A module that is known as one operation stands for what was recorded in it.
+        if call.site.phase is Phase.FORWARD and (side.is_leaf(call) or side.meaning(call) is not None):
+            for taken in inputs_of(call).values():
+                takers.setdefault(taken, []).append(call)
+    made, waiting = {number}, [number]
+    while waiting:
+        for call in takers.get(waiting.pop(), ()):
+            fresh = set(outputs_of(call).values()) - made
+            made |= fresh
+            waiting += fresh
+    return made
+
+
+def _between(side: Side, start: int, end: int) -> list[Meaning]:
+    """Meanings of the calls that lead from one tensor to another. Raises NotRecomputable with the name of the one that stops."""
+    made = dependent(side, start)
+    if end not in made or end == start:
+        raise NotRecomputable("the end of the run does not depend on it")
+    calls: dict[int, Call] = {}
+    waiting, seen = [end], {start}
+    while waiting:
+        number = waiting.pop()
+        if number in seen or number not in made:
+            continue
+        seen.add(number)
+        call = side.maker(number)
+        if call is None:
+            raise NotRecomputable("a value on the way was made by no recorded call")
+        meaning = side.meaning(call)
+        if meaning is None:
+            raise NotRecomputable(name_of(call))
+        if traits_of(meaning).random:
+            raise NotRecomputable(f"{name_of(call)}, which draws random numbers")
+        calls[call.id] = call
+        waiting += [operand.tensor for _, operand in meaning.operands()]
+    ordered = sorted(calls.values(), key=lambda call: call.order)
+    return [meaning for call in ordered if (meaning := side.meaning(call)) is not None]
+
+
+def _replayed(meanings: Sequence[Meaning], known: dict[int, Tensor], recomputation: Recomputation, end: int) -> Tensor:
+    values = recomputation.values[1]
+    with torch.no_grad():
+        for meaning in meanings:
+            results = evaluate(meaning, lambda _, number: known[number] if number in known else values(number))
+            for number, key in meaning.results.items():
+                if key in results:
+                    known[number] = results[key]
+    if end not in known:
+        raise NotRecomputable("its result was not computed")
+    return known[end]
+
+
+def _distance(left: Tensor, right: Tensor) -> float:
+    """Root mean square of the difference over that of the left; infinite where one side alone is not finite."""
+    left, right = left.double(), right.double()
+    if left.shape != right.shape:
+        return math.inf
+    apart = torch.where((left == right) | (left.isnan() & right.isnan()), 0.0, left - right)
+    size = float(left[left.isfinite()].pow(2).sum().sqrt())
+    gap = float(apart.pow(2).sum().sqrt())
+    if not math.isfinite(gap):
+        return math.inf
+    return gap / size if size else gap
+
+
+__all__ = ["Compared", "Share", "dependent", "share"]

@@ -1,0 +1,155 @@
+"""The verdict on the terminal: what each line says, when it is left out, how it is wrapped."""
+
+import dataclasses
+
+import comparisons
+import pytest
+
+from twintrace.model.results import Mistake
+from twintrace.report.text import MAX_LINES, cause_of, recording, sentence, times, verdict
+
+
+def label(text, name):
+    """The line that begins with a label."""
+    return next((line[10:] for line in text.splitlines() if line.startswith(f"  {name:<8}")), None)
+
+
+def blamed(mistake, **changed):
+    """A comparison whose headline is this mistake."""
+    comparison = comparisons.comparison(100)
+    found = comparison.forward
+    result = dataclasses.replace(found.result, mistakes=(mistake,))
+    results = tuple(result if item is found.result else item for item in comparison.results)
+    forward = dataclasses.replace(found, result=result, mistake=mistake, advice=mistake.advice)
+    return dataclasses.replace(comparison, results=results, forward=forward, backward=None, **changed)
+
+
+def test_a_mistake_is_told_line_by_line():
+    text = verdict(comparisons.comparison(100))
+    assert " part at " in text.splitlines()[0]
+    assert len(text.splitlines()) <= MAX_LINES
+    assert label(text, "what").startswith("on the same inputs, the two calls give different results: the output")
+    assert label(text, "size").startswith("2.1e-03 apart on the same inputs, 35,000 times the rounding of f32")
+    assert "own rounding 0.25 | 0.5 of what is allowed" in label(text, "size")
+    assert label(text, "why").endswith("with the left's the results agree: 2.1e-03 → 0.0e+00")
+    assert label(text, "share").startswith("99.8 % of the gap at the loss goes away")
+    assert label(text, "next").startswith("set eps=1e-05 on the right: model.py:")
+
+
+def test_settings_are_left_out_where_the_cause_is_proven_or_names_them():
+    assert label(verdict(comparisons.comparison(100)), "set") is None
+    unproven = Mistake("meaning", "the two calls say that they compute something else: eps", "eps (not proven)")
+    assert label(verdict(blamed(unproven)), "set") is None
+    unexplained = dataclasses.replace(comparisons.MISTAKE, why="")
+    text = verdict(blamed(unexplained))
+    assert label(text, "why") == "nothing that was tried explains it"
+    assert label(text, "set") == "eps: 1e-05 | 1e-06"
+
+
+def test_the_size_does_not_repeat_the_difference():
+    kernel = Mistake(
+        "kernel",
+        "the right's linear does not give what it says it computes: an element is beyond",
+        "the kernel",
+        "",
+        "right",
+        40.0,
+    )
+    text = verdict(blamed(kernel))
+    assert label(text, "size").startswith("an element is beyond; ")
+    assert "an element" not in label(text, "what")
+
+
+def test_a_marginal_mistake_and_a_large_one_are_both_told():
+    comparison = comparisons.comparison(100)
+    small = Mistake(
+        "kernel", "the left's softmax does not give what it says it computes: x", "the kernel", side="left", size=3.0
+    )
+    first = dataclasses.replace(comparison.results[0], mistakes=(small,))
+    comparison = dataclasses.replace(comparison, results=(first, *comparison.results[1:]))
+    text = verdict(comparison)
+    assert label(text, "why").startswith("eps")
+    assert "marginal, 3 times what is allowed" in label(text, "also")
+    assert "before it agree" not in label(text, "sure")
+    listed = verdict(comparison, everything=True)
+    assert "     1    " in listed
+    assert "     2    " in listed
+    assert len(listed.splitlines()) > len(text.splitlines())
+
+
+def test_a_mistake_without_effect_is_the_first_remark_and_costs_nothing():
+    idle = dataclasses.replace(comparisons.MISTAKE, effective=False)
+    quiet = comparisons.agreeing(40)
+    first = dataclasses.replace(quiet.results[0], mistakes=(idle,))
+    quiet = dataclasses.replace(quiet, results=(first, *quiet.results[1:]), recomputed=True, remarks=("Another.",))
+    text = verdict(quiet)
+    assert quiet.code == 0
+    assert quiet
+    assert text.splitlines()[0].startswith("left and right agree")
+    assert text.index("Without effect on any result") < text.index("Another.")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_lines_are_wrapped_to_the_terminal_below_their_text(width):
+    lines = verdict(comparisons.comparison(100), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= MAX_LINES
+    if width == 80:
+        assert any(line.startswith(" " * 10) and line.strip() for line in lines)
+
+
+def test_nothing_is_cut_in_a_pipe():
+    long = dataclasses.replace(comparisons.MISTAKE, why="x" * 500)
+    assert "x" * 500 in verdict(blamed(long))
+
+
+def untold(*texts, **settings):
+    found = comparisons.agreeing(40)
+    sides = {name: dataclasses.replace(getattr(found, name), settings=settings) for name in ("left", "right")}
+    return dataclasses.replace(found, recomputed=True, untold=texts, **sides)
+
+
+def test_code_3_says_what_could_not_be_told_and_how_to_record_it():
+    found = untold("the output differs, and its values were not kept", keep="statistics", level="mix")
+    assert found.code == 3
+    assert not found
+    text = verdict(found)
+    assert label(text, "untold") == "the output differs, and its values were not kept"
+    assert label(text, "next") == "record both runs with keep='tensor' and compare again"
+
+
+def test_advice_that_is_fulfilled_is_not_given():
+    assert "keep=" not in recording(untold("its values were not kept", keep="tensor", level="mix"))
+    between = "the input was made between the modules, which level 'module' does not record"
+    assert "level='mix'" in recording(untold(between, keep="tensor", level="module"))
+    assert "level='mix'" not in recording(untold(between, keep="tensor", level="mix"))
+    assert "fold cannot be recomputed" in recording(untold("fold is not among the operations that can be recomputed"))
+
+
+def test_a_result_that_one_side_alone_has_is_a_parting():
+    quiet = dataclasses.replace(
+        comparisons.agreeing(40), recomputed=True, parted=True, lone=("only the left computes mean",)
+    )
+    assert quiet.code == 1
+    assert "part at the results: only the left computes mean" in verdict(quiet)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0541, "0.054"),
+        (3.21, "3.2"),
+        (86.4, "86"),
+        (12345, "12,000"),
+        (3e8, "3.0e+08"),
+        (float("inf"), "infinitely many"),
+    ],
+)
+def test_factors_are_written_as_people_write_them(number, text):
+    assert times(number) == text
+
+
+def test_a_cause_is_told_without_its_proof():
+    assert cause_of(comparisons.MISTAKE) == "eps: 1e-05 | 1e-06"
+    assert cause_of(Mistake("leaf", "the two start from different weights")) == "the two start from different weights"
+    assert sentence(Mistake("random", "dropout draws", "dropout draws"))[0] == "the two draw different random numbers"
