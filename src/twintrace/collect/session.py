@@ -132,6 +132,10 @@ class Session:
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._journal: Lines | None = None
+        self._precision: Mapping[str, Any] = {}  # as the present journal's head says it
+        self._precisions: dict[
+            int, tuple[Mapping[str, Any], str]
+        ] = {}  # by object: other settings, as a field of a call
         self._number = 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
@@ -395,6 +399,9 @@ class Session:
         text = self._start_call(identity, kind, name, number, phase, path, up)
         state = _State(self._epoch, None, len(around), mutates)
         call = Open(identity, kind, name, phase, found, [], wants_gradients, state)
+        settings = self._framework.precision()
+        if settings is not self._precision:
+            text += self._precision_text(settings)
         if module is not None:
             around.append((name, identity))
             text += self._module_text(module)
@@ -415,6 +422,16 @@ class Session:
             f'{{"k":"call","id":{identity},"kind":"{kind}","name":{texts[name]},"n":{number},"phase":"{phase}",'
             f'"path":{texts[path]},"up":{"null" if up is None else up}'
         )
+
+    def _precision_text(self, settings: Mapping[str, Any]) -> str:
+        """The settings of a call that are not those of the journal."""
+        known = self._precisions.get(id(settings))
+        if known is None or known[0] is not settings:
+            nothing = object()
+            other = {name: value for name, value in settings.items() if self._precision.get(name, nothing) != value}
+            text = f',"precision":{encode(other)}' if other else ""
+            known = self._precisions[id(settings)] = settings, text
+        return known[1]
 
     def _scope(self, path: str, up: int | None, phase: Phase) -> Open:
         """A module that is not recorded itself: its calls still learn where they are."""
@@ -586,6 +603,10 @@ class Session:
                 "settings": self._settings,
                 **self._surroundings(),
             }
+            self._precision = self._framework.precision()
+            self._precisions.clear()
+            if self._precision:
+                header["precision"] = dict(self._precision)
             self._journal = self._writer.begin_step(self._number, header)
             self._observer.begin(self._journal)
         return self._journal

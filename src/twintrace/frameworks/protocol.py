@@ -221,6 +221,11 @@ class Framework(Protocol):
     def environment(self) -> Mapping[str, Any]:
         """Versions, threads, determinism: what a reader of the trace will ask first."""
 
+    def precision(self) -> Mapping[str, Any]:
+        """Settings that decide in which precision this thread computes now (FORMAT.md, `precision`). Asked before every call:
+        quick, never raises, and equal settings are the same object.
+        """
+
     def internal_paths(self) -> tuple[str, ...]:
         """Directories whose frames are the framework's own, not the user's."""
 

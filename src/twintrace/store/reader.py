@@ -300,6 +300,7 @@ class NativeJournal:
             settings=optional_of(line, "settings", dict, {}, where),
             environment=optional_of(line, "environment", dict, {}, where),
             groups=tuple(map(tuple, groups)),
+            precision=optional_of(line, "precision", dict, {}, where),
         )
         return header, (stage[0], stage[1]) if stage else None
 
@@ -469,6 +470,7 @@ def _call(
         gradients=tuple(gradients.get(identity, ())),
         raised=optional_of(line, "raised", str, None, where),
         missing=_texts(line.get("missing", []), where, "missing"),
+        precision=optional_of(line, "precision", dict, {}, where),
         order=order,
     )
 

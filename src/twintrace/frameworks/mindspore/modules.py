@@ -18,6 +18,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
 from .patches import patch
+from .precision import computing_in
 from .tensors import wrote
 from .updates import is_optimizer
 
@@ -147,7 +148,11 @@ class Modules:
         def __call__(cell: nn.Cell, /, *args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or is_optimizer(cell):
                 return original(cell, *args, **kwargs)
-            return self._call(original, cell, args, kwargs)
+            kind = getattr(cell, "mixed_precision_type", None)
+            if kind is None:
+                return self._call(original, cell, args, kwargs)
+            with computing_in(kind):
+                return self._call(original, cell, args, kwargs)
 
         return __call__
 
