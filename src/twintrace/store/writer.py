@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -313,17 +312,30 @@ def _remove_trace(root: Path) -> None:
     manifest = root / layout.MANIFEST
     if _read_manifest(manifest).get("format") != layout.FORMAT:
         return
-    entries = [entry for entry in root.iterdir() if entry != manifest]
-    inside = [entry for step in entries if step.is_dir() and not step.is_symlink() for entry in step.iterdir()]
-    strangers = [entry for entry in entries if not layout.is_ours(entry.name)]
-    strangers += [entry for entry in inside if not layout.is_rank(entry.name)]
+    files: list[Path] = []
+    folders: list[Path] = []
+    strangers: list[str] = []
+    pending = [entry for entry in root.iterdir() if entry != manifest]
+    while pending:
+        entry = pending.pop()
+        is_folder = entry.is_dir() and not entry.is_symlink()
+        parts = entry.relative_to(root).parts
+        # A link, which is not followed, may stand for either.
+        if not any(layout.is_ours(parts, is_folder=kind) for kind in {is_folder, is_folder or entry.is_symlink()}):
+            strangers.append("/".join(parts))
+        elif is_folder:
+            folders.append(entry)
+            pending.extend(entry.iterdir())
+        else:
+            files.append(entry)
     if strangers:
         raise TraceExistsError(
-            f"{root} holds a trace and something else ({', '.join(sorted(entry.name for entry in strangers)[:3])} …), "
+            f"{root} holds a trace and something else ({', '.join(sorted(strangers)[:3])} …), "
             f"so nothing was removed. Choose another path, or move that away."
         )
-    for entry in (*entries, manifest):  # the manifest last: what is left by a kill in between is still a trace
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+    # What was looked at goes, one by one: a file that somebody puts there meanwhile stops it. A folder was met before those in it.
+    for entry in files:
+        entry.unlink()
+    for entry in reversed(folders):
+        entry.rmdir()
+    manifest.unlink()  # last: what is left by a kill in between is still a trace
