@@ -30,6 +30,7 @@ from ..store.writer import Lines, TraceWriter, Writer
 from .complaints import Complaints, text_of
 from .configurations import Configurations
 from .flatten import Flattener, Unobserved
+from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
 from .observer import Observer
 from .processes import adopt, release
@@ -58,8 +59,8 @@ _HERE = _Busy()
 def unseen() -> Iterator[None]:
     """What this thread does within is no part of the run, and nobody records it."""
     before = _HERE.busy
-    _HERE.busy = True
     try:
+        _HERE.busy = True
         yield
     finally:
         _HERE.busy = before
@@ -201,8 +202,8 @@ class Session:
             return
         if _HERE.busy:
             return
-        _HERE.busy = True
         try:
+            _HERE.busy = True
             with self._lock:
                 call = self._save(str(name), value)
                 for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
@@ -217,8 +218,8 @@ class Session:
         """Everything is written; the trace can be opened anywhere."""
         if self._closed:
             return
-        if self._running:
-            self.stop()
+        self._disarm()
+        self._running = False
         if self._started and not self.total_calls and not self._complaints and not self._sieve.everything:
             self._complaints.tell(
                 "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
@@ -236,11 +237,20 @@ class Session:
             release(self)
 
     def __enter__(self) -> Session:
-        self.start()
-        return self
+        try:
+            self.start()
+            return self  # within, so that a signal that comes now is not one that nobody cleans up after
+        except Exception:
+            raise
+        except BaseException:  # no `__exit__` will be called
+            self.close()
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        try:
+            self.close()
+        finally:
+            self._disarm()  # a signal may have come before `close` had begun with it
 
     @property
     def number(self) -> int:
@@ -282,10 +292,10 @@ class Session:
         here = _HERE
         if here.busy:
             return None
-        here.busy = True
         around = self._thread.modules
         depth = len(around)
         try:
+            here.busy = True
             with self._lock:
                 return self._enter(kind, name, args, kwargs, phase, module, mutates)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
@@ -297,8 +307,8 @@ class Session:
 
     def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None:
         here = _HERE
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 self._leave(call, output, missing)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
@@ -308,8 +318,8 @@ class Session:
 
     def fail(self, call: Open, error: BaseException) -> None:
         here = _HERE
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 state: _State = call.state
                 if call.kind is Kind.MODULE:
@@ -349,8 +359,8 @@ class Session:
         here = _HERE
         if here.busy or self._lost or self._closed:
             return
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 for kernel in kernels_in(folder, self._observer.take):
                     self._take_kernel(kernel)
@@ -536,8 +546,8 @@ class Session:
         here = _HERE
         if here.busy or self._lost or self._closed:
             return
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 journal = self._journal or self._open_journal()
                 journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
@@ -655,16 +665,22 @@ class Session:
         except TraceWriteError as error:
             self._lose(error)
             return
-        with unseen():
-            self._watch.start()
-        self._armed = True
+        try:
+            with uninterrupted():
+                self._armed = True
+                with unseen():
+                    self._watch.start()
+        except BaseException:
+            self._disarm()
+            raise
 
     def _disarm(self) -> None:
         if self._armed:
-            self._armed = False
-            with unseen():
-                self._watch.stop()
-            self._thread.modules.clear()
+            with uninterrupted():
+                self._armed = False
+                with unseen():
+                    self._watch.stop()
+                self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:
         if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:
