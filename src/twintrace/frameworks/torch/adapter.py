@@ -29,6 +29,7 @@ from .modules import Modules, named_modules
 from .ops import Ops
 from .patches import patch
 from .precision import float32_matmul, precision
+from .quiet import quiet
 from .updates import forget_updated
 
 
@@ -143,7 +144,8 @@ class TorchFramework:
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         if not tensor.requires_grad:
             return lambda: None
-        edge = get_gradient_edge(tensor)
+        with quiet():
+            edge = get_gradient_edge(tensor)
 
         def hook(gradients: tuple[Any, ...]) -> None:
             if gradients[edge.output_nr] is not None:

@@ -21,6 +21,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
+from .quiet import quiet
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _SCALARS = (bool, int, float, str, tuple, type(None))
@@ -214,7 +215,8 @@ class Modules:
                 if known is not None and known[2] == kind:
                     continue  # torch gives a leaf another node only with another type or device
                 # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
-                node = get_gradient_edge(parameter).node
+                with quiet():  # torch takes a view of it
+                    node = get_gradient_edge(parameter).node
                 handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
                 self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 
