@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
+from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
 from .patches import patch
@@ -148,11 +149,19 @@ class Modules:
         def __call__(cell: nn.Cell, /, *args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or is_optimizer(cell):
                 return original(cell, *args, **kwargs)
-            kind = getattr(cell, "mixed_precision_type", None)
-            if kind is None:
-                return self._call(original, cell, args, kwargs)
-            with computing_in(kind):
-                return self._call(original, cell, args, kwargs)
+            headroom.count += 1
+            if not headroom.count % EVERY:
+                headroom.grow()
+            try:
+                kind = getattr(cell, "mixed_precision_type", None)
+                if kind is None:
+                    return self._call(original, cell, args, kwargs)
+                with computing_in(kind):
+                    return self._call(original, cell, args, kwargs)
+            finally:
+                if not headroom.count % EVERY:
+                    headroom.shrink()
+                headroom.count -= 1
 
         return __call__
 

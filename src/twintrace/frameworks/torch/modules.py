@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from ...model.sites import Kind, Phase
+from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
@@ -149,7 +150,15 @@ class Modules:
         def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._sink.busy:
                 return original(module, *args, **kwargs)
-            return self._call(original, module, args, kwargs)
+            headroom.count += 1
+            if not headroom.count % EVERY:
+                headroom.grow()
+            try:
+                return self._call(original, module, args, kwargs)
+            finally:
+                if not headroom.count % EVERY:
+                    headroom.shrink()
+                headroom.count -= 1
 
         return __call__
 
