@@ -3,8 +3,8 @@
     headroom.count += 1; if not headroom.count % EVERY: headroom.grow()      a module is called
     if not headroom.count % EVERY: headroom.shrink(); headroom.count -= 1    it returns
 
-Each recorded module stands on the stack with two frames of the recorder's beside torch's three. A network that is nested two hundred
-deep would then reach Python's limit though by itself it does not. So the limit is moved by as much as we take, and by no more: what
+Each recorded module stands on the stack with two frames of the recorder's beside torch's three. A network nested two hundred deep
+would then reach Python's limit though by itself it does not. So the limit is moved by as much as we take, and by no more: what
 recurs without end still ends where it would have ended.
 """
 
