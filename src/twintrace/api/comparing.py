@@ -70,12 +70,16 @@ def compare(
     repeat = None if noise is None else _opened(noise)
     mapped = _read_mapping(mapping)
 
+    unused = None if mapped is None else _unused(mapped)
+
     def pair(one: Side, two: Side) -> Alignment:
         from ..align import align
 
+        if unused is not None:
+            unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
-    return compare_traces(
+    found = compare_traces(
         traces,
         chosen,
         pair,
@@ -87,6 +91,8 @@ def compare(
         workers=workers,
         progress=progress,
     )
+    told = [*_not_there(traces, steps, ranks), *([unused.sentence()] if unused is not None else [])]
+    return replace(found, remarks=(*filter(None, told), *found.remarks)) if any(told) else found
 
 
 def compare_traces(
@@ -211,6 +217,26 @@ def _opened(source: Source) -> Trace:
 
 def _silent(what: str, done: int, total: int) -> None:
     """Nobody wants to know."""
+
+
+def _not_there(
+    traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
+) -> Iterator[str]:
+    """Steps and ranks that were asked for and that neither trace has."""
+    for name, asked, there in (
+        ("step", steps, {*traces[0].steps, *traces[1].steps}),
+        ("rank", ranks, {*traces[0].ranks, *traces[1].ranks}),
+    ):
+        absent = sorted(set(asked or ()) - there)
+        if absent:
+            shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
+            yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
+
+
+def _unused(mapping: Any) -> Any:
+    from ..align.mappings import Unused
+
+    return Unused(mapping)
 
 
 def _read_mapping(path: str | os.PathLike[str] | None) -> Any:

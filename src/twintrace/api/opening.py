@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ..model.errors import TraceNotFoundError
@@ -23,21 +23,30 @@ def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
 
 
 def listing(
-    path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    rank: int | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    limit: int | None = None,
 ) -> Listing:
-    """A trace for people: one row for each call, indented by the modules around it."""
+    """A trace for people: one row for each call, indented by the modules around it. Of some steps or ranks, if these are given."""
     trace = open_trace(path, tolerant=True)
-    for name, wanted, there in (("step", step, trace.steps), ("rank", rank, trace.ranks)):
-        if wanted is not None and wanted not in there:
-            raise TraceNotFoundError(
-                f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
-            )
+    steps = steps if step is None else (step,)
+    ranks = ranks if rank is None else (rank,)
+    for name, asked, there in (("step", steps, trace.steps), ("rank", ranks, trace.ranks)):
+        for wanted in asked or ():
+            if wanted not in there:
+                raise TraceNotFoundError(
+                    f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
+                )
     rows: list[Row] = []
     calls = tensors = 0
     notes: list[str] = []
     damage: list[str] = []
     for place in trace.places:
-        if step not in (None, place[0]) or rank not in (None, place[1]):
+        if (steps is not None and place[0] not in steps) or (ranks is not None and place[1] not in ranks):
             continue
         journal = trace.journal(*place)
         found = list(journal.calls()) if limit is None or len(rows) < limit else []

@@ -8,6 +8,7 @@ import click
 
 from .. import api
 from . import reports
+from .numbers import numbers_option
 from .progress import bar
 
 
@@ -21,8 +22,8 @@ from .progress import bar
 @click.option("--noise", type=click.Path(), help="The left run repeated: what differs between the two is allowed.")
 @click.option("--map", "mapping", type=reports.FILE, help="YAML file that says what belongs together.")
 @click.option("--write-map", type=reports.FILE, help="Write what was paired as YAML, to be edited and given back.")
-@click.option("--step", "steps", type=int, multiple=True, help="Only this step; may be repeated.")
-@click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank; may be repeated.")
+@numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
+@numbers_option("rank", "Only these ranks, likewise.")
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
 def compare(
@@ -35,8 +36,8 @@ def compare(
     noise: str | None,
     mapping: Path | None,
     write_map: Path | None,
-    steps: tuple[int, ...],
-    ranks: tuple[int, ...],
+    steps: tuple[int, ...] | None,
+    ranks: tuple[int, ...] | None,
     table: bool,
     html: Path | None,
     xlsx: Path | None,
@@ -60,13 +61,13 @@ def compare(
             tolerances=tolerances,
             mapping=mapping,
             noise=noise,
-            steps=steps or None,
-            ranks=ranks or None,
+            steps=steps,
+            ranks=ranks,
             workers=workers,
             progress=progress,
         )
     reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json)
     if write_map is not None:
-        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps or None, ranks=ranks or None)
+        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks)
         click.echo(f"  written: {write_map}")
     raise click.exceptions.Exit(reports.exit_code(found))

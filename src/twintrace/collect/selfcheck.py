@@ -158,6 +158,9 @@ class _Counted(Session):
         """What cannot be kept changes nothing."""
         self._gaps.clear()
 
+    def _tell_silence(self) -> None:
+        """The answer of the self-check says how much was recorded."""
+
     def close(self) -> None:
         if not self._closed:
             super().close()

@@ -53,6 +53,8 @@ class _Thread(threading.local):
 
 
 _HERE = _Busy()
+_STRANGERS = 4
+"""Classes of modules that are named when none of the model's was called: enough to recognise another model by."""
 
 
 @contextlib.contextmanager
@@ -140,6 +142,10 @@ class Session:
         self._number = 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
+        self._begun = self._failed = self._model_called = False
+        self._given = tuple(models)
+        self._strangers: dict[str, None] = {}  # classes of modules that were called and are not the model's
+        self._steps_begun: list[int] = [0]  # the first and the last
         self._next_call = 0
         self._total = 0
         self._passes: dict[str, int] = {}  # backward passes of this step, by parameter
@@ -159,7 +165,7 @@ class Session:
             return
         if self._running:
             raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
-        self._running = True
+        self._running = self._begun = True
         self._arm()
         self._started = self._started or self._armed
 
@@ -187,6 +193,7 @@ class Session:
                 )
             self._end_step()
             self._number = following
+            self._steps_begun = [self._steps_begun[0], following]
         if self._running:
             wanted = self._selection.wants_step(self._number)
             if wanted and not self._armed:
@@ -220,10 +227,8 @@ class Session:
             return
         self._disarm()
         self._running = False
-        if self._started and not self.total_calls and not self._complaints and not self._sieve.everything:
-            self._complaints.tell(
-                "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
-            )
+        if not self._lost and not self._failed:
+            self._tell_silence()
         self._closed = True
         try:
             with self._lock:
@@ -247,6 +252,7 @@ class Session:
             raise
 
     def __exit__(self, *exc: object) -> None:
+        self._failed = self._failed or exc[:1] not in ((), (None,))
         try:
             self.close()
         finally:
@@ -369,6 +375,10 @@ class Session:
         finally:
             here.busy = False
 
+    def stranger(self, kind: str) -> None:
+        if len(self._strangers) < _STRANGERS:
+            self._strangers[kind] = None
+
     def note(self, topic: str, text: str) -> None:
         self._complaints.tell(f"{topic}: {text}", key=topic)
         with self._lock:
@@ -389,6 +399,7 @@ class Session:
         around = self._thread.modules
         path, up = around[-1] if around else ("", None)
         if module is not None:
+            self._model_called = True
             self._sieve.enter_module(name)
             if self._lost or self._level in (Level.API, Level.OP):
                 return self._scope(name, up, phase)
@@ -671,6 +682,7 @@ class Session:
                 with unseen():
                     self._watch.start()
         except BaseException:
+            self._failed = True
             self._disarm()
             raise
 
@@ -691,6 +703,48 @@ class Session:
         except Exception as error:  # noqa: BLE001 - the user's predicate may raise anything
             self._trouble(f"parameter {name}", error)
             return False
+
+    def _tell_silence(self) -> None:
+        """A record with nothing in it, or with less than was asked for, is told: silence would read as agreement."""
+        if not self._wanted_rank:
+            wanted = self._selection.ranks or ()
+            if not any(rank < self._world for rank in wanted) and self._rank == 0:
+                there = "rank 0 alone" if self._world == 1 else f"the ranks 0 to {self._world - 1}"
+                self._complaints.tell(
+                    f"nothing was recorded: ranks={sorted(wanted)}, and the run has {there}", key="nothing"
+                )
+            return
+        if self._selection.steps is not None and not self._selection.steps:
+            return  # nothing was asked for
+        idle = self._sieve.without_effect() if self._started else []
+        others = ", ".join(self._strangers)
+        if self.total_calls:
+            if self._given and self._strangers and not self._model_called:
+                idle.append(
+                    f"no module of the model was called, but others were ({others}): was it given the model that runs?"
+                )
+            for text in idle:
+                self._complaints.tell(text, key=text)
+            return
+        if self._complaints.beside("compiled"):
+            return  # what went wrong was told
+        if not self._begun:
+            why = "the recorder was never started. Use it with `with`, or call start()"
+        elif not self._started:
+            first, last = self._steps_begun[0], self._steps_begun[-1]
+            ran = f"step {first} ran" if first == last else f"the steps {first} to {last} ran"
+            why = f"{ran}, and none of them is among steps={sorted(self._selection.steps or ())[:8]}"
+        elif not self._model_called and self._strangers:
+            why = f"no module of the model was called, but others were ({others}). Give tt.record the model that runs"
+        elif not self._sieve.everything:
+            why = f"no call fits the selection ({'; '.join(idle) or 'names, between, first, predicate'})"
+        elif "compiled" in self._complaints:
+            why = "what ran was compiled, and cannot be seen from inside"
+        elif self._given and not self._model_called:
+            why = "the model was not called between start() and stop()"
+        else:
+            why = "nothing was called between start() and stop()"
+        self._complaints.tell(f"nothing was recorded: {why}", key="nothing")
 
     # --- trouble ------------------------------------------------------------------------------------------------
 

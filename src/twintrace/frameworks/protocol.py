@@ -133,6 +133,9 @@ class Sink(Protocol):
     def take_kernels(self, folder: Path) -> None:
         """A compiled graph has run, and the framework has left files of its kernels here: they are part of the record."""
 
+    def stranger(self, kind: str) -> None:
+        """A module of this class was called that is none of the model's."""
+
     def note(self, topic: str, text: str) -> None:
         """Say something once: in the journal and, for the user, as a warning."""
 

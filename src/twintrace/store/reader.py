@@ -107,6 +107,7 @@ class NativeJournal:
         self._skip_torn_tail()
         self._header, self._stage = self._read_header()
         self._check_strangers()
+        self._check_payload()
         self._tables: dict[str, Any] = {}
 
     # --- what is asked of a journal -----------------------------------------------------------------------------
@@ -230,6 +231,15 @@ class NativeJournal:
                 if not self._tolerant:
                     raise
                 self._note_damage(f"line {int(number) + 1}", str(error))
+
+    def _check_payload(self) -> None:
+        """A step that was recorded with values has a file for them, be it empty, or a ring that still holds them."""
+        if self._stage is None or (self._path.parent / layout.PAYLOAD).is_file():
+            return
+        if not layout.stage_path(self._root, self._rank).is_file():
+            self._note_damage(
+                layout.PAYLOAD, "missing: the values of this step were recorded, and have been removed since"
+            )
 
     def _line_bytes(self, number: int) -> bytes:
         start, end = int(self._starts[number]), int(self._ends[number])

@@ -195,7 +195,10 @@ class Modules:
     def _meet(self, cell: nn.Cell) -> tuple[nn.Cell, ModuleView | None]:
         """A Cell that was not there when recording began: grown since, or none of ours."""
         self._learn()
-        return self._known.setdefault(id(cell), (cell, None))
+        found = self._known.setdefault(id(cell), (cell, None))
+        if found[1] is None:
+            self._sink.stranger(type(cell).__name__)
+        return found
 
     def _keeps_state(self, cell: nn.Cell) -> bool:
         """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""

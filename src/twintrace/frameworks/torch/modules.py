@@ -198,7 +198,10 @@ class Modules:
         """A module that was not there when recording began: grown since, compiled from one of ours, or none of ours."""
         self._learn()
         inner = self._known.get(id(module._orig_mod)) if _is_compiled(module) else None
-        return self._known.setdefault(id(module), (module, inner[1] if inner else None))
+        found = self._known.setdefault(id(module), (module, inner[1] if inner else None))
+        if found[1] is None:
+            self._sink.stranger(type(module).__name__)
+        return found
 
     def _enter_thread(self) -> Callable[[], None] | None:
         """Modes belong to a thread; a forward in another thread gets one for its duration."""
