@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         without_dropout,
     )
     from .reporting import (
+        comparison_json,
         listing_json,
         print_pairs,
         print_table,
@@ -110,7 +111,8 @@ _HOMES = {
         "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
     ),
     ".reporting": (
-        "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report", "table_part", "view",
+        "comparison_json", "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report",
+        "table_part", "view",
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
     ".saved": ("read_tensor", "write_tensor"),
@@ -139,6 +141,7 @@ __all__ = [
     "compare",
     "compare_arrays",
     "compare_weights",
+    "comparison_json",
     "conversion_line",
     "conversion_text",
     "convert_trace",

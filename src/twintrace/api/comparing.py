@@ -115,10 +115,10 @@ def compare_traces(
     brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
     """
     common, left_out = _places(traces, steps, ranks)
-    told = progress or _silent
     parts: list[_Part] = []
     left_behind: dict[int, Aftermath] = {}
-    for place in common:
+    for number, place in enumerate(common):
+        told = _silent if progress is None else _among(progress, number, len(common))
         label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
         parts.append(
             _compare_place(traces, place, chosen, pair, repeat, workers, told, label, before, equal_nan, brief)
@@ -213,6 +213,22 @@ def write_mapping(
 
 def _opened(source: Source) -> Trace:
     return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
+
+
+def _among(progress: Progress, number: int, count: int) -> Progress:
+    """Tells how much of all steps and ranks is done, of which this is one; of a single one, its own numbers."""
+    if count == 1:
+        return progress
+
+    def tell(what: str, done: int, total: int) -> None:
+        share = done / total if total else 1.0
+        progress(f"{what} ({number + 1} of {count})", round(_PARTS * (number + share)), _PARTS * count)
+
+    return tell
+
+
+_PARTS = 1000
+"""Into how many parts a step is divided where several are told of together."""
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -9,13 +9,20 @@ import click
 from .. import api
 from . import reports
 from .numbers import numbers_option
+from .outputs import STDOUT, check_output, force
 from .progress import bar
 
 
 @click.command()
 @click.argument("left", type=click.Path())
 @click.argument("right", type=click.Path())
-@click.option("--policy", default="auto", show_default=True, help="auto | msprobe | troubleshooter | torch_testing")
+@click.option(
+    "--policy",
+    type=click.Choice(["auto", "msprobe", "troubleshooter", "torch_testing"]),
+    default="auto",
+    show_default=True,
+    help="What counts as a difference.",
+)
 @click.option("--rtol", type=float, help="Instead of a policy: every element within atol + rtol·|left|.")
 @click.option("--atol", type=float, help="See --rtol.")
 @click.option("--tolerances", type=reports.FILE, help="TOML file with rtol and atol per dtype and per name.")
@@ -24,6 +31,7 @@ from .progress import bar
 @click.option("--write-map", type=reports.FILE, help="Write what was paired as YAML, to be edited and given back.")
 @numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
 @numbers_option("rank", "Only these ranks, likewise.")
+@force
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
 def compare(
@@ -36,6 +44,7 @@ def compare(
     noise: str | None,
     mapping: Path | None,
     write_map: Path | None,
+    force: bool,
     steps: tuple[int, ...] | None,
     ranks: tuple[int, ...] | None,
     table: bool,
@@ -43,6 +52,8 @@ def compare(
     xlsx: Path | None,
     csv: Path | None,
     json: Path | None,
+    columns: str,
+    quiet: bool,
     workers: int | None,
 ) -> None:
     """Say where two runs first part, and why.
@@ -51,7 +62,8 @@ def compare(
     together is found by itself; what rounding explains is not held against either. Exit code: 0 they agree, 1 they part, 2 they
     could not be compared.
     """
-    with bar() as progress:
+    check_output(write_map, "--write-map", force=force)
+    with bar(quiet=quiet) as progress:
         found = api.compare(
             left,
             right,
@@ -66,8 +78,9 @@ def compare(
             workers=workers,
             progress=progress,
         )
-    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json)
+    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json, columns=columns, quiet=quiet)
     if write_map is not None:
         api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks)
-        click.echo(f"  written: {write_map}")
+        if not quiet:
+            click.echo(f"  written: {write_map}", err=json == STDOUT)
     raise click.exceptions.Exit(reports.exit_code(found))

@@ -12,7 +12,7 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("trace", type=click.Path())
-@click.option("--to", "layout", required=True, metavar="LAYOUT", help=f"One of {', '.join(api.exporters())}.")
+@click.option("--to", "layout", required=True, type=click.Choice(list(api.exporters())), help="Whose dump.")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Where the dump goes; there must be nothing yet."
 )
