@@ -31,11 +31,7 @@ def test_steps_that_are_shown(command, traces, options, steps):
 
 @pytest.mark.parametrize("text", ["x", "3-1", "1-", "-1", "1,,2", "1-x", "0-99999999999"])
 def test_what_is_no_number_is_refused(command, traces, text):
-    import click
-
-    with pytest.raises(AssertionError) as raised:
-        command("show")(traces[0], "--step", text, expect=0)
-    assert isinstance(raised.value.args[0], click.UsageError) or "expected" in str(raised.value)
+    assert "expected" in command("show")(traces[0], "--step", text, expect=2)
 
 
 def test_a_step_that_is_not_there_is_refused(command, traces):

@@ -37,8 +37,7 @@ def twintrace(checkout_env):
 @pytest.mark.parametrize("option", ["--html", "--json", "--csv", "--xlsx", "--write-map"])
 def test_a_folder_that_is_not_there_is_told_before_the_work(command, traces, tmp_path, monkeypatch, option):
     monkeypatch.setattr(api, "compare", lambda *_, **__: pytest.fail("it was compared"))
-    with pytest.raises(AssertionError, match="does not exist"):
-        command("compare")(*traces, option, tmp_path / "nope" / "x", expect=0)
+    assert "does not exist" in command("compare")(*traces, option, tmp_path / "nope" / "x", expect=2)
 
 
 def test_json_on_standard_output_is_json_and_nothing_else(twintrace, traces):
@@ -84,8 +83,7 @@ def test_what_may_be_chosen_is_listed(twintrace, words):
 def test_a_mapping_that_is_there_is_not_overwritten(command, traces, tmp_path):
     file = tmp_path / "map.yaml"
     file.write_text("edited by hand")
-    with pytest.raises(AssertionError, match="is there already"):
-        command("compare")(*traces, "--write-map", file, expect=0)
+    assert "is there already" in command("compare")(*traces, "--write-map", file, expect=2)
     assert file.read_text() == "edited by hand"
     command("compare")(*traces, "--write-map", file, "--force", expect=1)
     assert file.read_text().startswith("mapping: 1")
@@ -102,8 +100,7 @@ class TestWeights:
     def test_a_checkpoint_that_is_there_is_not_overwritten(self, command, checkpoint, tmp_path):
         target = tmp_path / "net.ckpt"
         target.write_bytes(b"precious")
-        with pytest.raises(AssertionError, match="is there already"):
-            command("weights", "convert")(checkpoint, target, expect=None)
+        assert "is there already" in command("weights", "convert")(checkpoint, target, expect=2)
         assert target.read_bytes() == b"precious"
         command("weights", "convert")(checkpoint, target, "--force", expect=None)
         assert target.read_bytes() != b"precious"

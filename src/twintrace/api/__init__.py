@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from ..store.trace import Trace
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
-    from .converting import conversion_line, convert_trace, damage_of, exporters
+    from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -104,7 +104,7 @@ _HOMES = {
     "..store.trace": ("Trace",),
     ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
-    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters"),
+    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
@@ -165,6 +165,7 @@ __all__ = [
     "measure_arrays",
     "modules_of",
     "net_from",
+    "not_carried",
     "open",
     "pair_arrays",
     "pair_up",
