@@ -379,8 +379,9 @@ class Session:
         if len(self._strangers) < _STRANGERS:
             self._strangers[kind] = None
 
-    def note(self, topic: str, text: str) -> None:
-        self._complaints.tell(f"{topic}: {text}", key=topic)
+    def note(self, topic: str, text: str, *, quiet: bool = False) -> None:
+        if not quiet:
+            self._complaints.tell(f"{topic}: {text}", key=topic)
         with self._lock:
             self._note_in_journal(topic, text)
 

@@ -136,8 +136,8 @@ class Sink(Protocol):
     def stranger(self, kind: str) -> None:
         """A module of this class was called that is none of the model's."""
 
-    def note(self, topic: str, text: str) -> None:
-        """Say something once: in the journal and, for the user, as a warning."""
+    def note(self, topic: str, text: str, *, quiet: bool = False) -> None:
+        """Say something once: in the journal and, for the user, as a warning. `quiet`: in the journal alone, as it is always so."""
 
 
 @dataclass(frozen=True, slots=True)
