@@ -100,6 +100,7 @@ class Session:
         strict: bool = False,
         buffer: int,
         overwrite: bool = False,
+        resume: bool = False,
         eager: bool = False,
         writer: Writer | None = None,
         kernels: bool = False,
@@ -125,6 +126,7 @@ class Session:
                 keep_payload=keep is Keep.TENSOR,
                 buffer=buffer,
                 overwrite=overwrite,
+                resume=resume,
             )
             self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
             self._observe = self._observer.observe
@@ -139,13 +141,13 @@ class Session:
         self._precisions: dict[
             int, tuple[Mapping[str, Any], str]
         ] = {}  # by object: other settings, as a field of a call
-        self._number = 0
+        self._number = self._writer.next_step() if resume and isinstance(self._writer, TraceWriter) else 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
         self._begun = self._failed = self._model_called = False
         self._given = tuple(models)
         self._strangers: dict[str, None] = {}  # classes of modules that were called and are not the model's
-        self._steps_begun: list[int] = [0]  # the first and the last
+        self._steps_begun: list[int] = [self._number]  # the first and the last
         self._next_call = 0
         self._total = 0
         self._passes: dict[str, int] = {}  # backward passes of this step, by parameter
@@ -154,6 +156,7 @@ class Session:
         self._texts = _Texts()
         self._complaints = Complaints(strict=strict)
         self._noted: set[tuple[str, str]] = set()
+        self._carried: list[tuple[str, str]] = []  # notes of a step that was taken back
         warm_up()
         adopt(self)
 
@@ -179,7 +182,9 @@ class Session:
         self._disarm()
 
     def step(self, number: int | None = None) -> None:
-        """The step is over; the next is `number`, or one more."""
+        """The step is over; the next is `number`, or one more. A step in which nothing was recorded is not in the trace if its
+        successor has a number of its own: `rec.step(500)` before the first call makes that the first step.
+        """
         if not self._is_open("step"):
             return
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
@@ -191,9 +196,10 @@ class Session:
                     f"step {following} is already recorded in {self.path}, and a trace holds each step once. "
                     f"Give the next step a number of its own."
                 )
+            unused = number is not None and not self._next_call and self._withdraw_step()
             self._end_step()
             self._number = following
-            self._steps_begun = [self._steps_begun[0], following]
+            self._steps_begun = [following if unused and not self._total else self._steps_begun[0], following]
         if self._running:
             wanted = self._selection.wants_step(self._number)
             if wanted and not self._armed:
@@ -631,6 +637,9 @@ class Session:
                 header["precision"] = dict(self._precision)
             self._journal = self._writer.begin_step(self._number, header)
             self._observer.begin(self._journal)
+            carried, self._carried = self._carried, []
+            for topic, text in carried:
+                self._note_in_journal(topic, text)
         return self._journal
 
     def _surroundings(self) -> dict[str, Wire]:
@@ -640,6 +649,16 @@ class Session:
         except Exception as error:  # noqa: BLE001 - what a framework says of itself is not worth a training
             self._trouble("environment", error)
             return {"environment": {}, "groups": []}
+
+    def _withdraw_step(self) -> bool:
+        """Take the journal of a step back in which there is nothing but its head and notes, which go into the next."""
+        if self._journal is None or self._observer.count or not isinstance(self._writer, TraceWriter):
+            return False
+        self._carried = [note for note in self._noted if note not in self._carried] + self._carried
+        self._writer.withdraw_step()
+        self._observer.end()
+        self._journal = None
+        return True
 
     def _end_step(self) -> None:
         self._watch.end_step()

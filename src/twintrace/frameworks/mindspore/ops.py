@@ -27,7 +27,7 @@ from .updates import Updates
 
 _UNSEEN = (
     "MindSpore runs some kernels past its dispatcher, and they are not in this trace: the backward kernels of convolution, batch "
-    "norm and pooling, views and writes by an index, and whatever a compiled graph runs. Their values are in traces of level api or mix."
+    "norm and pooling, views and writes by an index, and whatever a compiled graph runs. Levels api and mix have the gradients."
 )
 _Mode: Any = getattr(ms, "MsDispatchMode", object)
 
