@@ -4,7 +4,7 @@
     compat  → api, store, model                             operations, measure, report, store, frameworks, engine → model
     testing → api, store, frameworks, model                 model → nothing
     api     → everything below                              weights, diagnose → frameworks, measure, store, model
-    collect → store, frameworks, model                      frameworks/<one> → protocol.py, nodes.py, runs.py, no other <one>,
+    collect → store, frameworks, model        frameworks/<one> → protocol.py, nodes.py, runs.py, headroom.py, no other <one>,
                                                             but msadapter → mindspore
 
 `testing` is above `api` because what it ships is for the tests of others. The package's own `__init__.py` lends names out of
@@ -118,9 +118,9 @@ def fault_of(path: str, parts: tuple[str, ...], module: str) -> str | None:
         shop
         and room == "frameworks"
         and parts[1] in WORKSHOPS
-        and shop not in {parts[1], "protocol", "nodes", "runs", *lenders}
+        and shop not in {parts[1], "protocol", "nodes", "runs", "headroom", *lenders}
     ):
-        return f"the {parts[1]} workshop may use itself, protocol.py, nodes.py and runs.py ({module})"
+        return f"the {parts[1]} workshop may use itself, protocol.py, nodes.py, runs.py and headroom.py ({module})"
     if shop in WORKSHOPS - lenders and parts[:2] != (target, shop) and (room, shop) != ("testing", "reference"):
         return f"names the {shop} workshop, which only registry.py may, as a string ({module})"
     return None

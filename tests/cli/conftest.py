@@ -1,5 +1,6 @@
 """Commands as a shell would call them."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +18,9 @@ def command():
             if isinstance(done.exception, TwintraceError):
                 assert expect == 2, done.exception
                 return str(done.exception)
+            if isinstance(done.exception, click.ClickException):
+                assert expect == 2, done.exception
+                return done.exception.format_message()
             assert done.exception is None, done.exception
             assert done.return_value == expect, done.output
             return done.output

@@ -28,6 +28,7 @@ from twintrace.store.writer import Journal, TraceWriter
 SETTINGS = {"level": "mix", "keep": "tensor"}
 MANIFEST = {"framework": "reference", "settings": SETTINGS, "world": 1}
 HEADER = {"world": 1, "framework": "reference", "settings": SETTINGS, "environment": {"numpy": "1.26"}, "groups": [[0]]}
+HEADER |= {"precision": {"autocast": {}, "deterministic": False, "reduced_f32": ["convolution"]}}
 SMALL_RING = 1 << 16
 
 # One value of each form that a journal knows, and what it is read back as is said in test_lines.py.
@@ -95,7 +96,8 @@ def full_lines(writer: TraceWriter, step: int, dtypes: Iterable[str] = DTYPES) -
         tensor_line(writer, 4, values_of("i64", (2, 0)), "i64", facts={"layout": "sparse_coo", "scale": 0.5}),
         {"k": "tensor", "id": 5, "dtype": "f32", "shape": [4, 4], "device": "cpu", "grad": False, "by": None,
          "parts": {"indices": 4, "values": 1}, "facts": {"layout": "sparse_coo"}},
-        call_line(1, "torch.nn.functional.linear", path="encoder.0", up=0, stack=0, out={"$t": 1}, **{"in": VALUES}),
+        call_line(1, "torch.nn.functional.linear", path="encoder.0", up=0, stack=0, out={"$t": 1},
+                  precision={"autocast": {"cuda": "f16"}}, **{"in": VALUES}),
         call_line(0, "encoder.0", kind="module", type="Linear", config=0, stack=0, params={"weight": 1}, buffers={"mean": 0},
                   out={"$tuple": [{"$t": 1}, {"$t": 5}]}, kw={"mask": {"$t": 0}}, **{"in": [{"$t": 0}]}),
         call_line(2, "aten.add_.Tensor", kind="op", phase="update", mutates=["0"], after={"0": 2}, **{"in": [{"$t": 1}, 1]}),

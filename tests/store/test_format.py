@@ -105,6 +105,8 @@ def recorded(tmp_path_factory):
             net(torch.ones(3, 4), fail=True)
         torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0]), (3,)).coalesce()
         torch.relu(torch.ones(2, device="meta"))
+        with torch.autocast("cpu"):
+            net.head(torch.ones(3, 4))
         recorder.note("topic", "a sentence")
     return specimens.lines_of(path), json.loads((path / "manifest.json").read_text())
 

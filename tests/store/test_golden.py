@@ -76,6 +76,7 @@ def normalised(journal: Path) -> str:
         line = json.loads(raw) | {"crc": "…"}
         if line["k"] == "head":
             line["environment"] = {"…": "…"}
+            line["precision"] = {"…": "…"}
         if line["k"] == "stack":
             line["frames"] = [frame for frame in line["frames"] if frame[0] == "train.py"] + [["…"]]
         text += json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -42,7 +42,9 @@ def killed(tmp_path_factory):
 
 def test_the_header(full):
     header = open_native(full).journal(1).header
-    assert header == Header(1, 0, 1, "reference", specimens.SETTINGS, {"numpy": "1.26"}, ((0,),))
+    assert header == Header(
+        1, 0, 1, "reference", specimens.SETTINGS, {"numpy": "1.26"}, ((0,),), specimens.HEADER["precision"]
+    )
     assert header.settings == {"level": Level.MIX, "keep": Keep.TENSOR}
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,13 +75,19 @@ def test_overwrite_replaces_a_trace(tmp_path):
     assert tree(path) == ["manifest.json"]
 
 
-@pytest.mark.parametrize("stranger", ["notes.txt", "step0/rank0.txt", "step1/plots", "step01", "rank0.stage.bak"])
+@pytest.mark.parametrize("stranger", [
+        "notes.txt", "step0/rank0.txt", "step1/plots", "step01", "rank0.stage.bak", "step0/rank0/precious.txt",
+        "step0/rank0/plots/loss.png", "step1/rank0/step0/rank0/journal.jsonl", "rank1.stage/x", "step0/rank1", "step7",
+        ".manifest-x/y",
+])  # fmt: skip
 def test_overwrite_removes_nothing_that_is_not_of_a_trace(tmp_path, stranger):
     path = specimens.write_full(tmp_path / "trace")
+    (path / stranger).parent.mkdir(parents=True, exist_ok=True)
     (path / stranger).write_text("precious")
     before = tree(path)
-    with pytest.raises(TraceExistsError, match=rf"something else \({Path(stranger).name} …\), so nothing was removed"):
+    with pytest.raises(TraceExistsError, match=r"something else .*, so nothing was removed") as raised:
         create(path, overwrite=True)
+    assert re.search(r"\((.*?) …\)", str(raised.value))[1] in stranger
     assert tree(path) == before
     assert len(open_trace(path)) == 12
 
@@ -91,6 +98,8 @@ def test_overwrite_does_not_follow_links(tmp_path):
     (path / "step5").symlink_to(tmp_path / "precious" / "step0")
     (path / "step6").mkdir()
     (path / "step6" / "rank0").symlink_to(tmp_path / "precious" / "step1" / "rank0")
+    (path / "step1" / "rank0" / "payload.bin").unlink()
+    (path / "step1" / "rank0" / "payload.bin").symlink_to(tmp_path / "precious" / "step0" / "rank0" / "payload.bin")
     create(path, overwrite=True).close()
     assert tree(path) == ["manifest.json"]
     assert specimens.snapshot(open_trace(tmp_path / "precious"))

@@ -107,7 +107,8 @@ def test_what_is_not_offered_is_skipped(page, tmp_path, monkeypatch):
         recording.needs_backward(page)
     with pytest.raises(pytest.skip.Exception, match="has no fly"):
         recording.needs_function(page, "fly")
-    recording.recorder(page, tmp_path / "t", page.models["mlp"](), level="module").close()
+    with pytest.warns(RuntimeWarning, match="never started"):
+        recording.recorder(page, tmp_path / "t", page.models["mlp"](), level="module").close()
 
 
 def test_a_page_must_be_complete():

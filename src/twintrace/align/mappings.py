@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,56 @@ class Mapping:
             for name in names
             if name
         )
+
+
+class Unused:
+    """Finds the names of a mapping that occur in none of the steps and ranks that were compared: one file serves them all."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._mapping = mapping
+        self._seen: tuple[set[str], set[str]] = (set(), set())  # paths of modules, addresses, full names of parameters
+
+    def saw(self, left: Iterable[Call], right: Iterable[Call]) -> None:
+        """One step of one rank."""
+        for seen, calls in zip(self._seen, (left, right), strict=True):
+            for call in calls:
+                seen.add(str(call.site))
+                if call.site.kind is Kind.MODULE:
+                    seen.add(call.site.name)
+                    prefix = f"{call.site.name}." if call.site.name else ""
+                    seen.update(f"{prefix}{name}" for name in (*call.parameters, *call.buffers))
+
+    def sentence(self) -> str:
+        """What is named and not there, or nothing."""
+        found = [f"{side} {name!r} ({part})" for part, side, name in self._absent()]
+        if not found:
+            return ""
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        return f"The mapping names what is not in the traces, and is without effect there: {', '.join(found[:_SHOWN])}{more}."
+
+    def _absent(self) -> Iterator[tuple[str, str, str]]:
+        said = self._mapping
+        for part, names in (("modules", said.modules.items()), ("calls", said.calls.items())):
+            for left, right in names:
+                yield from self._either(part, (left,), (right,))
+        for region in said.regions:
+            yield from self._either("regions", region.left, region.right)
+        yield from self._either("tensors", tuple(said.tensors), ())
+        yield from self._either("layouts", tuple(said.layouts), ())
+        for side, patterns in enumerate((said.ignore_left, said.ignore_right)):
+            for pattern in patterns:
+                if not any(fnmatch.fnmatchcase(name, pattern) for name in self._seen[side]):
+                    yield "ignore", _SIDES[side], pattern
+
+    def _either(self, part: str, left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        for side, names in enumerate((left, right)):
+            for name in names:
+                if name not in self._seen[side]:
+                    yield part, _SIDES[side], name
+
+
+_SIDES = ("left", "right")
+_SHOWN = 6
 
 
 def load(path: Path) -> Mapping:

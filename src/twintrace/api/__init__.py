@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from ..store.trace import Trace
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
-    from .converting import conversion_line, convert_trace, damage_of, exporters
+    from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         without_dropout,
     )
     from .reporting import (
+        comparison_json,
         listing_json,
         print_pairs,
         print_table,
@@ -105,14 +106,15 @@ _HOMES = {
     ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
     ".bundling": ("write_bundle",),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
-    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters"),
+    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
         "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
     ),
     ".reporting": (
-        "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report", "table_part", "view",
+        "comparison_json", "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report",
+        "table_part", "view",
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
     ".saved": ("read_tensor", "write_tensor"),
@@ -142,6 +144,7 @@ __all__ = [
     "compare",
     "compare_arrays",
     "compare_weights",
+    "comparison_json",
     "conversion_line",
     "conversion_text",
     "convert_trace",
@@ -165,6 +168,7 @@ __all__ = [
     "measure_arrays",
     "modules_of",
     "net_from",
+    "not_carried",
     "open",
     "pair_arrays",
     "pair_up",

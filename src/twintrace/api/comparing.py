@@ -80,9 +80,13 @@ def compare(
     repeat = None if noise is None else _opened(noise)
     mapped = _read_mapping(mapping)
 
+    unused = None if mapped is None else _unused(mapped)
+
     def pair(one: Side, two: Side) -> Alignment:
         from ..align import align
 
+        if unused is not None:
+            unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
     found = compare_traces(
@@ -98,6 +102,9 @@ def compare(
         workers=workers,
         progress=progress,
     )
+    told = [*_not_there(traces, steps, ranks), *([unused.sentence()] if unused is not None else [])]
+    if any(told):
+        found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
         chosen.name != "auto"
         or repeat is not None
@@ -106,8 +113,8 @@ def compare(
     ):
         return found
     why = "PyTorch is not installed here; a CPU build will do" if recompute else "--no-recompute"
-    told = f"The values were not recomputed ({why}): what is within rounding is estimated, and causes are not proven."
-    return replace(found, remarks=(*found.remarks, told))
+    remark = f"The values were not recomputed ({why}): what is within rounding is estimated, and causes are not proven."
+    return replace(found, remarks=(*found.remarks, remark))
 
 
 def compare_traces(
@@ -131,12 +138,12 @@ def compare_traces(
     brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
     """
     common, left_out = _places(traces, steps, ranks)
-    told = progress or _silent
     parts: list[_Part] = []
     left_behind: dict[int, Aftermath] = {}
     standing: dict[int, Mapping[tuple[str, str], Status]] = {}
     recompute = recompute and can_recompute()
-    for place in common:
+    for number, place in enumerate(common):
+        told = _silent if progress is None else _among(progress, number, len(common))
         label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
         parts.append(
             _compare_place(
@@ -256,8 +263,44 @@ def _opened(source: Source) -> Trace:
     return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
 
+def _among(progress: Progress, number: int, count: int) -> Progress:
+    """Tells how much of all steps and ranks is done, of which this is one; of a single one, its own numbers."""
+    if count == 1:
+        return progress
+
+    def tell(what: str, done: int, total: int) -> None:
+        share = done / total if total else 1.0
+        progress(f"{what} ({number + 1} of {count})", round(_PARTS * (number + share)), _PARTS * count)
+
+    return tell
+
+
+_PARTS = 1000
+"""Into how many parts a step is divided where several are told of together."""
+
+
 def _silent(what: str, done: int, total: int) -> None:
     """Nobody wants to know."""
+
+
+def _not_there(
+    traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
+) -> Iterator[str]:
+    """Steps and ranks that were asked for and that neither trace has."""
+    for name, asked, there in (
+        ("step", steps, {*traces[0].steps, *traces[1].steps}),
+        ("rank", ranks, {*traces[0].ranks, *traces[1].ranks}),
+    ):
+        absent = sorted(set(asked or ()) - there)
+        if absent:
+            shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
+            yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
+
+
+def _unused(mapping: Any) -> Any:
+    from ..align.mappings import Unused
+
+    return Unused(mapping)
 
 
 def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
@@ -632,11 +675,20 @@ def _measure_all(
     def task(item: Evidence) -> Evidence:
         return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
 
+    if to_read and not _Kernels.loaded:
+        _Kernels.loaded = True
+        progress(f"{label} (loading kernels; the first time on a machine they are compiled)", 0, len(to_read))
     for number, done in enumerate(Local(workers).run(task, to_read), 1):
         item = done.result()
         found[_key(item.pair)] = item
         progress(label, number, len(to_read))
     return found
+
+
+class _Kernels:
+    """Whether this process has measured before. The first time on a machine numba compiles, for about ten seconds: that is told."""
+
+    loaded = False
 
 
 def _measured(

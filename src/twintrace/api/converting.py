@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
+from ..model.records import Call
+from ..model.sites import Kind, Phase
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
 
-__all__ = ["conversion_line", "convert_trace", "damage_of", "exporters"]
+__all__ = ["conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -72,6 +75,26 @@ def conversion_line(trace: Trace) -> str:
     parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
     counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
     return f"written: {trace.path} ({trace.layout}): {counts}"
+
+
+def not_carried(source: Trace, made: Trace) -> list[str]:
+    """Kinds of calls that a copy in another layout has fewer of: what that layout has no place for."""
+    if made.layout == source.layout:
+        return []
+    before, after = (Counter(_kind_of(call) for call in trace.calls()) for trace in (source, made))
+    lost = {kind: before[kind] - after[kind] for kind in before if after[kind] < before[kind]}
+    return [f"{count} call{'' if count == 1 else 's'} of {kind}" for kind, count in sorted(lost.items())]
+
+
+def _kind_of(call: Call) -> str:
+    site = call.site
+    if site.phase is Phase.UPDATE:
+        return "the update (optimizers' steps)"
+    if site.phase is Phase.RECOMPUTE:
+        return "a recomputation"
+    if site.kind is Kind.MODULE:
+        return "modules" if site.name else "the model itself"
+    return {Kind.API: "functions", Kind.OP: "kernels", Kind.SAVE: "values that were saved by name"}[site.kind]
 
 
 def damage_of(trace: Trace) -> list[str]:

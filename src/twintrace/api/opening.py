@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ..model.errors import TraceNotFoundError
@@ -23,25 +24,39 @@ def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
 
 
 def listing(
-    path: str | os.PathLike[str], *, step: int | None = None, rank: int | None = None, limit: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    rank: int | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+    limit: int | None = None,
+    nonfinite: bool = False,
 ) -> Listing:
-    """A trace for people: one row for each call, indented by the modules around it."""
+    """A trace for people: one row for each call, indented by the modules around it. Of some steps or ranks, if these are given.
+
+    nonfinite   only calls with NaN or infinities in their results or gradients
+    """
     trace = open_trace(path, tolerant=True)
-    for name, wanted, there in (("step", step, trace.steps), ("rank", rank, trace.ranks)):
-        if wanted is not None and wanted not in there:
-            raise TraceNotFoundError(
-                f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
-            )
+    steps = steps if step is None else (step,)
+    ranks = ranks if rank is None else (rank,)
+    for name, asked, there in (("step", steps, trace.steps), ("rank", ranks, trace.ranks)):
+        for wanted in asked or ():
+            if wanted not in there:
+                raise TraceNotFoundError(
+                    f"{trace.path} has no {name} {wanted}: it has {', '.join(map(str, there)) or 'none'}."
+                )
     rows: list[Row] = []
     calls = tensors = 0
     notes: list[str] = []
     damage: list[str] = []
     for place in trace.places:
-        if step not in (None, place[0]) or rank not in (None, place[1]):
+        if (steps is not None and place[0] not in steps) or (ranks is not None and place[1] not in ranks):
             continue
         journal = trace.journal(*place)
-        found = list(journal.calls()) if limit is None or len(rows) < limit else []
-        rows.extend(_rows(journal, found))
+        found = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
+        made = list(_rows(journal, found))
+        rows.extend(row for row in made if not nonfinite or any(_is_nonfinite(mark) for mark in row.marks))
         calls += len(journal)
         tensors += sum(1 for _ in journal.tensors())
         notes += [f"{note.topic}: {note.text}" for note in journal.notes()]
@@ -62,7 +77,7 @@ def listing(
         calls,
         tensors,
         shown,
-        calls - len(shown),
+        (len(rows) if nonfinite else calls) - len(shown),
         tuple(dict.fromkeys(notes)),
         tuple(damage),
     )
@@ -109,7 +124,53 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
             len(call.gradients),
             frame,
             remark,
+            tuple(_range(journal.tensor(identity)) for (role, _), identity in _tensors(call) if role == "output"),
+            tuple(_marks(journal, call)),
         )
+
+
+_GRADIENT = "∂ "
+"""Begins the mark of a gradient."""
+_LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
+"""The largest finite number of each type that overflows by accident; those of eight bits and less are scaled to their ends."""
+_END_OF_RANGE = 0.5
+"""Of the largest number that a type has: one doubling more overflows."""
+
+
+def _is_nonfinite(mark: str) -> bool:
+    return mark.removeprefix(_GRADIENT).startswith(("NaN", "Inf"))
+
+
+def _range(tensor: Tensor) -> str:
+    """`-1.2 … 3.4, norm 5.6`; of a tensor with one element its value."""
+    known = tensor.statistics
+    if known is None or known.min is None or known.max is None:
+        return ""
+    if known.min == known.max:
+        return f"all {known.min:.4g}" if math.prod(tensor.spec.shape) > 1 else f"{known.min:.6g}"
+    norm = "" if known.norm is None else f", norm {known.norm:.4g}"
+    return f"{known.min:.4g} … {known.max:.4g}{norm}"
+
+
+def _marks(journal: Journal, call: Call) -> Iterator[str]:
+    for (role, _), identity in _tensors(call):
+        if role == "output" or role.startswith("gradient"):
+            tensor = journal.tensor(identity)
+            yield from (f"{_GRADIENT if role != 'output' else ''}{text}" for text in _oddities(tensor))
+
+
+def _oddities(tensor: Tensor) -> Iterator[str]:
+    known, total = tensor.statistics, math.prod(tensor.spec.shape)
+    if known is None:
+        return
+    if known.nan:
+        yield f"NaN {known.nan} of {total}"
+    if known.posinf or known.neginf:
+        yield f"Inf {known.posinf + known.neginf} of {total}"
+    largest = _LARGEST.get(tensor.spec.dtype)
+    ends = [abs(end) for end in (known.min, known.max) if end is not None]
+    if largest and ends and max(ends) > _END_OF_RANGE * largest:
+        yield f"at the end of {tensor.spec.dtype}'s range"
 
 
 def _spec(tensor: Tensor) -> str:

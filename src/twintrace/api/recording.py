@@ -64,6 +64,7 @@ def record(
     buffer: int | str = "64 MB",
     strict: bool = False,
     overwrite: bool = False,
+    resume: bool = False,
     eager: bool = False,
     writer: Writer | None = None,
     kernels: bool = False,
@@ -79,6 +80,8 @@ def record(
     flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
     framework     needed only when no model is given and several frameworks are imported
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
+    resume        go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is
+                  the one after the last, or `rec.step(n)`
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
     writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
     kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
@@ -98,6 +101,11 @@ def record(
         first=first,
         predicate=predicate,
     )
+    if resume and (overwrite or writer is not None):
+        raise UsageError(
+            "resume=True goes on in the trace that is there: leave out "
+            + ("overwrite=True, which removes it." if overwrite else "writer, which writes another tool's file.")
+        )
     models = named_models(model)
     workshop = framework_for(models, framework)
     if not models and chosen_level in (Level.MODULE, Level.MIX):
@@ -121,6 +129,7 @@ def record(
         "strict": strict,
         "buffer": _bytes(buffer),
         "overwrite": overwrite,
+        "resume": resume,
         "eager": eager,
         "kernels": kernels,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +42,18 @@ def print_pairs(comparison: Comparison, console: Any) -> None:
     pairs.print_pairs(comparison, console)
 
 
-def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """One row for each pair of tensors, as CSV."""
+def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: str = "all") -> None:
+    """One row for each pair of tensors, as CSV: with all columns, or the "main" ones."""
     from ..report import delimited
 
-    delimited.write_csv(comparison, path)
+    delimited.write_csv(comparison, path, columns=columns)
+
+
+def comparison_json(comparison: Comparison) -> Iterator[str]:
+    """Everything that the comparison found, as the text of a JSON document (docs/report-json.md), piece by piece."""
+    from ..report import document
+
+    return document.pieces(comparison)
 
 
 def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:

@@ -129,10 +129,16 @@ def compare_weights(
     rtol: float = 1e-4,
     atol: float = 1e-4,
     equal_nan: bool = False,
+    relative_to: str = "left",
     trust: bool = False,
     progress: Progress | None = None,
 ) -> WeightComparison:
-    """Two checkpoints, nets or dicts side by side: a row for every weight of either. `rtol` is relative to the right."""
+    """Two checkpoints, nets or dicts side by side: a row for every weight of either.
+
+    rtol, atol    elements may be apart by atol + rtol·|left|; with relative_to="right" by atol + rtol·|right|
+    """
+    if relative_to not in ("left", "right"):
+        raise UsageError(f"relative_to: expected left or right, got {relative_to!r}.")
     states = open_state(left, trust=trust), open_state(right, trust=trust)
     return compare(
         *states,
@@ -141,6 +147,7 @@ def compare_weights(
         rtol=rtol,
         atol=atol,
         equal_nan=equal_nan,
+        relative_to=relative_to,
         progress=progress,
     )
 

@@ -8,21 +8,29 @@ import click
 
 from .. import api
 from . import reports
+from .numbers import numbers_option
+from .outputs import STDOUT, check_output, force
 from .progress import bar
 
 
 @click.command()
 @click.argument("left", type=click.Path())
 @click.argument("right", type=click.Path())
-@click.option("--policy", default="auto", show_default=True, help="auto | msprobe | troubleshooter | torch_testing")
+@click.option(
+    "--policy",
+    type=click.Choice(["auto", "msprobe", "troubleshooter", "torch_testing"]),
+    default="auto",
+    show_default=True,
+    help="What counts as a difference.",
+)
 @click.option("--rtol", type=float, help="Instead of a policy: every element within atol + rtol·|left|.")
 @click.option("--atol", type=float, help="See --rtol.")
 @click.option("--tolerances", type=reports.FILE, help="TOML file with rtol and atol per dtype and per name.")
 @click.option("--noise", type=click.Path(), help="The left run repeated: what differs between the two is allowed.")
 @click.option("--map", "mapping", type=reports.FILE, help="YAML file that says what belongs together.")
 @click.option("--write-map", type=reports.FILE, help="Write what was paired as YAML, to be edited and given back.")
-@click.option("--step", "steps", type=int, multiple=True, help="Only this step; may be repeated.")
-@click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank; may be repeated.")
+@numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
+@numbers_option("rank", "Only these ranks, likewise.")
 @click.option("--accept", type=reports.FILE, help="TOML file of differences that are accepted, by place and cause.")
 @click.option("--write-accept", type=reports.FILE, help="Write such a file of the mistakes that were found.")
 @click.option("--bundle", type=reports.FILE, help="Write a zip that shows the mistake without this package.")
@@ -32,6 +40,7 @@ from .progress import bar
 @click.option(
     "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."
 )
+@force
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
 def compare(
@@ -44,18 +53,21 @@ def compare(
     noise: str | None,
     mapping: Path | None,
     write_map: Path | None,
-    steps: tuple[int, ...],
-    ranks: tuple[int, ...],
+    steps: tuple[int, ...] | None,
+    ranks: tuple[int, ...] | None,
     accept: Path | None,
     write_accept: Path | None,
     bundle: Path | None,
     recompute: bool,
     everything: bool,
+    force: bool,
     table: bool,
     html: Path | None,
     xlsx: Path | None,
     csv: Path | None,
     json: Path | None,
+    columns: str,
+    quiet: bool,
     workers: int | None,
 ) -> None:
     """Say where two runs first part, and why.
@@ -66,7 +78,9 @@ def compare(
     could not be.
     """
     entries = None if accept is None else api.read_accepted(accept)
-    with bar() as progress:
+    for path, option in ((write_map, "--write-map"), (write_accept, "--write-accept"), (bundle, "--bundle")):
+        check_output(path, option, force=force)
+    with bar(quiet=quiet) as progress:
         found = api.compare(
             left,
             right,
@@ -76,22 +90,27 @@ def compare(
             tolerances=tolerances,
             mapping=mapping,
             noise=noise,
-            steps=steps or None,
-            ranks=ranks or None,
+            steps=steps,
+            ranks=ranks,
             recompute=recompute,
             workers=workers,
             progress=progress,
         )
     if entries is not None:
         found = api.accept(found, entries)
-    reports.show(found, table=table, everything=everything, html=html, xlsx=xlsx, csv=csv, json=json)
+    reports.show(
+        found, table=table, everything=everything, html=html, xlsx=xlsx, csv=csv, json=json, columns=columns, quiet=quiet
+    )
+    written = []
     if write_map is not None:
-        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps or None, ranks=ranks or None)
-        click.echo(f"  written: {write_map}")
+        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks)
+        written.append(f"  written: {write_map}")
     if write_accept is not None:
         count = api.write_accepted(found, write_accept)
-        click.echo(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
+        written.append(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
     if bundle is not None:
-        written = api.write_bundle(left, right, found, bundle)
-        click.echo(f"  written: {bundle}" if written else "  not written: there is no mistake to bundle")
+        done = api.write_bundle(left, right, found, bundle)
+        written.append(f"  written: {bundle}" if done else "  not written: there is no mistake to bundle")
+    for line in written if not quiet else ():
+        click.echo(line, err=json == STDOUT)
     raise click.exceptions.Exit(reports.exit_code(found))

@@ -12,7 +12,7 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("trace", type=click.Path())
-@click.option("--to", "layout", required=True, metavar="LAYOUT", help=f"One of {', '.join(api.exporters())}.")
+@click.option("--to", "layout", required=True, type=click.Choice(list(api.exporters())), help="Whose dump.")
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Where the dump goes; there must be nothing yet."
 )
@@ -20,7 +20,8 @@ def export(trace: str, layout: str, output: str) -> None:
     """Write a recorded run as the dump of another tool.
 
     TRACE is a trace in any layout that `twintrace doctor` lists. The dump is there when it is complete, and not at all if it could
-    not be written; nothing is overwritten. Exit code: 0 all of it, 1 what could be read of a damaged trace.
+    not be written; nothing is overwritten. What the other layout has no place for is told. Exit code: 0 written, 1 what could be
+    read of a damaged trace.
     """
     _convert(trace, output, layout)
 
@@ -45,6 +46,9 @@ def _convert(path: str, output: str, layout: str) -> None:
     with bar() as progress:
         made = api.convert_trace(source, output, to=layout, progress=progress)
     click.echo(api.conversion_line(made))
+    lost = api.not_carried(source, made)
+    if lost:
+        click.echo(f"  not carried over, as {layout} has no place for it: {', '.join(lost)}")
     damaged = api.damage_of(source)
     for text in damaged[:_SHOWN]:
         click.echo(f"  damaged: {text}")

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from ..api import progress_bar as bar
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from ..api import progress_bar
 
 __all__ = ["bar"]
+
+
+def bar(*, quiet: bool = False) -> AbstractContextManager[Callable[[str, int, int], None] | None]:
+    """A bar on the terminal; none where nothing is to be printed."""
+    return contextlib.nullcontext() if quiet else progress_bar()

@@ -6,24 +6,37 @@ import click
 
 from .. import api
 from .consoles import console
+from .numbers import numbers_option
 
 
 @click.command()
 @click.argument("trace", type=click.Path())
-@click.option("--step", type=int, help="Only this step.")
-@click.option("--rank", type=int, help="Only this rank.")
+@numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
+@numbers_option("rank", "Only these ranks, likewise.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many calls.")
+@click.option("--nonfinite", is_flag=True, help="Only calls with NaN or infinities in their results or gradients.")
 @click.option("--all", "everything", is_flag=True, help="All calls, however many.")
 @click.option("--table", is_flag=True, help="A flat table instead of a tree.")
 @click.option("--json", "as_json", is_flag=True, help="The same for machines (all calls).")
 def show(
-    trace: str, step: int | None, rank: int | None, limit: int, everything: bool, table: bool, as_json: bool
+    trace: str,
+    steps: tuple[int, ...] | None,
+    ranks: tuple[int, ...] | None,
+    limit: int,
+    nonfinite: bool,
+    everything: bool,
+    table: bool,
+    as_json: bool,
 ) -> None:
-    """Print a recorded run as a readable tree: modules, the calls inside them, shapes, gradients, source lines.
+    """Print a recorded run as a readable tree: modules, the calls inside them, shapes, values, gradients, source lines.
+
+    Of each result the smallest and the largest value and the norm are shown; NaN, infinities and values at the end of their type's
+    range are marked with !!.
 
     TRACE is the directory that was given to tt.record, or any other layout that twintrace knows.
     """
-    found = api.listing(trace, step=step, rank=rank, limit=None if everything or as_json else limit)
+    most = None if everything or as_json else limit
+    found = api.listing(trace, steps=steps, ranks=ranks, limit=most, nonfinite=nonfinite)
     if as_json:
         click.echo(api.listing_json(found))
         return

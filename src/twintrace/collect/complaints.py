@@ -28,6 +28,10 @@ class Complaints:
     def __contains__(self, key: str) -> bool:
         return key in self._told
 
+    def beside(self, key: str) -> bool:
+        """Was anything told but this?"""
+        return bool(self._told - {key})
+
     def tell(self, text: str, *, key: str) -> None:
         """Say it, unless something with this key was said before."""
         if key in self._told:

@@ -71,6 +71,8 @@ class Sieve:
         self._known: dict[tuple[str, str], bool] = {}
         self._inside = selection.between is None
         self._entered: set[str] = set()  # the modules that were called within the range
+        self._met: set[str] = set()  # those ends of the range that were there, in any step
+        self._fitted: set[int] = set()  # positions of the patterns that fitted something, in any step
         self.everything = selection == Selection(steps=selection.steps, ranks=selection.ranks)
 
     def reset(self) -> None:
@@ -81,6 +83,8 @@ class Sieve:
     def enter_module(self, path: str) -> None:
         """A module begins: the range may open."""
         if self._selection.between:
+            if path in self._selection.between:
+                self._met.add(path)
             self._inside = self._inside or path == self._selection.between[0]
             if self._inside:
                 self._entered.add(path)
@@ -115,8 +119,25 @@ class Sieve:
         known = self._known.get(key)
         if known is None:
             texts = (site.name, site.path) if site.kind is not Kind.MODULE else (site.name,)
-            known = self._known[key] = any(pattern.fullmatch(text) for pattern in self._patterns for text in texts)
+            fitting = [i for i, pattern in enumerate(self._patterns) if any(pattern.fullmatch(text) for text in texts)]
+            self._fitted.update(fitting)
+            known = self._known[key] = bool(fitting)
         return known
+
+    def without_effect(self) -> list[str]:
+        """Sentences about conditions that nothing has met: a name that is misspelt selects less than was meant, or more."""
+        found = []
+        if self._selection.between:
+            for end, path in zip(("begins", "ends"), self._selection.between, strict=True):
+                if path not in self._met:
+                    effect = (
+                        "nothing is in the range" if end == "begins" else "the range goes on to the end of the step"
+                    )
+                    found.append(f"between: no module {path!r} was called, with which the range {end}: {effect}")
+        idle = [name for i, name in enumerate(self._selection.names or ()) if i not in self._fitted]
+        if idle:
+            found.append(f"names: no call fits {', '.join(map(repr, idle))}")
+        return found
 
 
 def _numbers(field: str, numbers: object) -> frozenset[int] | None:

@@ -123,7 +123,7 @@ class Run:
         return self._recorder(workshop, models, options)
 
     def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        chosen = dict(options) | {"strict": True, "overwrite": False}
+        chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False}
         if self.level is not None:
             chosen["level"] = self.level
         if self.keep is not None:
@@ -157,6 +157,9 @@ class _Counted(Session):
     def _tell_gaps(self) -> None:
         """What cannot be kept changes nothing."""
         self._gaps.clear()
+
+    def _tell_silence(self) -> None:
+        """The answer of the self-check says how much was recorded."""
 
     def close(self) -> None:
         if not self._closed:

@@ -30,6 +30,7 @@ from ..store.writer import Lines, TraceWriter, Writer
 from .complaints import Complaints, text_of
 from .configurations import Configurations
 from .flatten import Flattener, Unobserved
+from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
 from .observer import Observer
 from .processes import adopt, release
@@ -52,14 +53,16 @@ class _Thread(threading.local):
 
 
 _HERE = _Busy()
+_STRANGERS = 4
+"""Classes of modules that are named when none of the model's was called: enough to recognise another model by."""
 
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
     """What this thread does within is no part of the run, and nobody records it."""
     before = _HERE.busy
-    _HERE.busy = True
     try:
+        _HERE.busy = True
         yield
     finally:
         _HERE.busy = before
@@ -97,6 +100,7 @@ class Session:
         strict: bool = False,
         buffer: int,
         overwrite: bool = False,
+        resume: bool = False,
         eager: bool = False,
         writer: Writer | None = None,
         kernels: bool = False,
@@ -122,6 +126,7 @@ class Session:
                 keep_payload=keep is Keep.TENSOR,
                 buffer=buffer,
                 overwrite=overwrite,
+                resume=resume,
             )
             self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
             self._observe = self._observer.observe
@@ -132,9 +137,17 @@ class Session:
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._journal: Lines | None = None
-        self._number = 0
+        self._precision: Mapping[str, Any] = {}  # as the present journal's head says it
+        self._precisions: dict[
+            int, tuple[Mapping[str, Any], str]
+        ] = {}  # by object: other settings, as a field of a call
+        self._number = self._writer.next_step() if resume and isinstance(self._writer, TraceWriter) else 0
         self._epoch = 0
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
+        self._begun = self._failed = self._model_called = False
+        self._given = tuple(models)
+        self._strangers: dict[str, None] = {}  # classes of modules that were called and are not the model's
+        self._steps_begun: list[int] = [self._number]  # the first and the last
         self._next_call = 0
         self._total = 0
         self._passes: dict[str, int] = {}  # backward passes of this step, by parameter
@@ -143,6 +156,7 @@ class Session:
         self._texts = _Texts()
         self._complaints = Complaints(strict=strict)
         self._noted: set[tuple[str, str]] = set()
+        self._carried: list[tuple[str, str]] = []  # notes of a step that was taken back
         warm_up()
         adopt(self)
 
@@ -154,7 +168,7 @@ class Session:
             return
         if self._running:
             raise SessionError("the recorder is already started. Call stop() first, or leave out this start().")
-        self._running = True
+        self._running = self._begun = True
         self._arm()
         self._started = self._started or self._armed
 
@@ -168,7 +182,9 @@ class Session:
         self._disarm()
 
     def step(self, number: int | None = None) -> None:
-        """The step is over; the next is `number`, or one more."""
+        """The step is over; the next is `number`, or one more. A step in which nothing was recorded is not in the trace if its
+        successor has a number of its own: `rec.step(500)` before the first call makes that the first step.
+        """
         if not self._is_open("step"):
             return
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
@@ -180,8 +196,10 @@ class Session:
                     f"step {following} is already recorded in {self.path}, and a trace holds each step once. "
                     f"Give the next step a number of its own."
                 )
+            unused = number is not None and not self._next_call and self._withdraw_step()
             self._end_step()
             self._number = following
+            self._steps_begun = [following if unused and not self._total else self._steps_begun[0], following]
         if self._running:
             wanted = self._selection.wants_step(self._number)
             if wanted and not self._armed:
@@ -197,8 +215,8 @@ class Session:
             return
         if _HERE.busy:
             return
-        _HERE.busy = True
         try:
+            _HERE.busy = True
             with self._lock:
                 call = self._save(str(name), value)
                 for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
@@ -213,12 +231,10 @@ class Session:
         """Everything is written; the trace can be opened anywhere."""
         if self._closed:
             return
-        if self._running:
-            self.stop()
-        if self._started and not self.total_calls and not self._complaints and not self._sieve.everything:
-            self._complaints.tell(
-                "nothing was recorded: no call fits the selection (names, between, first, predicate)", key="nothing"
-            )
+        self._disarm()
+        self._running = False
+        if not self._lost and not self._failed:
+            self._tell_silence()
         self._closed = True
         try:
             with self._lock:
@@ -232,11 +248,21 @@ class Session:
             release(self)
 
     def __enter__(self) -> Session:
-        self.start()
-        return self
+        try:
+            self.start()
+            return self  # within, so that a signal that comes now is not one that nobody cleans up after
+        except Exception:
+            raise
+        except BaseException:  # no `__exit__` will be called
+            self.close()
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        self._failed = self._failed or exc[:1] not in ((), (None,))
+        try:
+            self.close()
+        finally:
+            self._disarm()  # a signal may have come before `close` had begun with it
 
     @property
     def number(self) -> int:
@@ -279,10 +305,10 @@ class Session:
         here = _HERE
         if here.busy:
             return None
-        here.busy = True
         around = self._thread.modules
         depth = len(around)
         try:
+            here.busy = True
             with self._lock:
                 return self._enter(kind, name, args, kwargs, phase, module, mutates, settings)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
@@ -294,8 +320,8 @@ class Session:
 
     def leave(self, call: Open, output: Any, *, missing: Sequence[str] = ()) -> None:
         here = _HERE
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 self._leave(call, output, missing)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
@@ -305,8 +331,8 @@ class Session:
 
     def fail(self, call: Open, error: BaseException) -> None:
         here = _HERE
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 state: _State = call.state
                 if call.kind is Kind.MODULE:
@@ -346,8 +372,8 @@ class Session:
         here = _HERE
         if here.busy or self._lost or self._closed:
             return
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 for kernel in kernels_in(folder, self._observer.take):
                     self._take_kernel(kernel)
@@ -356,8 +382,13 @@ class Session:
         finally:
             here.busy = False
 
-    def note(self, topic: str, text: str) -> None:
-        self._complaints.tell(f"{topic}: {text}", key=topic)
+    def stranger(self, kind: str) -> None:
+        if len(self._strangers) < _STRANGERS:
+            self._strangers[kind] = None
+
+    def note(self, topic: str, text: str, *, quiet: bool = False) -> None:
+        if not quiet:
+            self._complaints.tell(f"{topic}: {text}", key=topic)
         with self._lock:
             self._note_in_journal(topic, text)
 
@@ -377,6 +408,7 @@ class Session:
         around = self._thread.modules
         path, up = around[-1] if around else ("", None)
         if module is not None:
+            self._model_called = True
             self._sieve.enter_module(name)
             if self._lost or self._level in (Level.API, Level.OP):
                 return self._scope(name, up, phase)
@@ -397,6 +429,9 @@ class Session:
         text = self._start_call(identity, kind, name, number, phase, path, up)
         state = _State(self._epoch, None, len(around), mutates)
         call = Open(identity, kind, name, phase, found, [], wants_gradients, state)
+        settings = self._framework.precision()
+        if settings is not self._precision:
+            text += self._precision_text(settings)
         if module is not None:
             around.append((name, identity))
             text += self._module_text(module)
@@ -419,6 +454,16 @@ class Session:
             f'{{"k":"call","id":{identity},"kind":"{kind}","name":{texts[name]},"n":{number},"phase":"{phase}",'
             f'"path":{texts[path]},"up":{"null" if up is None else up}'
         )
+
+    def _precision_text(self, settings: Mapping[str, Any]) -> str:
+        """The settings of a call that are not those of the journal."""
+        known = self._precisions.get(id(settings))
+        if known is None or known[0] is not settings:
+            nothing = object()
+            other = {name: value for name, value in settings.items() if self._precision.get(name, nothing) != value}
+            text = f',"precision":{encode(other)}' if other else ""
+            known = self._precisions[id(settings)] = settings, text
+        return known[1]
 
     def _scope(self, path: str, up: int | None, phase: Phase) -> Open:
         """A module that is not recorded itself: its calls still learn where they are."""
@@ -523,8 +568,8 @@ class Session:
         here = _HERE
         if here.busy or self._lost or self._closed:
             return
-        here.busy = True
         try:
+            here.busy = True
             with self._lock:
                 journal = self._journal or self._open_journal()
                 journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
@@ -590,8 +635,15 @@ class Session:
                 "settings": self._settings,
                 **self._surroundings(),
             }
+            self._precision = self._framework.precision()
+            self._precisions.clear()
+            if self._precision:
+                header["precision"] = dict(self._precision)
             self._journal = self._writer.begin_step(self._number, header)
             self._observer.begin(self._journal)
+            carried, self._carried = self._carried, []
+            for topic, text in carried:
+                self._note_in_journal(topic, text)
         return self._journal
 
     def _surroundings(self) -> dict[str, Wire]:
@@ -601,6 +653,16 @@ class Session:
         except Exception as error:  # noqa: BLE001 - what a framework says of itself is not worth a training
             self._trouble("environment", error)
             return {"environment": {}, "groups": []}
+
+    def _withdraw_step(self) -> bool:
+        """Take the journal of a step back in which there is nothing but its head and notes, which go into the next."""
+        if self._journal is None or self._observer.count or not isinstance(self._writer, TraceWriter):
+            return False
+        self._carried = [note for note in self._noted if note not in self._carried] + self._carried
+        self._writer.withdraw_step()
+        self._observer.end()
+        self._journal = None
+        return True
 
     def _end_step(self) -> None:
         self._watch.end_step()
@@ -638,16 +700,23 @@ class Session:
         except TraceWriteError as error:
             self._lose(error)
             return
-        with unseen():
-            self._watch.start()
-        self._armed = True
+        try:
+            with uninterrupted():
+                self._armed = True
+                with unseen():
+                    self._watch.start()
+        except BaseException:
+            self._failed = True
+            self._disarm()
+            raise
 
     def _disarm(self) -> None:
         if self._armed:
-            self._armed = False
-            with unseen():
-                self._watch.stop()
-            self._thread.modules.clear()
+            with uninterrupted():
+                self._armed = False
+                with unseen():
+                    self._watch.stop()
+                self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:
         if self._selection.forward_only or self._selection.inputs_only or self._selection.flow_only:
@@ -658,6 +727,48 @@ class Session:
         except Exception as error:  # noqa: BLE001 - the user's predicate may raise anything
             self._trouble(f"parameter {name}", error)
             return False
+
+    def _tell_silence(self) -> None:
+        """A record with nothing in it, or with less than was asked for, is told: silence would read as agreement."""
+        if not self._wanted_rank:
+            wanted = self._selection.ranks or ()
+            if not any(rank < self._world for rank in wanted) and self._rank == 0:
+                there = "rank 0 alone" if self._world == 1 else f"the ranks 0 to {self._world - 1}"
+                self._complaints.tell(
+                    f"nothing was recorded: ranks={sorted(wanted)}, and the run has {there}", key="nothing"
+                )
+            return
+        if self._selection.steps is not None and not self._selection.steps:
+            return  # nothing was asked for
+        idle = self._sieve.without_effect() if self._started else []
+        others = ", ".join(self._strangers)
+        if self.total_calls:
+            if self._given and self._strangers and not self._model_called:
+                idle.append(
+                    f"no module of the model was called, but others were ({others}): was it given the model that runs?"
+                )
+            for text in idle:
+                self._complaints.tell(text, key=text)
+            return
+        if self._complaints.beside("compiled"):
+            return  # what went wrong was told
+        if not self._begun:
+            why = "the recorder was never started. Use it with `with`, or call start()"
+        elif not self._started:
+            first, last = self._steps_begun[0], self._steps_begun[-1]
+            ran = f"step {first} ran" if first == last else f"the steps {first} to {last} ran"
+            why = f"{ran}, and none of them is among steps={sorted(self._selection.steps or ())[:8]}"
+        elif not self._model_called and self._strangers:
+            why = f"no module of the model was called, but others were ({others}). Give tt.record the model that runs"
+        elif not self._sieve.everything:
+            why = f"no call fits the selection ({'; '.join(idle) or 'names, between, first, predicate'})"
+        elif "compiled" in self._complaints:
+            why = "what ran was compiled, and cannot be seen from inside"
+        elif self._given and not self._model_called:
+            why = "the model was not called between start() and stop()"
+        else:
+            why = "nothing was called between start() and stop()"
+        self._complaints.tell(f"nothing was recorded: {why}", key="nothing")
 
     # --- trouble ------------------------------------------------------------------------------------------------
 

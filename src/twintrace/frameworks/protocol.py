@@ -136,8 +136,11 @@ class Sink(Protocol):
     def take_kernels(self, folder: Path) -> None:
         """A compiled graph has run, and the framework has left files of its kernels here: they are part of the record."""
 
-    def note(self, topic: str, text: str) -> None:
-        """Say something once: in the journal and, for the user, as a warning."""
+    def stranger(self, kind: str) -> None:
+        """A module of this class was called that is none of the model's."""
+
+    def note(self, topic: str, text: str, *, quiet: bool = False) -> None:
+        """Say something once: in the journal and, for the user, as a warning. `quiet`: in the journal alone, as it is always so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,11 @@ class Framework(Protocol):
 
     def environment(self) -> Mapping[str, Any]:
         """Versions, threads, determinism: what a reader of the trace will ask first."""
+
+    def precision(self) -> Mapping[str, Any]:
+        """Settings that decide in which precision this thread computes now (FORMAT.md, `precision`). Asked before every call:
+        quick, never raises, and equal settings are the same object.
+        """
 
     def internal_paths(self) -> tuple[str, ...]:
         """Directories whose frames are the framework's own, not the user's."""

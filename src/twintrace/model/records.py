@@ -99,6 +99,8 @@ class Call:
     gradients: tuple[Gradient, ...] = ()
     raised: str | None = None
     missing: tuple[str, ...] = ()
+    precision: Mapping[str, object] = field(default_factory=dict)
+    """Settings that decide precision, where they were others than the journal's."""
     order: int = 0
 
 
@@ -122,6 +124,8 @@ class Header:
     settings: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, object] = field(default_factory=dict)
     groups: tuple[tuple[int, ...], ...] = ()
+    precision: Mapping[str, object] = field(default_factory=dict)
+    """Settings that decide in which precision the framework computes, as they were when the step began; a call may have others."""
 
 
 @dataclass(frozen=True, slots=True)

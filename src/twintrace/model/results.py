@@ -326,6 +326,10 @@ class Row:
     gradients: int
     where: str
     remark: str = ""
+    ranges: tuple[str, ...] = ()
+    """Of each output: smallest and largest value, and the norm; empty where they are not known."""
+    marks: tuple[str, ...] = ()
+    """What a reader must see: NaN and infinities in outputs and gradients, values at the end of their type's range."""
 
 
 @dataclass(frozen=True, slots=True)

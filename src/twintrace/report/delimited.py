@@ -7,6 +7,7 @@ text gets an apostrophe in front. Numbers are numbers: -1.5 stays -1.5.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -25,14 +26,19 @@ _REMEMBERED = 1 << 12
 _KNOWN: dict[str, str] = {}
 
 
-def write_csv(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: str = "all") -> None:
     """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one
-    that is alone.
+    that is alone. `columns`: "all", or the "main" ones, a quarter of the bytes.
     """
-    from .tables import SHEET, rows  # any other table is written without the words of ours
+    from .tables import MAIN, SHEET, rows  # any other table is written without the words of ours
 
-    alone = _alone(comparison) if comparison.saved else ()
-    write_rows(path, [column.name for column in SHEET], chain(rows(comparison), alone))
+    table = chain(rows(comparison), _alone(comparison) if comparison.saved else ())
+    names = [column.name for column in SHEET]
+    if columns == "all":
+        write_rows(path, names, table)
+        return
+    pick = operator.itemgetter(*[names.index(name) for name in MAIN])
+    write_rows(path, MAIN, map(pick, table))
 
 
 def _alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:

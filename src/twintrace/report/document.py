@@ -14,7 +14,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,12 @@ _AS_IT_IS = Layout()
 
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the comparison to `path`, whole or not at all."""
+    with written(path) as file:
+        file.writelines(pieces(comparison))
+
+
+def pieces(comparison: Comparison) -> Iterator[str]:
+    """The text of the document, a result at a time."""
     places = {id(result): place for place, result in enumerate(comparison.results)}
     head = {
         "format": FORMAT,
@@ -65,14 +71,13 @@ def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         "only_left": (_alone(*item) for item in comparison.only_left),
         "only_right": (_alone(*item) for item in comparison.only_right),
     }
-    with written(path) as file:
-        file.write(_text(head)[:-1])
-        for name, items in lists.items():
-            file.write(f',\n"{name}":[')
-            for number, item in enumerate(items):
-                file.write((",\n" if number else "\n") + _text(item))
-            file.write("]")
-        file.write("}\n")
+    yield _text(head)[:-1]
+    for name, items in lists.items():
+        yield f',\n"{name}":['
+        for number, item in enumerate(items):
+            yield (",\n" if number else "\n") + _text(item)
+        yield "]"
+    yield "}\n"
 
 
 def read_json(path: str | os.PathLike[str]) -> Comparison:

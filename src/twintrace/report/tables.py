@@ -184,6 +184,13 @@ COLUMNS: tuple[Column, ...] = (
 SHEET = tuple(column for column in COLUMNS if column.sheet)
 _INTRODUCED = [column.name for column in SHEET].index("introduced")
 
+MAIN = (
+    "step", "rank", "outcome", "because", "left_site", "right_site", "part", "left_slot", "right_slot", "pass", "left", "right",
+    "introduced", "error", "bound", "max_abs", "max_rel", "cosine", "nan_left", "nan_right", "inf_left", "inf_right", "left_source",
+    "right_source", "settings",
+)  # fmt: skip
+"""Columns that answer where two runs part, by how much and why; the others are for statistics over many pairs."""
+
 ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "source")
 """Columns of the table of what has no partner."""
 

@@ -2,7 +2,7 @@
 
 runs/a  torch, mix/fingerprint, steps 0-2, rank 0: 311 calls, 840 tensors
 step 0
-└── encoder (Encoder)  f32[4, 8] → f32[4, 8]
+└── encoder (Encoder)  f32[4, 8] → f32[4, 8]  {-2.1 … 3.4, norm 5.6}  !! NaN 3 of 32
     └── torch.nn.functional.linear#0  …
 """
 
@@ -46,11 +46,13 @@ def print_table(listing: Listing, console: Console) -> None:
     """The listing as a flat table."""
     console.print(_title(listing), highlight=False)
     table = Table(box=None, pad_edge=False)
-    for column in ("step", "rank", "call", "type", "in", "out", "grads", "where"):
+    for column in ("step", "rank", "call", "type", "in", "out", "values", "grads", "marks", "where"):
         table.add_column(column, overflow="fold")
     for row in listing.rows:
-        texts = (row.site, row.type, ", ".join(row.inputs), ", ".join(row.outputs))
-        table.add_row(str(row.step), str(row.rank), *map(_plain, texts), str(row.gradients), _plain(row.where))
+        values = "; ".join(filter(None, row.ranges))
+        texts = (row.site, row.type, ", ".join(row.inputs), ", ".join(row.outputs), values)
+        rest = (", ".join(dict.fromkeys(row.marks)), row.where)
+        table.add_row(str(row.step), str(row.rank), *map(_plain, texts), str(row.gradients), *map(_plain, rest))
     console.print(table)
     _print_rest(listing, console)
 
@@ -70,7 +72,14 @@ def _label(row: Row) -> str:
     kind = f" [cyan]({_plain(row.type)})[/]" if row.type else ""
     gradients = f" [green]∂{row.gradients}[/]" if row.gradients else ""
     remark = f" [red]{_plain(row.remark)}[/]" if row.remark else ""
-    return f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{gradients}  [dim]{_plain(row.where)}[/]{remark}"
+    values = "; ".join(filter(None, row.ranges))
+    told = f"  [cyan]{_plain('{' + values + '}')}[/]" if values else ""
+    return f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{told}{gradients}{_marks(row)}  [dim]{_plain(row.where)}[/]{remark}"
+
+
+def _marks(row: Row) -> str:
+    """NaN and the like, to be seen without colours too."""
+    return f"  [bold red]!! {_plain(', '.join(dict.fromkeys(row.marks)))}[/]" if row.marks else ""
 
 
 def _print_rest(listing: Listing, console: Console) -> None:

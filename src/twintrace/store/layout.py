@@ -35,19 +35,19 @@ def stage_path(root: Path, rank: int) -> Path:
     return root / f"rank{rank}.stage"
 
 
-def is_ours(name: str) -> bool:
-    """Is this the name of something that a writer puts into a trace directory?"""
-    stage = name.removesuffix(".stage")
-    return (
-        name == MANIFEST
-        or name.startswith(DRAFT)
-        or bool(_STEP.fullmatch(name) or (stage != name and _RANK.fullmatch(stage)))
-    )
-
-
-def is_rank(name: str) -> bool:
-    """Is this the name of a rank's directory?"""
-    return bool(_RANK.fullmatch(name))
+def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
+    """Is this something that a writer puts there? `parts` are the names on the way to it, from the trace's directory on."""
+    match parts:
+        case (name,) if not is_folder:
+            stage = name.removesuffix(".stage")
+            return name == MANIFEST or name.startswith(DRAFT) or (stage != name and bool(_RANK.fullmatch(stage)))
+        case (name,):
+            return bool(_STEP.fullmatch(name))
+        case (_, name) if is_folder:
+            return bool(_RANK.fullmatch(name))
+        case (_, _, name) if not is_folder:
+            return name in (JOURNAL, PAYLOAD)
+    return False
 
 
 def journals(root: Path) -> list[tuple[int, int]]:

@@ -68,6 +68,7 @@ def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) 
             "settings": dict(head.settings),
             "environment": dict(head.environment),
             "groups": [list(group) for group in head.groups],
+            **({"precision": dict(head.precision)} if head.precision else {}),
         },
     )
     tensors, said = source.tensors(), set[int]()
@@ -193,6 +194,7 @@ def _call_lines(call: Call, stacks: dict[object, int], configs: dict[object, int
         "mutates": list(call.mutates),
         "after": dict(call.after),
         "missing": list(call.missing),
+        "precision": dict(call.precision),
     }
     line |= {name: value for name, value in optional.items() if value}
     yield line

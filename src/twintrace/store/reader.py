@@ -107,6 +107,7 @@ class NativeJournal:
         self._skip_torn_tail()
         self._header, self._stage = self._read_header()
         self._check_strangers()
+        self._check_payload()
         self._tables: dict[str, Any] = {}
 
     # --- what is asked of a journal -----------------------------------------------------------------------------
@@ -231,6 +232,15 @@ class NativeJournal:
                     raise
                 self._note_damage(f"line {int(number) + 1}", str(error))
 
+    def _check_payload(self) -> None:
+        """A step that was recorded with values has a file for them, be it empty, or a ring that still holds them."""
+        if self._stage is None or (self._path.parent / layout.PAYLOAD).is_file():
+            return
+        if not layout.stage_path(self._root, self._rank).is_file():
+            self._note_damage(
+                layout.PAYLOAD, "missing: the values of this step were recorded, and have been removed since"
+            )
+
     def _line_bytes(self, number: int) -> bytes:
         start, end = int(self._starts[number]), int(self._ends[number])
         if end - start > MAX_LINE:
@@ -300,6 +310,7 @@ class NativeJournal:
             settings=optional_of(line, "settings", dict, {}, where),
             environment=optional_of(line, "environment", dict, {}, where),
             groups=tuple(map(tuple, groups)),
+            precision=optional_of(line, "precision", dict, {}, where),
         )
         return header, (stage[0], stage[1]) if stage else None
 
@@ -469,6 +480,7 @@ def _call(
         gradients=tuple(gradients.get(identity, ())),
         raised=optional_of(line, "raised", str, None, where),
         missing=_texts(line.get("missing", []), where, "missing"),
+        precision=optional_of(line, "precision", dict, {}, where),
         order=order,
     )
 

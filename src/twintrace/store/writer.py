@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -138,15 +137,22 @@ class TraceWriter:
         keep_payload: bool = False,
         buffer: int = DEFAULT_BYTES,
         overwrite: bool = False,
+        resume: bool = False,
     ) -> TraceWriter:
-        """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there."""
+        """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there.
+
+        resume   go on in a trace of the same framework and settings, if there is one: its steps stay, others are added
+        """
         document = {"format": layout.FORMAT, "version": layout.VERSION, "created": time.time(), **manifest}
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         try:
             if overwrite and world == 1:
                 _remove_trace(root)
             root.mkdir(parents=True, exist_ok=True)
-            _publish(root, text, document, rank=rank, world=world)
+            if resume and (root / layout.MANIFEST).exists():
+                _resume(root, document, rank=rank)
+            else:
+                _publish(root, text, document, rank=rank, world=world)
         except TraceExistsError:
             raise
         except PermissionError as error:
@@ -162,6 +168,24 @@ class TraceWriter:
     def has_step(self, step: int) -> bool:
         """Has this rank recorded that step already?"""
         return layout.journal_dir(self.root, step, self.rank).exists()
+
+    def next_step(self) -> int:
+        """The step after the last that this rank has recorded; 0 in a new trace."""
+        step = max((step + 1 for step, rank in layout.journals(self.root) if rank == self.rank), default=0)
+        while self.has_step(step):  # killed before its journal was made
+            step += 1
+        return step
+
+    def withdraw_step(self) -> None:
+        """The present step has not been: nothing was recorded in it, and its number is free again."""
+        journal, self._journal = self._journal, None
+        if journal is None:
+            return
+        if self._stage and self._file_begun:
+            self._stage.end()
+        with contextlib.suppress(OSError):
+            (self._directory / layout.PAYLOAD).unlink()
+        journal.withdraw()
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
         """Open the journal of `step`; its first line is the header."""
@@ -286,10 +310,29 @@ def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, w
         draft.unlink(missing_ok=True)
 
 
+_SAME = ("format", "version", "framework", "settings", "world")
+"""What two recordings in one trace must have in common."""
+
+
+def _resume(root: Path, document: Mapping[str, Any], *, rank: int) -> None:
+    """Go on in a trace that is there. What a killed process has left in the ring is brought to its place first."""
+    other = _read_manifest(root / layout.MANIFEST)
+    unlike = [key for key in _SAME if other.get(key) != document.get(key)]
+    if unlike:
+        told = "; ".join(f"{key}: {other.get(key)!r} there, {document.get(key)!r} now" for key in unlike)
+        raise TraceExistsError(
+            f"{root} holds a trace that was recorded otherwise ({told}), so recording cannot go on there. "
+            f"Record in the same way, or choose another path."
+        )
+    from .recovery import recover
+
+    recover(root, rank)
+
+
 def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
     """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
     other = _read_manifest(manifest)
-    same = all(other.get(key) == document.get(key) for key in ("format", "version", "framework", "settings", "world"))
+    same = all(other.get(key) == document.get(key) for key in _SAME)
     if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
         return
     remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
@@ -313,17 +356,30 @@ def _remove_trace(root: Path) -> None:
     manifest = root / layout.MANIFEST
     if _read_manifest(manifest).get("format") != layout.FORMAT:
         return
-    entries = [entry for entry in root.iterdir() if entry != manifest]
-    inside = [entry for step in entries if step.is_dir() and not step.is_symlink() for entry in step.iterdir()]
-    strangers = [entry for entry in entries if not layout.is_ours(entry.name)]
-    strangers += [entry for entry in inside if not layout.is_rank(entry.name)]
+    files: list[Path] = []
+    folders: list[Path] = []
+    strangers: list[str] = []
+    pending = [entry for entry in root.iterdir() if entry != manifest]
+    while pending:
+        entry = pending.pop()
+        is_folder = entry.is_dir() and not entry.is_symlink()
+        parts = entry.relative_to(root).parts
+        # A link, which is not followed, may stand for either.
+        if not any(layout.is_ours(parts, is_folder=kind) for kind in {is_folder, is_folder or entry.is_symlink()}):
+            strangers.append("/".join(parts))
+        elif is_folder:
+            folders.append(entry)
+            pending.extend(entry.iterdir())
+        else:
+            files.append(entry)
     if strangers:
         raise TraceExistsError(
-            f"{root} holds a trace and something else ({', '.join(sorted(entry.name for entry in strangers)[:3])} …), "
+            f"{root} holds a trace and something else ({', '.join(sorted(strangers)[:3])} …), "
             f"so nothing was removed. Choose another path, or move that away."
         )
-    for entry in (*entries, manifest):  # the manifest last: what is left by a kill in between is still a trace
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+    # What was looked at goes, one by one: a file that somebody puts there meanwhile stops it. A folder was met before those in it.
+    for entry in files:
+        entry.unlink()
+    for entry in reversed(folders):
+        entry.rmdir()
+    manifest.unlink()  # last: what is left by a kill in between is still a trace

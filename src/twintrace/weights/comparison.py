@@ -38,11 +38,12 @@ def compare(
     rtol: float = 1e-4,
     atol: float = 1e-4,
     equal_nan: bool = False,
+    relative_to: str = "left",
     progress: Progress | None = None,
 ) -> WeightComparison:
-    """Compare; `rtol` is relative to the right side, as numpy.allclose has it."""
+    """Compare; `rtol` is relative to the left side, as everywhere here, or to the right, as numpy.allclose has it."""
     map, notes = fit_names(map, left)
-    rows = tuple(_rows(left, right, map, values, (rtol, atol, equal_nan), progress))
+    rows = tuple(_rows(left, right, map, values, (rtol, atol, equal_nan, relative_to), progress))
     return WeightComparison(left.label, right.label, rows, rtol, atol, values, (*left.notes, *right.notes, *notes))
 
 
@@ -51,7 +52,7 @@ def _rows(
     right: State,
     map: WeightMap,
     values: bool,
-    limits: tuple[float, float, bool],
+    limits: tuple[float, float, bool, str],
     progress: Progress | None,
 ) -> Iterator[WeightRow]:
     total = sum(nbytes(right.items[pair.right].spec) for pair in map.pairs if pair.right in right)
@@ -75,7 +76,7 @@ def _rows(
             yield WeightRow(None, item.name, None, item.spec, verdict=verdict)
 
 
-def _row(left: State, right: State, pair: Pair, values: bool, limits: tuple[float, float, bool]) -> WeightRow:
+def _row(left: State, right: State, pair: Pair, values: bool, limits: tuple[float, float, bool, str]) -> WeightRow:
     name = " + ".join(pair.left)
     there = right.items.get(pair.right)
     if any(source not in left for source in pair.left):
@@ -95,15 +96,20 @@ def _row(left: State, right: State, pair: Pair, values: bool, limits: tuple[floa
     return _measured(row, left, right, pair, limits) if values else row
 
 
-def _measured(row: WeightRow, left: State, right: State, pair: Pair, limits: tuple[float, float, bool]) -> WeightRow:
-    rtol, atol, equal_nan = limits
+def _measured(
+    row: WeightRow, left: State, right: State, pair: Pair, limits: tuple[float, float, bool, str]
+) -> WeightRow:
+    rtol, atol, equal_nan, relative_to = limits
     assert row.left_spec
     assert row.right_spec
     mine, theirs = value(left, pair), right.read(pair.right)
     same = row.left_spec.dtype == row.right_spec.dtype and bool(np.array_equal(as_bytes(mine), as_bytes(theirs)))
     if same and not _has_nan(theirs, row.right_spec.dtype):  # most are: nothing is left to measure
         return replace(row, allclose=True, ratio=1.0, cosine=1.0, mean_error=0.0, max_error=0.0)
-    numbers = measure(theirs, mine, row.right_spec.dtype, row.left_spec.dtype, rtol=rtol, atol=atol)
+    sides = (mine, theirs, row.left_spec.dtype, row.right_spec.dtype)
+    if relative_to == "right":
+        sides = (theirs, mine, row.right_spec.dtype, row.left_spec.dtype)
+    numbers = measure(*sides, rtol=rtol, atol=atol)
     ratio = close_share(numbers, equal_nan)
     verdict = "equal" if same and ratio == 1.0 else "close" if ratio == 1.0 else "different"
     return replace(

@@ -88,3 +88,18 @@ def test_other_frameworks_do_not_offer_it(tmp_path):
     for option in ("eager", "kernels"):
         with pytest.raises(tt.UsageError, match=f"{option}=True: reference does not offer it"):
             tt.record(tmp_path / "t", framework="reference", level="api", **{option: True})
+
+
+def test_level_op_says_which_kernels_it_cannot_show(tmp_path):
+    """The backward of a convolution is computed, and no kernel of it comes by."""
+    ms = pytest.importorskip("mindspore")
+    nn, Tensor = ms.nn, ms.Tensor
+    net = nn.SequentialCell(nn.Conv2d(1, 1, 3), nn.BatchNorm2d(1), nn.MaxPool2d(2))
+    x = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]], ms.float32)
+    with tt.record(tmp_path / "t", net, level="op"):
+        ms.value_and_grad(lambda y: net(y).sum(), None, net.trainable_params())(x)
+    journal = tt.open(tmp_path / "t").journal(0)
+    [note] = [note.text for note in journal.notes() if note.topic == "kernels"]
+    assert "backward kernels of convolution" in note
+    backward = {call.site.name for call in journal.calls() if call.site.phase == "backward"}
+    assert not any("Conv" in name for name in backward)

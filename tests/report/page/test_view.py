@@ -4,8 +4,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -183,3 +185,34 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(traces, checkout_en
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+def test_the_secret_is_not_on_the_browsers_command_line(traces, tmp_path, checkout_env):
+    """What a program is started with can be read by every user of the machine; the file that it opens only by this one."""
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!{sys.executable}\nimport os, pathlib, sys\nplace = pathlib.Path(r"{tmp_path}")\n'
+        'file = pathlib.Path(sys.argv[1].removeprefix("file://"))\n'
+        'modes = [oct(p.stat().st_mode & 0o777) for p in (file, file.parent)]\n'
+        '(place / "draft").write_text("\\n".join([sys.argv[1], *modes, file.read_text()]))\n'
+        '(place / "draft").rename(place / "told")\n')  # fmt: skip
+    browser.chmod(0o755)
+    command = [sys.executable, "-c", "from twintrace.cli import main; main()", "view", str(traces[0])]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=checkout_env | {"BROWSER": f"{browser} %s"}
+    ) as server:
+        try:
+            address = server.stdout.readline().split()[0]
+            for _ in range(300):
+                if (tmp_path / "told").exists():
+                    break
+                time.sleep(0.1)
+            given, *modes, content = (tmp_path / "told").read_text().split("\n", 3)
+            with urlopen(address) as answer:
+                assert answer.status == 200
+        finally:
+            server.send_signal(signal.SIGINT)
+    secret = address.rstrip("/").rpartition("/")[2]
+    assert secret not in given
+    assert modes == ["0o600", "0o700"]
+    assert address in content
+    assert not Path(given.removeprefix("file://")).exists()

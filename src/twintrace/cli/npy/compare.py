@@ -45,6 +45,8 @@ def compare(
     xlsx: Path | None,
     csv: Path | None,
     json: Path | None,
+    columns: str,
+    quiet: bool,
     workers: int | None,
 ) -> None:
     """Compare the .npy files of two folders, element by element.
@@ -54,7 +56,7 @@ def compare(
     """
     if grads and by not in (None, "shape"):
         raise click.UsageError(f"--grads means --by shape, but --by {by} was given as well.")
-    with bar() as progress:
+    with bar(quiet=quiet) as progress:
         found = api.compare_arrays(
             left,
             right,
@@ -66,5 +68,5 @@ def compare(
             workers=workers,
             progress=progress,
         )
-    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json)
+    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json, columns=columns, quiet=quiet)
     raise click.exceptions.Exit(reports.exit_code(found))

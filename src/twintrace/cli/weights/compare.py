@@ -14,7 +14,7 @@ from . import options
 @click.argument("right", type=options.ANY)
 @options.given_map
 @click.option("--shapes", is_flag=True, help="Names and shapes only.")
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Allowed error relative to RIGHT.")
+@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Allowed error relative to LEFT.")
 @click.option("--atol", type=float, default=1e-4, show_default=True, help="Allowed error besides.")
 @click.option("--equal-nan", is_flag=True, help="NaN is equal to NaN.")
 @options.trust

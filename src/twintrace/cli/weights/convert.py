@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ... import api
+from ..outputs import check_output, force
 from ..progress import bar
 from . import options
 
@@ -20,6 +21,7 @@ from . import options
 @click.option("--to", type=click.Choice(["mindspore", "torch"]), help="Whose names a .safetensors TARGET gets.")
 @click.option("--mint", is_flag=True, help="Names of mindspore.mint.nn, not of mindspore.nn.")
 @click.option("--partial", is_flag=True, help="Carry over what can be, although something stays behind.")
+@force
 @options.trust
 @options.key
 @options.table
@@ -32,14 +34,17 @@ def convert(
     to: str | None,
     mint: bool,
     partial: bool,
+    force: bool,
     trust: bool,
     key: str | None,
     table: bool,
 ) -> None:
     """Carry the weights in SOURCE over to TARGET, a file for the other framework.
 
-    The format follows TARGET's name: .ckpt (MindSpore), .pth (PyTorch), .safetensors. It is written completely or not at all.
+    The format follows TARGET's name: .ckpt (MindSpore), .pth (PyTorch), .safetensors. It is written completely or not at all, and
+    a file that is there already is not overwritten without --force.
     """
+    check_output(target, "TARGET", force=force)
     template = api.net_from(like_net) if like_net else like
     with bar() as progress:
         found = api.convert_weights(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ... import api
+from ..outputs import check_output, force
 from . import options
 
 
@@ -16,6 +17,7 @@ from . import options
 @click.option("--to", type=click.Choice(["mindspore", "torch"]), help="Without RIGHT: for which framework to predict.")
 @click.option("--mint", is_flag=True, help="Without RIGHT: names of mindspore.mint.nn, not of mindspore.nn.")
 @click.option("-o", "--output", type=options.FILE, help="Write the map, to be edited and given back with --map.")
+@force
 @options.trust
 @options.key
 @options.table
@@ -27,6 +29,7 @@ def map_(
     to: str | None,
     mint: bool,
     output: str | None,
+    force: bool,
     trust: bool,
     key: str | None,
     table: bool,
@@ -36,6 +39,7 @@ def map_(
     LEFT and RIGHT are checkpoints (.pth, .ckpt, .safetensors, an index of shards). Without RIGHT the names in the other
     framework are predicted. Exit code: 0 everything has its place, 1 something is ambiguous or alone.
     """
+    check_output(output, "--output", force=force)
     source = api.net_from(left_net, of=left) if left_net else left
     target = api.net_from(right_net) if right_net else right
     found = api.map_weights(source, target, to=to, mint=mint, trust=trust, key=None if left_net else key)

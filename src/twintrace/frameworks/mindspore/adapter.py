@@ -30,6 +30,8 @@ from .compiled import CompiledRegions
 from .gradients import HAS_NODES, Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
 from .ops import Ops
+from .precision import forget as forget_precision
+from .precision import precision
 from .taps import REFUSAL, telling
 
 _GET = "pip install 'mindspore==2.10.0' 'numpy<2'"
@@ -64,6 +66,7 @@ class MindsporeWatch:
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
+        forget_precision()
         collecting = gc.isenabled()
         gc.disable()  # thousands of small functions are made; for each few hundred it would look through all of MindSpore
         try:
@@ -116,6 +119,7 @@ class MindsporeFramework:
     named_parameters = staticmethod(named_parameters)
     seed_all = staticmethod(seeding.seed_all)
     without_dropout = staticmethod(seeding.without_dropout)
+    precision = staticmethod(precision)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}

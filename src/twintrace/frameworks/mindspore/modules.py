@@ -15,9 +15,11 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
+from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
 from .patches import patch
+from .precision import computing_in
 from .tensors import wrote
 from .updates import is_optimizer
 
@@ -149,7 +151,19 @@ class Modules:
         def __call__(cell: nn.Cell, /, *args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or is_optimizer(cell):
                 return original(cell, *args, **kwargs)
-            return self._call(original, cell, args, kwargs)
+            headroom.count += 1
+            if not headroom.count % EVERY:
+                headroom.grow()
+            try:
+                kind = getattr(cell, "mixed_precision_type", None)
+                if kind is None:
+                    return self._call(original, cell, args, kwargs)
+                with computing_in(kind):
+                    return self._call(original, cell, args, kwargs)
+            finally:
+                if not headroom.count % EVERY:
+                    headroom.shrink()
+                headroom.count -= 1
 
         return __call__
 
@@ -183,7 +197,10 @@ class Modules:
     def _meet(self, cell: nn.Cell) -> tuple[nn.Cell, ModuleView | None]:
         """A Cell that was not there when recording began: grown since, or none of ours."""
         self._learn()
-        return self._known.setdefault(id(cell), (cell, None))
+        found = self._known.setdefault(id(cell), (cell, None))
+        if found[1] is None:
+            self._sink.stranger(type(cell).__name__)
+        return found
 
     def _keeps_state(self, cell: nn.Cell) -> bool:
         """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""

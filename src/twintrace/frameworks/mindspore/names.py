@@ -169,6 +169,8 @@ def describe(name: str, function: Any) -> Api | None:
     if name.startswith(("mindspore.mint.distributed.", "mindspore.communication.")):
         if last.startswith(_GROUP_MATTERS) or last[0].isupper():
             return None
+        if "comm" not in function.__module__ and "distributed" not in function.__module__:
+            return None  # used there, and at home elsewhere: `cat`
         return Api(name, _GATHERING.get(last, ()) if ".mint." in name else ())
     return Api(name, _writes(last), _inplace_position(function), _CONDITIONAL.get(last))
 

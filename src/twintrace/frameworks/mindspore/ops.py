@@ -2,8 +2,8 @@
 
 forward/op:MatMulExt#0     backward/op:MatMul#0     update/op:AssignAdd#3
 
-A few are not dispatched, and so not seen: views by an index (`x[0]`), writes by an index, BiasAddGrad, whatever a compiled graph
-runs (MindSpore's own optimizers among it).
+Some are not dispatched, and so not seen: the backward kernels of convolution, batch norm and pooling, views by an index (`x[0]`),
+writes by an index, BiasAddGrad, whatever a compiled graph runs (MindSpore's own optimizers among it). Each trace says so.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from .names import describe_primitive, settings_of
 from .tensors import wrote
 from .updates import Updates
 
+_UNSEEN = (
+    "MindSpore runs some kernels past its dispatcher, and they are not in this trace: the backward kernels of convolution, batch "
+    "norm and pooling, views and writes by an index, and whatever a compiled graph runs. Levels api and mix have the gradients."
+)
 _Mode: Any = getattr(ms, "MsDispatchMode", object)
 
 
@@ -83,6 +87,7 @@ class Ops:
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
+        self._sink.note("kernels", _UNSEEN, quiet=True)
         yield _MODE.add(self)
 
     def enter_op(

@@ -56,6 +56,11 @@ _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _HOST = "CPU"
+# Asked of the class beneath, in C++, which nobody patches: ports give `Tensor.stride` another meaning before they record.
+_BASE: Any = next((kind for kind in Tensor.__mro__ if kind.__name__ == "TensorPy"), Tensor)
+_is_contiguous: Any = getattr(_BASE, "is_contiguous", Tensor.is_contiguous)
+_stride: Any = getattr(_BASE, "stride", Tensor.stride)
+_data_ptr: Any = getattr(_BASE, "_data_ptr", None) or getattr(Tensor, "_data_ptr", None)
 HAS_ADDRESSES = hasattr(Tensor, "_grad_node")
 """Before 2.8 a tensor that no operator has touched has none."""
 
@@ -161,10 +166,10 @@ def identity(tensor: Any) -> tuple[Any, Any, Any]:
 
 def stretch(tensor: Any) -> tuple[int, int, bool | None, None]:
     """Where the elements of a tensor on the host lie, through attributes that MSAdapter leaves alone."""
-    if not HAS_ADDRESSES or not tensor.is_contiguous() or tensor.dtype not in _CODES:
+    if not HAS_ADDRESSES or not _is_contiguous(tensor) or tensor.dtype not in _CODES:
         return ELSEWHERE
     nbytes = tensor._nbytes
-    address = tensor._data_ptr()  # waits until the value is there
+    address = _data_ptr(tensor)  # waits until the value is there
     return (address, nbytes, True, None) if address or not nbytes else ELSEWHERE
 
 
@@ -207,13 +212,13 @@ def in_place(tensor: Any) -> np.ndarray[Any, Any]:
     if code is None:
         raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
     shape = tensor._shape
-    start = tensor._data_ptr()  # waits until the value is there
+    start = _data_ptr(tensor)  # waits until the value is there
     if 0 in shape or not start:
         return np.empty(shape, code)
-    if tensor.is_contiguous():
+    if _is_contiguous(tensor):
         return np.asarray(_Memory(tensor, start, shape, code, None))
     size = tensor._itemsize
-    return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in tensor.stride())))
+    return np.ascontiguousarray(_Memory(tensor, start, shape, code, tuple(step * size for step in _stride(tensor))))
 
 
 class _Memory:

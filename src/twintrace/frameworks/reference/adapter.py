@@ -25,6 +25,7 @@ from .calls import Calls
 from .gradients import Gradients
 from .modules import Modules, named_modules
 from .ops import Ops
+from .precision import precision
 
 
 class ReferenceWatch:
@@ -79,6 +80,7 @@ class ReferenceFramework:
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
     without_dropout = staticmethod(seeding.without_dropout)
+    precision = staticmethod(precision)
 
     def capabilities(self) -> frozenset[Capability]:
         return frozenset((Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD))

@@ -80,6 +80,7 @@ class Modules:
             for path, known in named_modules(model):
                 if known is module:
                     return self._views.setdefault(id(module), view_of(_join(prefix, path), module))
+        self._sink.stranger(type(module).__name__)
         return None
 
     def _hook_parameter(self, name: str, parameter: Tensor) -> Callable[[], None]:

@@ -28,6 +28,8 @@ from .gradients import Gradients
 from .modules import Modules, named_modules
 from .ops import Ops
 from .patches import patch
+from .precision import float32_matmul, precision
+from .quiet import quiet
 from .updates import forget_updated
 
 
@@ -112,6 +114,7 @@ class TorchFramework:
     named_modules = staticmethod(named_modules)
     seed_all = staticmethod(seeding.seed_all)
     without_dropout = staticmethod(seeding.without_dropout)
+    precision = staticmethod(precision)
 
     def capabilities(self) -> frozenset[Capability]:
         found = {Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD}
@@ -141,7 +144,8 @@ class TorchFramework:
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         if not tensor.requires_grad:
             return lambda: None
-        edge = get_gradient_edge(tensor)
+        with quiet():
+            edge = get_gradient_edge(tensor)
 
         def hook(gradients: tuple[Any, ...]) -> None:
             if gradients[edge.output_nr] is not None:
@@ -178,7 +182,7 @@ class TorchFramework:
             "threads": torch.get_num_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-            "float32_matmul": torch.get_float32_matmul_precision(),
+            "float32_matmul": float32_matmul(),
         }
         if torch.cuda.is_available():
             found |= {"cuda": torch.version.cuda, "device": torch.cuda.get_device_name()}

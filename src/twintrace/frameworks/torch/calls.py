@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
-from .gradients import Gradients, edges_of, next_sequence_number
+from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .modules import end_without_result, in_backward
 from .names import Api, describe
 from .patches import patch
@@ -48,20 +48,22 @@ class CallMode(TorchFunctionMode):
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
             return func(*args, **kwargs)
-        call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=api.mutates(args, kwargs))
+        with unseen():  # a subclass of the user's has a function of its own for every question about a tensor
+            call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=api.mutates(args, kwargs))
+            follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
+            inputs = edges_of(call) if call is not None and follows else []
         if call is None:
             return func(*args, **kwargs)
-        follows = call.wants_gradients and torch.is_grad_enabled()
-        inputs = edges_of(call) if follows else []
         start = next_sequence_number()
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
             end_without_result(self._sink, call, error)
             raise
-        self._sink.leave(call, output)
-        if follows:
-            self._gradients.follow(call, inputs, start)
+        with unseen():
+            self._sink.leave(call, output)
+            if follows:
+                self._gradients.follow(call, inputs, start)
         return output
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..nodes import Key, NodeHooks
 from ..protocol import Open, Sink
+from .quiet import quiet
 
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 unseen: Any = torch._C.DisableTorchFunction
@@ -65,6 +66,6 @@ def _target(node: Any, number: int) -> Key:
 
 
 def _add(total: Tensor | None, gradient: Tensor) -> Tensor:
-    with torch.no_grad():
+    with quiet(), torch.no_grad():
         found = gradient.detach()
         return found if total is None else total + found

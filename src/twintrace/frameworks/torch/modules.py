@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from ...model.sites import Kind, Phase
+from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
+from .quiet import quiet
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _SCALARS = (bool, int, float, str, tuple, type(None))
@@ -150,7 +152,15 @@ class Modules:
         def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._sink.busy:
                 return original(module, *args, **kwargs)
-            return self._call(original, module, args, kwargs)
+            headroom.count += 1
+            if not headroom.count % EVERY:
+                headroom.grow()
+            try:
+                return self._call(original, module, args, kwargs)
+            finally:
+                if not headroom.count % EVERY:
+                    headroom.shrink()
+                headroom.count -= 1
 
         return __call__
 
@@ -190,7 +200,10 @@ class Modules:
         """A module that was not there when recording began: grown since, compiled from one of ours, or none of ours."""
         self._learn()
         inner = self._known.get(id(module._orig_mod)) if _is_compiled(module) else None
-        return self._known.setdefault(id(module), (module, inner[1] if inner else None))
+        found = self._known.setdefault(id(module), (module, inner[1] if inner else None))
+        if found[1] is None:
+            self._sink.stranger(type(module).__name__)
+        return found
 
     def _enter_thread(self) -> Callable[[], None] | None:
         """Modes belong to a thread; a forward in another thread gets one for its duration."""
@@ -216,7 +229,8 @@ class Modules:
                 if known is not None and known[2] == kind:
                     continue  # torch gives a leaf another node only with another type or device
                 # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
-                node = get_gradient_edge(parameter).node
+                with quiet():  # torch takes a view of it
+                    node = get_gradient_edge(parameter).node
                 handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
                 self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 

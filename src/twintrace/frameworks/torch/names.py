@@ -24,7 +24,7 @@ _QUESTIONS = frozenset((
         "get_device", "type_as_type", "has_names", "untyped_storage", "storage", "storage_type", "_typed_storage",
         "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "backward", "grad",
         "detach_", "__repr__", "__format__", "__len__", "__hash__", "__dir__", "__reduce_ex__", "__reduce__",
-        "__deepcopy__", "__contains__", "__array__", "__array_wrap__", "numpy", "names", "refine_names", "rename",
+        "__deepcopy__", "__array__", "__array_wrap__", "numpy", "names", "refine_names", "rename",
         "rename_", "share_memory_", "module_load", "set_", "sparse_dim", "dense_dim", "_nnz", "qscheme", "q_scale",
         "q_zero_point", "q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis", "as_subclass",
         "_sequence_nr", "result_type", "can_cast", "promote_types", "broadcast_shapes", "get_default_dtype",
@@ -72,7 +72,7 @@ def describe(function: Any) -> Api | None:
         return Api(f"torch.Tensor.{attribute}") if last == "__get__" and attribute in _COMPUTING_ATTRIBUTES else None
     if (
         last in _QUESTIONS
-        or last.startswith(("is_", "_is_", "__get_", "_has_"))
+        or (last.startswith(("is_", "_is_", "__get_", "_has_")) and last != "is_nonzero")  # that one asks for the value
         or name.startswith(("torch.autograd.", "torch.distributed.", "profiler."))  # collectives are seen elsewhere
     ):
         return None

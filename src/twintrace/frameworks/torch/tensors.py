@@ -4,11 +4,13 @@
     glance(t)     the same, what recognises it again (storage, view, version), and where its bytes lie
     host(t)       numpy, a view of the tensor's own memory where that is possible
 
-Nothing here changes a tensor, makes an autograd node or draws a random number.
+Nothing here changes a tensor, makes an autograd node, draws a random number or runs the user's code. A tensor that wraps others is
+recorded by these: of a subclass that keeps its values in attributes, of a ragged one, of one inside `vmap`.
 """
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from torch import Tensor
 from ...model.tensors import DTYPES
 from ..protocol import Glance, Look, Lost, Unreadable
 from ..runs import Runs, merged
+from .quiet import quiet
 
 NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -43,8 +46,14 @@ _CODES: dict[torch.dtype, str] = {
     dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
     for dtype, name in NAMES.items()
 }
+_EMPTY = frozenset({"FakeTensor", "FunctionalTensor"})
+"""Classes of torch's own whose tensors stand for others that are not there."""
+_NO_DISPATCH: Any = Tensor.__torch_dispatch__
+_MAX_TRANSFORMATIONS = 16  # nested grad, jvp and vmap; nobody has as many
 _LARGEST_COPY = 1 << 30  # bytes of a view that are written out though its memory is a fraction of it
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
+_functorch: Any = getattr(torch._C, "_functorch", None)
+_is_transformed: Any = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
 
 
 class _Plan:
@@ -87,10 +96,13 @@ def is_tensor(value: object) -> bool:
 def look(tensor: Tensor) -> Look:
     """What can be said without the values."""
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+        if _is_transformed(tensor):
+            return _look_transformed(tensor)
         plan = _plan(tensor)
         if plan.is_usual:
             return plan.look
-    return _look(tensor)
+    with quiet():
+        return _look(tensor)
 
 
 def _plan(tensor: Tensor) -> _Plan:
@@ -124,14 +136,16 @@ def glance(tensor: Tensor) -> Glance | None:
     """See `protocol.Glance`. None where torch gives no version. Asked of every tensor, so what it asks itself is counted."""
     try:
         if type(tensor) not in _PLAIN:
-            return _glance_closer(tensor)
+            with quiet():
+                return None if _is_wrapper(tensor) else _glance_closer(tensor)
         # First: where there is none, as with sparse ones, it raises, and no plan is made under the key of an ordinary tensor.
         memory, address = tensor.untyped_storage(), tensor.data_ptr()
         plan = _PLANS.get((tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.requires_grad))
         if plan is None:
             plan = _plan(tensor)
         if not plan.is_usual:
-            return _glance_closer(tensor)
+            with quiet():
+                return _glance_closer(tensor)
         storage = memory._cdata
         seat: Any = storage, address, plan.place
         stretch: Any = address, plan.form
@@ -159,23 +173,54 @@ def _glance_closer(tensor: Tensor) -> Glance:
 
 def _body(tensor: Tensor) -> Tensor:
     """What holds the memory: of a DTensor the local shard, through which it may be written to."""
-    local = getattr(tensor, "_local_tensor", None)
-    return local if isinstance(local, Tensor) else tensor
+    return _kept(tensor).get("_local_tensor", tensor)
+
+
+def _kept(tensor: Tensor) -> dict[str, Tensor]:
+    """The tensors that an object of a subclass has as attributes, by name. Read, not asked for: no code of the class is run."""
+    found: dict[str, Any] = dict(object.__getattribute__(tensor, "__dict__"))
+    for kind in type(tensor).__mro__[:-1]:
+        for name, member in vars(kind).items():
+            if isinstance(member, MemberDescriptorType) and name not in found:  # of a class with __slots__
+                found[name] = member.__get__(tensor) if _is_set(member, tensor) else None
+    return {name: value for name, value in found.items() if isinstance(value, Tensor) and value is not tensor}
+
+
+def _is_set(member: MemberDescriptorType, tensor: Tensor) -> bool:
+    try:
+        member.__get__(tensor)
+    except AttributeError:
+        return False
+    return True
+
+
+def _is_wrapper(tensor: Tensor) -> bool:
+    """Has it no memory of its own, because its kernels are the class's own Python? Not a DTensor, whose shard is what counts."""
+    if type(tensor).__torch_dispatch__ is _NO_DISPATCH or "_local_tensor" in _kept(tensor):
+        return False
+    try:
+        return not tensor.data_ptr()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return True
 
 
 def storage(tensor: Tensor) -> Any:
     """The first part of a glance."""
     try:
-        body = tensor if type(tensor) in _PLAIN else _body(tensor)
-        return body.untyped_storage()._cdata
+        if type(tensor) in _PLAIN:
+            return tensor.untyped_storage()._cdata
+        with quiet():
+            return None if _is_wrapper(tensor) else _body(tensor).untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         return None
 
 
 def hold(tensor: Tensor) -> Any:
     """A weak hold: the storage may go, its identity is not given to another while we have this."""
-    body = tensor if type(tensor) in _PLAIN else _body(tensor)
-    return body.untyped_storage()._weak_ref()
+    if type(tensor) in _PLAIN:
+        return tensor.untyped_storage()._weak_ref()
+    with quiet():
+        return _body(tensor).untyped_storage()._weak_ref()
 
 
 def released(hold: Any) -> bool:
@@ -192,7 +237,10 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
         if type(tensor) not in _PLAIN:
-            return _host_of_unusual(tensor)
+            with quiet():
+                return _host_of_unusual(tensor)
+        if _is_transformed(tensor):
+            return host(_untransformed(tensor))
         if tensor.dtype not in _CODES:
             raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
         if tensor.is_cpu and _is_gone(tensor):
@@ -202,7 +250,8 @@ def host(tensor: Tensor) -> np.ndarray[Any, Any]:
         size, memory = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
         if size > max(_LARGEST_COPY, 4 * memory):  # on a device, too: it is written out there, or here
             raise Lost(f"an expanded view: {memory} bytes of memory stand for {size}, which are not written out")
-        return _in_place(_copied(tensor.detach()))
+        with quiet():
+            return _in_place(_copied(tensor.detach()))
     except (RuntimeError, TypeError, NotImplementedError, ValueError, MemoryError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
         # No room for a copy; otherwise there are none, as inside vmap.
@@ -252,7 +301,16 @@ class _Memory:
 def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:
     if torch.nn.parameter.is_lazy(tensor):
         raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
-    return host(_plain(tensor.detach()))
+    if type(tensor).__name__ in _EMPTY:
+        raise Unreadable(f"a {type(tensor).__name__} has no values")
+    if type(tensor).__name__ == "AsyncCollectiveTensor" and not getattr(tensor, "completed", False):
+        raise Unreadable("a collective is still at work on it")
+    if _is_wrapper(tensor):
+        raise Unreadable(
+            f"a {type(tensor).__name__} has no memory of its own and no tensor as an attribute: only its class's own code "
+            f"could give its values, and a recorder does not run it"
+        )
+    return host(_plain(tensor))
 
 
 def _copied(found: Tensor) -> Tensor:
@@ -277,12 +335,36 @@ def _is_permuted(tensor: Tensor) -> bool:
 
 def _plain(tensor: Tensor) -> Tensor:
     """A plain tensor for a subclass: its local shard, or itself without the class's own behaviour."""
-    if hasattr(tensor, "to_local"):
-        return tensor.to_local()  # type: ignore[no-any-return]  # DTensor
-    name = type(tensor).__name__
-    if name in ("FakeTensor", "FunctionalTensor"):
-        raise Unreadable(f"a {name} has no values")
-    return tensor.as_subclass(Tensor)
+    body = _body(tensor)
+    if body is not tensor:
+        return body
+    return tensor.detach().as_subclass(Tensor)
+
+
+def _untransformed(tensor: Tensor) -> Tensor:
+    """The tensor that one inside `torch.func.grad`, `jvp` and the like stands for: the same values, without what they track."""
+    for _ in range(_MAX_TRANSFORMATIONS):
+        if not _is_transformed(tensor) or _functorch.is_batchedtensor(tensor):
+            return tensor
+        if _functorch.is_functionaltensor(tensor):
+            raise Unreadable("inside functionalize, where writes are still to be done")
+        if not _functorch.is_gradtrackingtensor(tensor) or _functorch.is_dead_tensor_wrapper(tensor):
+            raise Unreadable("left over from a transformation of torch.func that is over")
+        tensor = _functorch.get_unwrapped(tensor)
+    raise Unreadable("inside more transformations of torch.func than are looked through")
+
+
+def _look_transformed(tensor: Tensor) -> Look:
+    """Inside `vmap`: what all examples of the batch have together is the part `batch`, with its dimension among the facts."""
+    found = Look(NAMES.get(tensor.dtype, "u8"), tuple(tensor.shape), str(tensor.device), tensor.requires_grad)
+    try:
+        inner = _untransformed(tensor)
+    except Unreadable:  # `host` will say why
+        return found
+    if _is_transformed(inner):
+        found.facts = {"layout": "vmap", "dimension": _functorch.maybe_get_bdim(inner)}
+        found.parts = {"batch": _functorch.get_unwrapped(inner)}
+    return found
 
 
 def _look_closer(tensor: Tensor, found: Look) -> None:
@@ -293,14 +375,15 @@ def _look_closer(tensor: Tensor, found: Look) -> None:
     if tensor.dtype not in NAMES:
         facts["dtype"] = str(tensor.dtype)
     try:
-        if hasattr(tensor, "placements") and hasattr(tensor, "to_local"):
+        body = _body(tensor)
+        if body is not tensor and hasattr(tensor, "placements"):
             facts |= {"placements": [str(p) for p in tensor.placements], "shape": list(tensor.shape)}
-            found.shape = tuple(tensor.to_local().shape)
+            found.shape = tuple(body.shape)
         if tensor.is_quantized:
             facts["quantised"] = _quantisation(tensor)
         parts = _parts(tensor)
         if parts:
-            facts["layout"] = str(tensor.layout).removeprefix("torch.")
+            facts["layout"] = "wrapper" if _is_wrapped(tensor) else str(tensor.layout).removeprefix("torch.")
             found.parts = parts
     except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
         facts["unknown"] = str(error).splitlines()[0][:120]
@@ -315,7 +398,21 @@ def _quantisation(tensor: Tensor) -> dict[str, Any]:
     return {"scheme": str(scheme), "scales": scales, "zero_points": zeros, "axis": tensor.q_per_channel_axis()}
 
 
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Is it a wrapper other than a ragged tensor, which is torch's own?"""
+    return type(tensor) not in _PLAIN and not tensor.is_nested and _is_wrapper(tensor)
+
+
 def _parts(tensor: Tensor) -> dict[str, Tensor]:
+    if type(tensor) not in _PLAIN and tensor.layout is getattr(torch, "jagged", None):
+        kept = _kept(tensor)
+        names = {"values": "_values", "offsets": "_offsets", "lengths": "_lengths"}
+        return {ours: kept[theirs] for ours, theirs in names.items() if theirs in kept}
+    if _is_wrapped(tensor):
+        name = type(tensor).__name__
+        if name in _EMPTY or (name == "AsyncCollectiveTensor" and not getattr(tensor, "completed", False)):
+            return {}
+        return _kept(tensor)
     with torch.no_grad():
         source = tensor.detach()
         if tensor.layout is torch.sparse_coo:
@@ -325,8 +422,6 @@ def _parts(tensor: Tensor) -> dict[str, Tensor]:
         if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
             return {"ccol": source.ccol_indices(), "row": source.row_indices(), "values": source.values()}
         if tensor.is_nested:
-            if hasattr(source, "offsets"):  # jagged
-                return {"values": source.values(), "offsets": source.offsets()}
             return {str(i): part for i, part in enumerate(source.unbind())}
         if tensor.is_mkldnn:
             return {"values": source.to_dense()}

@@ -49,11 +49,13 @@ class SessionContract:
         with pytest.raises(SessionError, match="already started"):
             rec.start()
         rec.stop()
-        rec.close()
+        with pytest.warns(RuntimeWarning, match="nothing was recorded: nothing was called"):
+            rec.close()
 
     def test_after_the_end_there_is_nothing(self, framework: Page, tmp_path: Path) -> None:
         rec = recorder(framework, tmp_path / "t")
-        rec.close()
+        with pytest.warns(RuntimeWarning, match="nothing was recorded: the recorder was never started"):
+            rec.close()
         rec.close()
         for verb in (rec.start, rec.step, lambda: rec.save("x", 1)):
             with pytest.raises(SessionError, match="closed"):

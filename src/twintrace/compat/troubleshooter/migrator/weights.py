@@ -200,7 +200,14 @@ def compare_ms_ckpt(
     right = _one_of("target_file_path", target_file_path, "target_ckpt_dict", target_ckpt_dict)
     with api.progress_bar() as progress:
         found = api.compare_weights(
-            left, right, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan, progress=progress
+            left,
+            right,
+            values=compare_value,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=equal_nan,
+            relative_to="right",
+            progress=progress,
         )
     torch_names: dict[str, str] = {}
     if weight_map_path is not None or weight_map is not None:
@@ -228,7 +235,7 @@ def compare_pth_and_ckpt(
     with api.progress_bar() as progress:
         found = api.compare_weights(
             pt_file_path, ms_file_path, map=weight_map_path, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan,
-            trust=trust, progress=progress,
+            relative_to="right", trust=trust, progress=progress,
         )  # fmt: skip
     if print_conv_info:
         say(_conversion_table([row for row in found.rows if row.left is not None and row.right is not None]))
@@ -238,7 +245,7 @@ def compare_pth_and_ckpt(
 
 def compare_nets(pt_net: Any, ms_net: Any, *, print_level: int = 1, rtol: float = 1e-4, atol: float = 1e-4) -> str:
     """The weights of two networks as they are now: the same two tables."""
-    found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol)
+    found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol, relative_to="right")
     shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
     return _tables(found, print_level, shapes, values, None, {})
 
