@@ -158,14 +158,17 @@ class Session:
         self._arm()
         self._started = self._started or self._armed
 
-    def stop(self) -> None:
-        """Stop recording; every hook is removed. `start` goes on in the same step."""
+    def stop(self, *, keep_gradients: bool = False) -> None:
+        """Stop recording; every hook is removed. `start` goes on in the same step.
+
+        keep_gradients   hooks on the graphs of recorded calls stay until the step ends: what flows back through them is recorded
+        """
         if self._forked:
             return
         if not self._running:
             raise SessionError("stop() without start(): the recorder is not running. Call start() before it.")
         self._running = False
-        self._disarm()
+        self._disarm(keep_gradients)
 
     def step(self, number: int | None = None) -> None:
         """The step is over; the next is `number`, or one more."""
@@ -237,6 +240,11 @@ class Session:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    @property
+    def awaits_gradients(self) -> bool:
+        """Whether gradients of recorded calls may still come: their graph is there, and hooked."""
+        return not self._closed and self._watch.awaits_gradients()
 
     @property
     def number(self) -> int:
@@ -638,11 +646,11 @@ class Session:
             self._watch.start()
         self._armed = True
 
-    def _disarm(self) -> None:
+    def _disarm(self, keep_gradients: bool = False) -> None:
         if self._armed:
             self._armed = False
             with unseen():
-                self._watch.stop()
+                self._watch.stop(keep_gradients=keep_gradients)
             self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:

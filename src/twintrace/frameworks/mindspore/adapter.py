@@ -76,14 +76,18 @@ class MindsporeWatch:
             if collecting:
                 gc.enable()
 
-    def stop(self) -> None:
+    def stop(self, *, keep_gradients: bool = False) -> None:
         try:
             while self._undo:
                 self._undo.pop()()
         finally:
             if self._undo:  # one of them raised: the rest must go all the same
                 self.stop()
-            self._gradients.remove()
+            if not keep_gradients:
+                self._gradients.remove()
+
+    def awaits_gradients(self) -> bool:
+        return self._gradients.are_pending()
 
     def end_step(self) -> None:
         self._gradients.remove()
