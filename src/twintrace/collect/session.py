@@ -192,6 +192,13 @@ class Session:
             elif not wanted and self._armed:
                 self._disarm()
 
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        """Record this one module as `path`, whether or not it belongs to a model, until the result is called or recording stops.
+
+        Modules are recorded at levels module and mix; at others this has no effect.
+        """
+        return self._watch.rename(module, path)
+
     def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
         if not self._is_open("save"):

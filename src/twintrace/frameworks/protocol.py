@@ -157,6 +157,9 @@ class Watch(Protocol):
     def stop(self, *, keep_gradients: bool = False) -> None:
         """Remove everything that was installed, last in first out; with `keep_gradients` all but hooks on recorded graphs."""
 
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        """Report this one module's calls as `path`, until the result is called or the watch is stopped."""
+
     def awaits_gradients(self) -> bool:
         """Is there a graph of a recorded call that is hooked, and through which gradients may still come?"""
 

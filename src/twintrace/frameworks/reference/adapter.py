@@ -54,6 +54,9 @@ class ReferenceWatch:
             while self._undo:
                 self._undo.pop()()
 
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        return self._modules.rename(module, path)
+
     def awaits_gradients(self) -> bool:
         return self._gradients.are_pending()
 

@@ -64,6 +64,9 @@ class TorchWatch:
             if not keep_gradients:
                 self._gradients.remove()
 
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        return self._modules.rename(module, path)
+
     def awaits_gradients(self) -> bool:
         return self._gradients.are_pending()
 

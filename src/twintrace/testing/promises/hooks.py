@@ -129,6 +129,20 @@ class HooksContract:
             found.append(sum(len(call.gradients) for call in open_trace(tmp_path / str(keep)).journal(0).calls()))
         assert found[0] == 0 < found[1]
 
+    def test_a_module_may_be_recorded_under_another_name(self, framework: Page, tmp_path: Path) -> None:
+        """Also one that belongs to no model; the result of `rename` ends it."""
+        model = framework.models["mlp"]()
+        rec = recorder(framework, tmp_path / "t", {}, level="mix")
+        rec.start()
+        model(framework.ones(2, 3))
+        undo = rec.rename(model, "mine")
+        model(framework.ones(2, 3))
+        undo()
+        model(framework.ones(2, 3))
+        rec.close()
+        modules = [site for site in Reading(tmp_path / "t").sites() if "/module:" in site]
+        assert modules == ["forward/module:mine#0"]
+
     @pytest.mark.parametrize("last_in_first_out", [True, False])
     @every_level
     def test_two_recorders_leave_in_any_order(
