@@ -69,8 +69,8 @@ def test_what_json_has_besides():
 
 @pytest.mark.parametrize(
     "text",
-    ["1,,2", "1,2,", ",1,2", "01,2", "1.,2", ".5,1", "1e,2", "1e+,2", "[1],2", "1 2", "nan,2", "-NaN,1", "--1,2", "+1,2", "1;2", "", ",",
-     "-", "1,-", "Infinit,1", "true,false", '"1",2', "1,2,3", "1", "0x10,1"],
+    ["1,,2", "1,2,", ",1,2", "01,2", "1.,2", ".5,1", "1e,2", "1e+,2", "[1],2", "1 2", "nan,2", "-NaN,1", "--1,2", "+1,2", "1;2", "",
+     ",",     "-", "1,-", "Infinit,1", "true,false", '"1",2', "1,2,3", "1", "0x10,1"],
 )  # fmt: skip
 def test_what_is_no_list_of_so_many_numbers(text):
     assert parse(text.encode(), 2) is None

@@ -1061,3 +1061,18 @@ def test_a_registered_function_is_said_to_have_no_record(make):
     with pytest.warns(UserWarning, match=r"torch\.relu gets no record of its own here"):
         PrecisionDebugger.register_custom_api(torch, "relu")
     PrecisionDebugger.restore_custom_api(torch, "relu")
+
+
+def test_checksums_beside_the_values(make, step):
+    """Task tensor with summary_mode md5: as with task statistics, of every tensor, and the files as well."""
+    debugger = make(level="L1", task="tensor", section={"summary_mode": "md5"})
+    x = torch.arange(6.0).reshape(2, 3)
+    debugger.start()
+    torch.neg(torch.relu(x)).sum()
+    debugger.stop()
+    debugger.step()
+    found = data(step())
+    for record in ("Torch.relu.0.forward", "Torch.neg.0.forward"):
+        for element in (*found[record]["input_args"], *found[record]["output"]):
+            values = np.ascontiguousarray(array(step(), element))
+            assert element["md5"] == f"{zlib.crc32(values.tobytes()):08x}"
