@@ -254,3 +254,22 @@ def test_values_saved_from_inside_a_network(tmp_path, mode, monkeypatch):
         }
         assert set(files) == {"x_float32", "both.a_float32", "both.b.0_float32", "z_grad_float32"}
         assert np.array_equal(np.load(files["z_grad_float32"]), np.full(3, 2, np.float32))
+
+
+def test_the_input_of_the_function_has_its_gradient_when_it_is_saved(make, step):
+    """Also a parameter; and nothing stays on the tensor after the step."""
+    debugger, net, x = make("debug", "tensor"), Net(), ones(3, 4)
+
+    def function(x):
+        debugger.save(x, "x")
+        debugger.save(net.fc.weight, "w")
+        return (net(x) * x[:, :2]).sum()
+
+    found = ms.value_and_grad(function, 0, [net.fc.weight])(x)[1]
+    debugger.step()
+    saved = document(step, "debug.json")["data"]
+    assert np.array_equal(array(step, saved["x_grad.0.debug"]), found[0].asnumpy())
+    assert np.array_equal(array(step, saved["w_grad.0.debug"]), found[1][0].asnumpy())
+    text = (step / "debug.json").read_text()
+    ms.value_and_grad(lambda x: net(x).sum(), 0)(x)
+    assert (step / "debug.json").read_text() == text

@@ -468,3 +468,18 @@ def test_gradients_flow_through_a_seeded_dropout():
     with tt.seed_all(3):
         gradient = ms.grad(lambda x: torch.sum(F.dropout(x, 0.5, True)))(torch.ones(50))
     assert set(np.unique(gradient.asnumpy())) == {0.0, 2.0}
+
+
+def test_the_input_of_the_function_has_its_gradient_when_it_is_saved(tmp_path):
+    x = numbers(2, 3)
+    with tt.record(tmp_path / "t", level="api", framework="msadapter", keep="tensor") as rec:
+
+        def function(x):
+            rec.save("x", x)
+            return torch.sum(x * x)
+
+        gradient = ms.grad(function)(x)
+    journal = tt.open(tmp_path / "t").journal(0)
+    (saved,) = [call for call in journal.calls() if call.site.kind is Kind.SAVE]
+    (found,) = saved.gradients
+    assert np.array_equal(journal.array(journal.tensor(found.tensor)), gradient.asnumpy())
