@@ -115,6 +115,10 @@ def test_data_mode(write, mode, expected):
         ({"statistics": {"list": "a"}}, "list: expected a list of names"),
         ({"statistics": {"list": ["name-regex(()"]}}, "is not a regular expression"),
         ({"statistics": {"data_mode": ["sideways"]}}, "data_mode: expected a list of all, forward"),
+        ({"async_dump": "yes"}, "async_dump: expected true or false, got 'yes'"),
+        ({"precision": "medium"}, "precision: expected one of low, high, got 'medium'"),
+        ({"risk_level": "NONE"}, "risk_level: expected one of CORE, FOCUS, ALL, got 'NONE'"),
+        ({"custom_op_namespaces": "npu"}, "custom_op_namespaces: expected a list of names"),
         ({"statistics": {"data_mode": ["all", "forward"]}}, "data_mode: 'all' stands alone"),
         (
             {"statistics": {"data_mode": ["forward", "backward", "input", "output", "input"]}},

@@ -89,6 +89,7 @@ def settings_from(
     file, config = _read(config_path)
     where = f"{file}: " if file else ""
     _tell_unknown(config, _TOP, where)
+    _check_without_effect(config, where)
     chosen = _one_of("task", task, TASKS, "") if task is not None else config.get("task") or "statistics"
     if chosen in _OTHER_TASKS:
         raise UsageError(f"{where}task: {chosen!r} is not offered here, expected one of {', '.join(TASKS)}.")
@@ -145,6 +146,17 @@ def _tell_unknown(fields: Mapping[str, Any], names: Sequence[str], where: str) -
             warnings.warn(
                 f"{where}the field {field!r} means nothing here and is passed over.{hint}", UserWarning, stacklevel=2
             )
+
+
+def _check_without_effect(config: Mapping[str, Any], where: str) -> None:
+    """Fields that are accepted and change nothing are held to msprobe's rules all the same: a file that it refuses is refused."""
+    for field in ("async_dump", "enable_dataloader", "is_deterministic"):
+        if field in config:
+            _flag(field, config[field], where)
+    for field, choices in (("precision", ("low", "high")), ("risk_level", ("CORE", "FOCUS", "ALL"))):
+        if config.get(field) is not None:
+            _one_of(field, config[field], choices, where)
+    _names("custom_op_namespaces", config.get("custom_op_namespaces"), where)
 
 
 def _one_of(field: str, value: object, choices: Sequence[str], where: str) -> str:
