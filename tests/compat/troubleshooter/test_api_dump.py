@@ -509,6 +509,18 @@ def test_a_second_start_narrows_what_is_recorded(tmp_path, x):
     assert {row[1] for row in rows(tmp_path / "d")} == {1}, "the region before was empty"
 
 
+@pytest.mark.parametrize("retain_backward", [False, True])
+def test_a_region_that_another_start_ends_at_once_is_not_complained_of(tmp_path, x, retain_backward, recwarn):
+    net = Narrowing(lambda: ts.migrator.api_dump_start("list", ["NN_ReLU_0"]))
+    ts.migrator.api_dump_init(net, tmp_path / "d", retain_backward=retain_backward)
+    ts.migrator.api_dump_start()
+    net(x)
+    ts.migrator.api_dump_stop()
+    api_dump.close()
+    assert labels(tmp_path / "d") == ["NN_ReLU_0"]
+    assert not [warning for warning in recwarn if "nothing was recorded" in str(warning.message)]
+
+
 def test_a_start_in_a_running_region_keeps_what_was_recorded(tmp_path, x):
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     ts.migrator.api_dump_init(net, tmp_path / "d")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,12 @@ class _Region:
         self.recorder: api.Recorder
         self.writer: DumpWriter
         self.undo: Callable[[], None]
+
+    def close(self) -> None:
+        """End the recording. That a region is empty is said by `api_dump_stop`, and is no matter where another start followed."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="twintrace: nothing was recorded")
+            self.recorder.close()
 
     def label(self, record: Any) -> str | None:
         """The name of a call that has been recorded."""
@@ -189,7 +196,7 @@ class _Dump:
             if self._region is not None:
                 self.stop()
             for region in self._waiting:
-                region.recorder.close()
+                region.close()
         finally:
             self._waiting.clear()
             self._files.close()
@@ -203,7 +210,7 @@ class _Dump:
                 region.writer.release()
                 self._waiting.append(region)
             else:
-                region.recorder.close()
+                region.close()
                 self._count(region)
         finally:
             region.undo()
@@ -216,7 +223,7 @@ class _Dump:
         ]
         for region in self._waiting:
             if region not in kept:
-                region.recorder.close()
+                region.close()
                 self._count(region)
         self._waiting = kept
 
