@@ -666,8 +666,7 @@ def test_nothing_in_scope_is_said(tmp_path, x, capsys):
     ts.migrator.api_dump_init(net, tmp_path / "d")
     ts.migrator.api_dump_start("list", ["NN_Nothing_0"])
     net(x)
-    with pytest.warns(RuntimeWarning, match="nothing was recorded"):
-        ts.migrator.api_dump_stop()
+    ts.migrator.api_dump_stop()
     assert "no data has been saved. Please check the dump scope!" in capsys.readouterr().err
 
 
