@@ -10,7 +10,7 @@ env = $(or $(PYTHON),$(error no Python 3.10 to 3.13 with venv found: install one
 PYTEST_ARGS ?= -n auto
 # A framework that is not installed is an error, not a pile of skipped tests. For 3.13 there is no MindSpore: REQUIRE=--require=torch.
 REQUIRE ?= --require=torch --require=mindspore
-BENCH ?= record compare npy msprobe
+BENCH ?= record compare npy msprobe torch_npu
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean

@@ -55,6 +55,7 @@ NO_INPUT_GRADIENTS = replace(gradients, "edges_of", lambda call: [])
 NO_PARAMETER_GRADIENTS = replace(modules.Modules, "_hook_parameter", lambda self, name, parameter: nothing)
 NO_SUMS = replace(gradients._Sum, "give", nothing)
 NO_STOP = replace(adapter.ReferenceWatch, "stop", nothing)
+NO_OTHER_NAMES = replace(modules.Modules, "rename", lambda self, module, path: nothing)
 NO_TOKENS = answer("token", nothing)
 NO_IDENTITY = answer("glance", nothing)
 NUMBERS = itertools.count(1)
@@ -68,6 +69,12 @@ NO_VERSIONS = answer(
     lambda tensor: (tensor.storage.number, (tensor.storage.number, tensor.shape), 0, tensors.look(tensor), *ELSEWHERE),
 )
 ONE_STORAGE = answer("glance", lambda tensor: (0, tensor.shape, 0, tensors.look(tensor), *ELSEWHERE))
+
+
+def impatient(patch):
+    """A stop that waits for no gradient."""
+    stop = adapter.ReferenceWatch.stop
+    patch.setattr(adapter.ReferenceWatch, "stop", lambda self, **_: stop(self))
 
 
 def careless_reading(patch):
@@ -233,6 +240,8 @@ SABOTEURS = {
     "a_function_that_raises_is_recorded_as_such": NO_FAILURES,
     "stop_removes_everything_and_start_goes_on": NO_STOP,
     "nothing_is_heard_after_stop": NO_STOP,
+    "gradients_may_be_waited_for_after_stop": impatient,
+    "a_module_may_be_recorded_under_another_name": NO_OTHER_NAMES,
     "two_recorders_leave_in_any_order": stop_for_all,
     "the_run_keeps_its_bits": careless_reading,
     "nothing_is_kept_alive_that_the_framework_would_let_go": hoarding,

@@ -1,8 +1,12 @@
 """Checkpoint files: read and written without a framework, as the frameworks read and write them; bad ones refused."""
 
+import argparse
+import collections
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -207,14 +211,121 @@ def test_the_state_dict_is_found_inside_a_training_checkpoint(tmp_path):
         open_checkpoint(path, key="painter")
 
 
+WHOLE_MODULE = """
+import collections, enum, functools, math, sys
+import torch
+from torch import nn
+
+class Kind(enum.Enum):
+    RELU = "relu"
+
+Options = collections.namedtuple("Options", "a b")
+
+class Block(nn.Module):
+    ran = False
+
+    def __init__(self, size, shared=None):
+        super().__init__()
+        self.fc = shared or nn.Linear(size, size)
+        self.norm = nn.BatchNorm1d(size)
+        self.scale = nn.Parameter(torch.full((size,), 2.0).to(torch.bfloat16))
+        self.register_buffer("mask", torch.tril(torch.ones(size, size)).bool())
+        self.register_buffer("cache", torch.ones(size), persistent=False)
+        self.register_parameter("absent", None)
+        self.act, self.kind, self.options = functools.partial(math.pow, 2), Kind.RELU, Options(1, (2, 3))
+        self.function, self.method, self.device = torch.nn.functional.gelu, self.fc.forward, torch.device("cpu")
+        self.settings = {"sizes": {1, 2}, "shape": torch.Size([2]), "inner": object()}
+
+    def __setstate__(self, state):  # would be called by whoever loads it
+        open(sys.argv[1] + "/ran", "w").close()
+        super().__setstate__(state)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        first = Block(4)
+        self.blocks = nn.Sequential(first, Block(4, first.fc))
+        self.rnn = nn.LSTM(4, 3, num_layers=2, bidirectional=True)
+        self.embedding = nn.Embedding(5, 4)
+        self.transposed = nn.Parameter(torch.randn(3, 4).t())
+
+net = Net()
+folder = sys.argv[1]
+torch.save(net.state_dict(), folder + "/state.pth")
+torch.save(net, folder + "/net.pth")
+torch.save(net, folder + "/protocol4.pth", pickle_protocol=4)
+torch.save(net, folder + "/legacy.pth", _use_new_zipfile_serialization=False)
+torch.save({"epoch": 3, "model": net, "args": Options(1, 2)}, folder + "/inside.pth")
+torch.save(nn.DataParallel(net), folder + "/parallel.pth")
+"""
+
+
+@pytest.fixture(scope="module")
+def whole_modules(tmp_path_factory, checkout_env):
+    folder = tmp_path_factory.mktemp("whole")
+    done = subprocess.run(
+        [sys.executable, "-c", WHOLE_MODULE, str(folder)], env=checkout_env, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    (folder / "ran").unlink(missing_ok=True)
+    return folder
+
+
 @pytest.mark.needs_torch
-def test_a_whole_module_is_not_loaded(tmp_path):
+@pytest.mark.parametrize("name", ["net", "protocol4", "legacy", "inside", "parallel"])
+def test_a_whole_module_is_read_without_running_it(whole_modules, name):
+    """Its class exists in no process but the one that saved it; names, order, types and values are those of its state dict."""
+    expected = open_checkpoint(whole_modules / "state.pth")
+    found = open_checkpoint(whole_modules / f"{name}.pth")
+    prefix = "module." if name == "parallel" else ""
+    assert list(found.specs.items()) == [(f"{prefix}{key}", spec) for key, spec in expected.specs.items()]
+    for key in expected.specs:
+        assert np.array_equal(found.read(f"{prefix}{key}"), expected.read(key))
+    assert found.aliases == {f"{prefix}blocks.1.fc.{own}": f"{prefix}blocks.0.fc.{own}" for own in ("weight", "bias")}
+    assert any("holds a whole module (" in note and "nothing in it was run" in note for note in found.notes)
+    assert not (whole_modules / "ran").exists()
+
+
+class Rebuilt:
+    """What only its own code makes a tensor of."""
+
+    def __reduce__(self):
+        return rebuild, (1,)
+
+
+def rebuild(number):
+    raise AssertionError("this was run")
+
+
+@pytest.mark.needs_torch
+def test_what_must_be_run_to_be_known_is_refused_until_it_is_trusted(tmp_path, monkeypatch):
     import torch
 
-    torch.save(torch.nn.Linear(2, 2), tmp_path / "net.pth")
+    from twintrace.weights.states import open_state
+
+    net = torch.nn.Linear(2, 2)
+    net._buffers["odd"] = Rebuilt()
+    torch.save(net, tmp_path / "net.pth")
     with pytest.raises(
-        CheckpointError, match=r"refers to torch.nn.modules.linear.Linear.*nothing in it was run.*trust=True"
+        CheckpointError, match=r"refers to .*rebuild, to call it.*nothing in it was run.*TWINTRACE_TRUST=1"
     ):
+        open_state(tmp_path / "net.pth")
+    monkeypatch.setenv("TWINTRACE_TRUST", "1")
+    with pytest.raises(CheckpointError, match="torch cannot load it either: AssertionError: this was run"):
+        open_state(tmp_path / "net.pth")
+
+
+@pytest.mark.needs_torch
+def test_an_object_in_the_place_of_a_tensor_is_refused(tmp_path):
+    import torch
+
+    net = torch.nn.Linear(2, 2)
+    net._buffers["odd"] = argparse.Namespace()
+    torch.save(net, tmp_path / "net.pth")
+    with pytest.raises(CheckpointError, match="odd is a _Inert, which only its own code makes a tensor of"):
+        open_checkpoint(tmp_path / "net.pth")
+    torch.save(collections.ChainMap(), tmp_path / "net.pth")
+    with pytest.raises(CheckpointError, match=r"refers to collections\.ChainMap"):
         open_checkpoint(tmp_path / "net.pth")
 
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         write_xlsx,
     )
     from .saved import read_tensor, write_tensor
-    from .surroundings import doctor, imported_frameworks, stand_in
+    from .surroundings import callback_class, doctor, imported_frameworks, stand_in
     from .weights import (
         certify_weights,
         compare_weights,
@@ -118,7 +118,7 @@ _HOMES = {
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
     ".saved": ("read_tensor", "write_tensor"),
-    ".surroundings": ("doctor", "imported_frameworks", "stand_in"),
+    ".surroundings": ("callback_class", "doctor", "imported_frameworks", "stand_in"),
     ".weights": (
         "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
@@ -139,6 +139,7 @@ __all__ = [
     "accept",
     "array_of",
     "array_shapes",
+    "callback_class",
     "certificate_text",
     "certify_weights",
     "compare",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,8 @@ def record(
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
-    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op
+    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op, and be {} where
+                  modules are named while it records (`rec.rename`)
     level         module | api (functions, methods, operators, collectives) | mix (both) | op (kernels)
     keep          statistics (seven numbers) | fingerprint (those and 128 bits of the bytes) | tensor (every value as well)
     steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
@@ -108,7 +109,7 @@ def record(
         )
     models = named_models(model)
     workshop = framework_for(models, framework)
-    if not models and chosen_level in (Level.MODULE, Level.MIX):
+    if not models and not isinstance(model, Mapping) and chosen_level in (Level.MODULE, Level.MIX):
         raise UsageError(
             f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from typing import Any
 
 from ..frameworks import registry
 from ..model.errors import MissingPackageError
@@ -12,7 +13,7 @@ from ..store import digest
 from ..store.registry import layouts
 from .converting import exporters
 
-__all__ = ["doctor", "imported_frameworks", "stand_in"]
+__all__ = ["callback_class", "doctor", "imported_frameworks", "stand_in"]
 
 
 def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
@@ -22,6 +23,11 @@ def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: s
     """
     undo: Callable[[], None] = registry.peculiar(framework, "devices").stand_in(alias, device, remedy)
     return undo
+
+
+def callback_class(framework: str = "mindspore") -> Any:
+    """The class that a callback of the framework's own training loop (MindSpore's `Model.train`) must be of."""
+    return registry.peculiar(framework, "callbacks").callback_class()
 
 
 def imported_frameworks() -> tuple[str, ...]:

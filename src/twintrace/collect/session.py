@@ -172,14 +172,17 @@ class Session:
         self._arm()
         self._started = self._started or self._armed
 
-    def stop(self) -> None:
-        """Stop recording; every hook is removed. `start` goes on in the same step."""
+    def stop(self, *, keep_gradients: bool = False) -> None:
+        """Stop recording; every hook is removed. `start` goes on in the same step.
+
+        keep_gradients   hooks on the graphs of recorded calls stay until the step ends: what flows back through them is recorded
+        """
         if self._forked:
             return
         if not self._running:
             raise SessionError("stop() without start(): the recorder is not running. Call start() before it.")
         self._running = False
-        self._disarm()
+        self._disarm(keep_gradients)
 
     def step(self, number: int | None = None) -> None:
         """The step is over; the next is `number`, or one more. A step in which nothing was recorded is not in the trace if its
@@ -206,6 +209,13 @@ class Session:
                 self._arm()
             elif not wanted and self._armed:
                 self._disarm()
+
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        """Record this one module as `path`, whether or not it belongs to a model, until the result is called or recording stops.
+
+        Modules are recorded at levels module and mix; at others this has no effect.
+        """
+        return self._watch.rename(module, path)
 
     def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
@@ -263,6 +273,11 @@ class Session:
             self.close()
         finally:
             self._disarm()  # a signal may have come before `close` had begun with it
+
+    @property
+    def awaits_gradients(self) -> bool:
+        """Whether gradients of recorded calls may still come: their graph is there, and hooked."""
+        return not self._closed and self._watch.awaits_gradients()
 
     @property
     def number(self) -> int:
@@ -710,12 +725,12 @@ class Session:
             self._disarm()
             raise
 
-    def _disarm(self) -> None:
+    def _disarm(self, keep_gradients: bool = False) -> None:
         if self._armed:
             with uninterrupted():
                 self._armed = False
                 with unseen():
-                    self._watch.stop()
+                    self._watch.stop(keep_gradients=keep_gradients)
                 self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:

@@ -68,6 +68,11 @@ class NodeHooks:
         for waiting in self._sums:
             waiting.give_up()
 
+    def are_pending(self) -> bool:
+        """Is there a hook on a node that is still there? A handle refers weakly to hooks that live as long as their node."""
+        self._handles = [handle for handle in self._handles if _is_alive(handle)]
+        return bool(self._handles)
+
     def remove(self) -> None:
         """Take every hook off again."""
         self.flush()
@@ -149,6 +154,12 @@ class NodeHooks:
                 else:
                     found.append((node, position, target, number))
         return found
+
+
+def _is_alive(handle: Any) -> bool:
+    """Whether what a handle belongs to still exists; True of a handle that cannot tell."""
+    hooks = getattr(handle, "hooks_dict_ref", None) or getattr(handle, "hook_dict_ref", None)  # torch's, MindSpore's
+    return hooks is None or hooks() is not None
 
 
 class _Sum:

@@ -160,8 +160,14 @@ class Watch(Protocol):
     """Hooks on a run. May be started and stopped any number of times."""
 
     def start(self) -> None: ...
-    def stop(self) -> None:
-        """Remove everything that was installed, last in first out."""
+    def stop(self, *, keep_gradients: bool = False) -> None:
+        """Remove everything that was installed, last in first out; with `keep_gradients` all but hooks on recorded graphs."""
+
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        """Report this one module's calls as `path`, until the result is called or the watch is stopped."""
+
+    def awaits_gradients(self) -> bool:
+        """Is there a graph of a recorded call that is hooked, and through which gradients may still come?"""
 
     def end_step(self) -> None:
         """Drop what belongs to the step's graph."""

@@ -546,6 +546,7 @@ def _row(path: Path, cells: Mapping[str, str], folder: _Folder) -> _File:
     file.statistics = Statistics(low, high, mean, norm, *(count or 0 for count in counts))
     if cells.get("md5"):
         file.facts["md5"] = cells["md5"]
+    file.facts["row"] = f"{cells['opname']}.{cells.get('taskid', '')}.{io}.{slot}"
     return file
 
 

@@ -27,6 +27,7 @@ OPTIONAL: Mapping[str, str] = {
     "compiled.py": "the miniature compiles nothing",
     "taps.py": "a call of the host from inside a compiled graph: only MindSpore compiles what users write in Python",
     "quiet.py": "only torch lets users see every kernel and every function, by modes and subclasses",
+    "callbacks.py": "only MindSpore has a loop of its own, Model.train, that calls others back",
     "devices.py": "only torch has a method for each device: x.cuda(), x.npu()",
     "weights.py": "MSAdapter's nets have PyTorch's names and layouts: there is nothing to translate",
     "modules.py:is_opaque": "the miniature compiles nothing",

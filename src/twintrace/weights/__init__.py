@@ -11,6 +11,6 @@
     trial.py         one pass through both nets, judged by what rounding does
 
 In: nets (through `frameworks`), paths, dicts. Out: `model.weights`. Not here: what is printed (`report`), TroubleShooter's names
-(`compat`). Surprising: nothing in a checkpoint is ever run. A `.pth` file is a pickle, and is read by a machine that knows
+(`compat`). Surprising: nothing in a checkpoint is run. A `.pth` file is a pickle, and is read by a machine that knows
 tensors and containers and nothing else; torch's own loader is asked only for what the user trusts.
 """

@@ -2,14 +2,16 @@
 
 A `.pth` file is a pickle: a little program that, when it is run, may call any function. Here it is not run. Its
 instructions are read (`pickletools` only parses) and interpreted by a machine that knows dicts, lists, tuples, numbers,
-texts and tensors, and nothing else. A reference to any other function or class ends the reading with its name.
+texts and tensors, and nothing else. Objects of other classes are kept as what the pickle says of them: the name of the class, and
+their attributes. A call of any other function ends the reading with its name.
 
     archive/data.pkl      OrderedDict of _rebuild_tensor_v2(storage "0", offset, shape, strides, …)
     archive/data/0        the bytes of storage "0"
     archive/byteorder     little
 
-The format from before 2020 (five pickles, then the storages) is read too. A file that holds a whole module, and not its state
-dict, needs the module's class and so its code: that is `trust=True`, and torch's affair.
+A file that holds a whole module (`torch.save(net, …)`) is read the same way: a module's attributes are its parameters, buffers and
+submodules, by name, and that is a state dict. The format from before 2020 (five pickles, then the storages) is read too. What
+must be run to be known (a tensor that a function of the file's own makes) is `trust=True`, and torch's affair.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import os
 import pickletools
 import struct
+import sys
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -47,8 +50,14 @@ INERT = {
     "argparse.Namespace", "pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath", "datetime.datetime",
     "numpy.dtype", "numpy.ndarray", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
     "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct", "_codecs.encode", "torch.Size",
-    "torch.device", "torch.Generator", "collections.defaultdict", "collections.Counter", "builtins.set", "builtins.complex",
+    "torch.device", "torch.Generator", "collections.defaultdict", "collections.Counter", "builtins.complex", "builtins.slice",
+    "builtins.range", "builtins.bytearray", "builtins.frozenset", "builtins.getattr", "builtins.object", "collections.deque",
+    "datetime.date", "datetime.timedelta", "datetime.timezone", "decimal.Decimal",
+    "fractions.Fraction", "functools.partial", "uuid.UUID",
+    "types.SimpleNamespace", "operator.attrgetter", "operator.itemgetter", "operator.methodcaller", "re._compile",
 }  # fmt: skip
+_NEW_OBJECT = ("copyreg._reconstructor", "copyreg.__newobj__")
+_NAMES_BEFORE_2008 = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # Python 2's, which protocol 2 writes
 # Where training loops put the state dict, the likeliest first.
 USUAL = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
 _MOST_STEPS = 20_000_000
@@ -81,7 +90,27 @@ class _Inert:
     """Something whose contents do not matter here."""
 
 
+class _Object:
+    """An object of a class that is not known here: what the pickle says of it. Nothing of the class is looked up."""
+
+    __slots__ = ("attributes", "entries", "kind")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.attributes: dict[Any, Any] = {}
+        self.entries: dict[Any, Any] = {}
+
+    @property
+    def is_module(self) -> bool:
+        """Has it what every torch.nn.Module has?"""
+        return all(isinstance(self.attributes.get(name), dict) for name in ("_parameters", "_buffers", "_modules"))
+
+
 _INERT = _Inert()
+_ADVICE = (
+    "Save the weights alone: torch.save(net.state_dict(), …). If you trust whoever wrote the file, say trust=True (--trust, or "
+    "TWINTRACE_TRUST=1 in the environment): then torch loads it, and runs what is in it."
+)
 _PROGRAMS: dict[bytes, _Tensor] = {}
 _MOST_PROGRAMS = 1024
 _SMALL = 1 << 22
@@ -217,22 +246,29 @@ def _is_row_major(tensor: _Tensor) -> bool:
 def _state_dict(path: Path, tree: Any, key: str | None) -> tuple[dict[str, _Tensor], list[str]]:
     if isinstance(tree, _Tensor):
         raise CheckpointError(f"{path}: holds one tensor without a name, expected a state dict (names and tensors).")
-    if not isinstance(tree, dict):
-        raise CheckpointError(f"{path}: holds a {type(tree).__name__}, expected a state dict (names and tensors).")
     notes: list[str] = []
+    tree = _opened(path, tree, notes)
+    if not isinstance(tree, dict):
+        what = tree.kind if isinstance(tree, _Object) else type(tree).__name__
+        raise CheckpointError(f"{path}: holds a {what}, expected a state dict (names and tensors) or a whole module.")
     where = key
     if key is not None:
         for part in key.split("."):
             if not isinstance(tree, dict) or part not in tree:
                 known = ", ".join(map(str, tree)) if isinstance(tree, dict) else "nothing below it"
                 raise CheckpointError(f"{path}: there is no {key!r}: at {part!r} there are {known}.")
-            tree = tree[part]
+            tree = _opened(path, tree[part], notes)
     elif not _tensors(tree):
-        found = {str(name): item for name, item in tree.items() if isinstance(item, dict) and _tensors(item)}
+        opened: dict[str, tuple[Any, list[str]]] = {}
+        for name, item in tree.items():
+            told: list[str] = []
+            opened[str(name)] = _opened(path, item, told), told
+        found = {name: item for name, (item, _) in opened.items() if isinstance(item, dict) and _tensors(item)}
         usual = [name for name in USUAL if name in found]
         if len(found) == 1 or len(usual) == 1:
             where = usual[0] if usual else next(iter(found))
             tree = found[where]
+            notes.extend(opened[where][1])
             others = [str(name) for name in (found if len(found) > 1 else ()) if str(name) != where]
             notes.append(f"the weights are those under {where!r}" + (f", not {', '.join(others)}" if others else ""))
         elif found:
@@ -249,6 +285,50 @@ def _state_dict(path: Path, tree: Any, key: str | None) -> tuple[dict[str, _Tens
     if left_out:
         notes.append(f"not tensors, left out: {', '.join(left_out[:6])}" + (" …" if len(left_out) > 6 else ""))
     return state, notes
+
+
+def _opened(path: Path, item: Any, notes: list[str]) -> Any:
+    """The state dict of a whole module; the entries of an object that is a dict of its own kind; anything else as it is."""
+    if not isinstance(item, _Object):
+        return item
+    if item.is_module:
+        return _module_state(path, item, notes)
+    return item.entries or item
+
+
+def _module_state(path: Path, root: _Object, notes: list[str]) -> dict[str, Any]:
+    """What `state_dict()` of a module gives: parameters and buffers that are kept, by the paths of their modules, in its order."""
+    state: dict[str, Any] = {}
+    hooked: list[str] = []
+    pending: list[tuple[str, _Object, tuple[int, ...]]] = [("", root, (id(root),))]
+    while pending:
+        prefix, module, around = pending.pop()
+        passing = module.attributes.get("_non_persistent_buffers_set")
+        dropped = passing if isinstance(passing, set) else set()
+        for name, tensor in (*module.attributes["_parameters"].items(), *module.attributes["_buffers"].items()):
+            if tensor is None or name in dropped:
+                continue
+            if not isinstance(tensor, _Tensor):
+                kind = tensor.kind if isinstance(tensor, _Object) else type(tensor).__name__
+                raise CheckpointError(
+                    f"{path}: {prefix}{name} is a {kind}, which only its own code makes a tensor of, so it was not loaded, and "
+                    f"nothing in it was run. {_ADVICE}"
+                )
+            state[f"{prefix}{name}"] = tensor
+        if module.attributes.get("_state_dict_hooks"):
+            hooked.append(prefix.rstrip(".") or "the module itself")
+        children = module.attributes["_modules"].items()
+        for name, child in reversed(
+            [(name, child) for name, child in children if isinstance(child, _Object) and child.is_module]
+        ):
+            if id(child) not in around:
+                pending.append((f"{prefix}{name}.", child, (*around, id(child))))
+    notes.append(f"the file holds a whole module ({root.kind}); its weights were read, and nothing in it was run")
+    if hooked:
+        notes.append(
+            f"hooks on the state dict of {', '.join(hooked[:3])} were not run: names may differ from state_dict()"
+        )
+    return state
 
 
 def _tensors(tree: dict[Any, Any]) -> dict[str, _Tensor]:
@@ -430,12 +510,14 @@ class _Machine:
         self._extend(self._since_mark())
 
     def _additems(self, argument: Any) -> None:
-        self._since_mark()
+        items = self._since_mark()
+        if isinstance(self.stack[-1], set):
+            self.stack[-1].update(_texts(items))
 
     def _extend(self, items: list[Any]) -> None:
         if isinstance(self.stack[-1], list):
             self.stack[-1].extend(items)
-        elif self.stack[-1] is not _INERT:
+        elif self.stack[-1] is not _INERT and not isinstance(self.stack[-1], _Object):
             raise TypeError(f"appending to {type(self.stack[-1]).__name__}")
 
     def _setitem(self, argument: Any) -> None:
@@ -449,6 +531,8 @@ class _Machine:
         target = self.stack[-1]
         if isinstance(target, dict):
             target.update(zip(items[::2], items[1::2], strict=True))
+        elif isinstance(target, _Object):
+            target.entries.update(zip(items[::2], items[1::2], strict=True))
         elif target is not _INERT:
             raise TypeError(f"setting items of {type(target).__name__}")
 
@@ -460,25 +544,31 @@ class _Machine:
         self.stack.append(self._known(f"{module}.{name}"))
 
     def _known(self, name: str) -> Any:
-        short = name.rpartition(".")[2]
-        if name in _BUILDERS or name in INERT or name == "collections.OrderedDict" or short == "UntypedStorage":
-            return _Global(name)
-        if name.startswith("torch.") and (short in STORAGES or short in DTYPE_NAMES):
-            return _Global(name)
-        if name.startswith("torch._utils._rebuild_"):
+        module, _, short = name.rpartition(".")
+        name = f"{_NAMES_BEFORE_2008.get(module, module)}.{short}"
+        if name not in _BUILDERS and name.startswith("torch._utils._rebuild_"):
             raise CheckpointError(
                 f"{self.path}: holds a tensor of a special kind ({short}: sparse, quantised, distributed …). Make it an "
                 f"ordinary one before saving."
             )
-        raise CheckpointError(
-            f"{self.path}: is not a plain state dict: it refers to {name}. A pickle may run anything it refers to, so it was "
-            f"not loaded, and nothing in it was run. Save the weights alone: torch.save(net.state_dict(), …). If this is a "
-            f"whole module and you trust whoever wrote the file, say trust=True (--trust)."
-        )
+        return _Global(name)  # a name, and nothing is looked up by it
 
     def _newobj(self, argument: Any) -> None:
         arguments, target = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._make(target, arguments))
+        if isinstance(target, _Global) and self._is_class(target.name):
+            self.stack.append(_Object(target.name))
+        else:
+            self.stack.append(self._make(target, arguments))
+
+    def _newobj_ex(self, argument: Any) -> None:
+        self.stack.pop()
+        self._newobj(argument)
+
+    def _is_class(self, name: str) -> bool:
+        """May this be a class of the file's own? Of the standard library nothing is: what may be made of it is listed."""
+        if name in _BUILDERS or name in INERT:
+            return False
+        return name.partition(".")[0] not in sys.stdlib_module_names
 
     def _reduce(self, argument: Any) -> None:
         arguments, target = self.stack.pop(), self.stack.pop()
@@ -493,14 +583,35 @@ class _Machine:
             return _BUILDERS[target.name](*arguments)
         if target.name in INERT:
             return _INERT
-        raise TypeError(f"calling {target.name}")
+        if target.name == "builtins.set":
+            return set(_texts(*arguments))
+        if target.name in _NEW_OBJECT and arguments and isinstance(arguments[0], _Global):
+            if self._is_class(arguments[0].name):
+                return _Object(arguments[0].name)
+            target = arguments[0]
+        # An enum, a named tuple, a class with arguments. A function is written small; what takes a tensor may be one.
+        is_class = self._is_class(target.name) and target.name.rpartition(".")[2].lstrip("_")[:1].isupper()
+        if is_class and not any(isinstance(argument, _Tensor | _Storage) for argument in arguments):
+            return _Object(target.name)
+        raise CheckpointError(
+            f"{self.path}: is not a plain state dict: it refers to {target.name}, to call it. A pickle may run anything it "
+            f"refers to, so it was not loaded, and nothing in it was run. {_ADVICE}"
+        )
 
     def _build(self, argument: Any) -> None:
         # What an OrderedDict or an inert thing carries as attributes (`_metadata`) is not needed.
-        self.stack.pop()
+        state = self.stack.pop()
+        if isinstance(self.stack[-1], _Object):
+            parts = state if isinstance(state, tuple) else (state,)  # (attributes, those in slots)
+            for part in parts:
+                if isinstance(part, dict):
+                    self.stack[-1].attributes.update(part)
 
     def _binpersid(self, argument: Any) -> None:
         identity = self.stack.pop()
+        if isinstance(identity, tuple) and len(identity) == 4 and identity[0] in ("module", b"module"):
+            self.stack.append(identity[1])  # before 2020 a module's class came with its source, which is not needed
+            return
         if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] not in ("storage", b"storage"):
             raise TypeError("a reference to something outside that is no storage")
         _, kind, key, _, numel, *view = identity
@@ -521,6 +632,10 @@ def _tensor_v3(
     storage: _Storage, offset: int, shape: Any, strides: Any, grad: Any, hooks: Any, dtype: _Global, *rest: Any
 ) -> _Tensor:
     return _Tensor(storage, offset, _sizes(shape), _sizes(strides), DTYPE_NAMES[dtype.name.rpartition(".")[2]])
+
+
+def _texts(items: Any = ()) -> list[str]:
+    return [item for item in items if isinstance(item, str)]
 
 
 def _sizes(numbers: Any) -> tuple[int, ...]:
@@ -559,7 +674,7 @@ _NEW: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict,
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
-    "EMPTY_SET": lambda: _INERT,
+    "EMPTY_SET": set,
 }
 
 # Writing ------------------------------------------------------------------------------------------------------------

@@ -102,13 +102,17 @@ class State:
         return name in self.items
 
 
+TRUST = "TWINTRACE_TRUST"
+"""In the environment: what `trust=True` says, for scripts that are run unchanged."""
+
+
 def open_state(
     thing: Any, *, framework: str | None = None, trust: bool = False, key: str | None = None, label: str | None = None
 ) -> State:
     """See `thing` (a net, a path, a dict of tensors, a State) as a State.
 
     framework   whose names they are, where a .safetensors file or a dict does not tell
-    trust       load a .pth file that holds a whole module, which runs code out of the file
+    trust       let torch load a .pth file that cannot be read without running code out of it; also `TWINTRACE_TRUST=1`
     key         where in a .pth file the state dict is: "model.ema"
     """
     if isinstance(thing, State):
@@ -160,6 +164,7 @@ def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) ->
     try:
         found = open_checkpoint(path, key=key)
     except CheckpointError:
+        trust = trust or os.environ.get(TRUST, "").lower() in ("1", "true", "yes")
         if not trust or path.is_dir() or not path.is_file():
             raise
         with path.open("rb") as file:

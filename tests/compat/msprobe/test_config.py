@@ -99,7 +99,6 @@ def test_data_mode(write, mode, expected):
     [
         ("{", r"config\.json is not JSON"),
         ("[1]", "expected an object"),
-        ({"tusk": 1}, "unknown field 'tusk'"),
         ({"task": "fly"}, "task: expected one of statistics, tensor, structure, got 'fly'"),
         ({"task": "overflow_check"}, "'overflow_check' is not offered here"),
         ({"level": "L2"}, "level: expected one of L0, L1, mix, debug, got 'L2'"),
@@ -112,11 +111,23 @@ def test_data_mode(write, mode, expected):
         ({"extra_info": 1}, "extra_info: expected true or false"),
         ({"statistics": []}, None),
         ({"statistics": [1]}, "statistics: expected an object"),
-        ({"statistics": {"skope": []}}, r"statistics\.unknown field 'skope'"),
         ({"statistics": {"scope": ["a"]}}, "scope: expected the names of two records"),
         ({"statistics": {"list": "a"}}, "list: expected a list of names"),
         ({"statistics": {"list": ["name-regex(()"]}}, "is not a regular expression"),
         ({"statistics": {"data_mode": ["sideways"]}}, "data_mode: expected a list of all, forward"),
+        ({"async_dump": "yes"}, "async_dump: expected true or false, got 'yes'"),
+        ({"precision": "medium"}, "precision: expected one of low, high, got 'medium'"),
+        ({"risk_level": "NONE"}, "risk_level: expected one of CORE, FOCUS, ALL, got 'NONE'"),
+        ({"custom_op_namespaces": "npu"}, "custom_op_namespaces: expected a list of names"),
+        ({"statistics": {"data_mode": ["all", "forward"]}}, "data_mode: 'all' stands alone"),
+        (
+            {"statistics": {"data_mode": ["forward", "backward", "input", "output", "input"]}},
+            "data_mode: expected at most 4",
+        ),
+        (
+            {"task": "tensor", "tensor": {"summary_mode": "sha"}},
+            r"tensor\.summary_mode: expected one of statistics, md5, got 'sha'",
+        ),
         ({"statistics": {"summary_mode": "sha"}}, "summary_mode: expected one of statistics, md5, got 'sha'"),
         ({"support_wrap_ops": "nowhere.yaml"}, r"nowhere\.yaml cannot be read"),
     ],
@@ -161,3 +172,24 @@ def test_a_wrong_list_of_functions(write, tmp_path, text, message):
 def test_a_list_of_functions_lies_beside_its_file(write, tmp_path):
     (tmp_path / "ops.yaml").write_text("functional:\n  - conv2d\ntorch:\n  - linalg.norm\ntensor:\n")
     assert settings_from(write({"support_wrap_ops": "ops.yaml"})).allowed == {"Functional.conv2d", "Torch.norm"}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"acl_config": "x", "level": "L0"},
+            r"config\.json: the field 'acl_config' means nothing here and is passed over",
+        ),
+        ({"_comment": "ours", "level": "L0"}, "the field '_comment' means nothing here"),
+        ({"tusk": 1, "level": "L0"}, r"Did you mean 'task'\?"),
+        (
+            {"statistics": {"skope": []}, "level": "L0"},
+            r"statistics\.the field 'skope' means nothing here.*Did you mean 'scope'",
+        ),
+    ],
+)
+def test_a_field_that_msprobe_passes_over_is_warned_about(write, config, message):
+    with pytest.warns(UserWarning, match=message):
+        found = settings_from(write(config))
+    assert found.level == "L0"

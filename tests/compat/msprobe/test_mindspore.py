@@ -1,5 +1,6 @@
 """PrecisionDebugger on MindSpore: what is its own there."""
 
+import re
 import zlib
 
 import numpy as np
@@ -12,7 +13,9 @@ pytestmark = pytest.mark.needs_mindspore
 
 from mindspore import mint, nn, ops  # noqa: E402
 
+from twintrace.compat.msprobe import mindspore as door  # noqa: E402
 from twintrace.compat.msprobe.mindspore import PrecisionDebugger, seed_all  # noqa: E402
+from twintrace.compat.troubleshooter import saving  # noqa: E402
 
 
 class Net(nn.Cell):
@@ -186,3 +189,87 @@ def test_seed_all():
     net = nn.Dropout(p=0.9)
     net.set_train()
     assert net(ones(100)).asnumpy().sum() == 100, "dropout is taken out"
+
+
+def batches(count):
+    images = np.random.default_rng(0).standard_normal((count, 4)).astype(np.float32)
+    return ms.dataset.NumpySlicesDataset((images, np.zeros((count, 2), np.float32)), shuffle=False).batch(1)
+
+
+def test_a_callback_records_each_step_of_a_training(make, tmp_path):
+    net = Net()
+    debugger = make("L0")
+    debugger.start(net)
+    loop = ms.train.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params()))
+    loop.train(1, batches(3), callbacks=[door.MsprobeStep(debugger)], dataset_sink_mode=False)
+    steps = sorted((tmp_path / "dump").iterdir())
+    assert [step.name for step in steps] == ["step0", "step1", "step2"]
+    for step in steps:
+        assert {"Cell.fc.Dense.forward.0", "Cell.fc.Dense.backward.0"} <= set(data(step / "rank"))
+    assert issubclass(door.MsprobeStep, ms.train.Callback)
+
+
+def test_a_training_that_is_taken_up_again_counts_on(make, tmp_path):
+    net = Net()
+    debugger = make("L0")
+    debugger.start(net)
+    loop = ms.train.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params()))
+    callback = door.MsprobeInitStep()
+
+    class Context:
+        def original_args(self):
+            return type("Parameters", (), {"cur_step_num": 40})
+
+    callback.on_train_begin(Context())
+    loop.train(1, batches(1), callbacks=[door.MsprobeStep(debugger)], dataset_sink_mode=False)
+    assert "step40" in {step.name for step in (tmp_path / "dump").iterdir()}
+
+
+@pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
+def test_values_saved_from_inside_a_network(tmp_path, mode, monkeypatch):
+    monkeypatch.setattr(saving, "_COUNTER", saving._Counter())
+    monkeypatch.setattr(saving, "_STEP", saving._Step())
+    folder = str(tmp_path / "dump")
+
+    class Saving(nn.Cell):
+        def construct(self, x):
+            door.save(folder, "x", x)
+            door.save(folder, "both", {"a": x, "b": [x]})
+            x = door.save_grad(folder, "z", x)
+            return (x * x).sum()
+
+    before = ms.get_context("mode")
+    ms.set_context(mode=mode)
+    try:
+        function = ms.value_and_grad(Saving())
+        for _ in range(2):
+            for found in function(ones(3)):
+                found.asnumpy()  # a graph runs when its results are wanted
+            door.step()
+    finally:
+        ms.set_context(mode=before)
+    for step in (0, 1):
+        files = {
+            re.sub(r"_\d+$", "", file.stem): file for file in (tmp_path / "dump" / f"step{step}" / "rank0").iterdir()
+        }
+        assert set(files) == {"x_float32", "both.a_float32", "both.b.0_float32", "z_grad_float32"}
+        assert np.array_equal(np.load(files["z_grad_float32"]), np.full(3, 2, np.float32))
+
+
+def test_the_input_of_the_function_has_its_gradient_when_it_is_saved(make, step):
+    """Also a parameter; and nothing stays on the tensor after the step."""
+    debugger, net, x = make("debug", "tensor"), Net(), ones(3, 4)
+
+    def function(x):
+        debugger.save(x, "x")
+        debugger.save(net.fc.weight, "w")
+        return (net(x) * x[:, :2]).sum()
+
+    found = ms.value_and_grad(function, 0, [net.fc.weight])(x)[1]
+    debugger.step()
+    saved = document(step, "debug.json")["data"]
+    assert np.array_equal(array(step, saved["x_grad.0.debug"]), found[0].asnumpy())
+    assert np.array_equal(array(step, saved["w_grad.0.debug"]), found[1][0].asnumpy())
+    text = (step / "debug.json").read_text()
+    ms.value_and_grad(lambda x: net(x).sum(), 0)(x)
+    assert (step / "debug.json").read_text() == text

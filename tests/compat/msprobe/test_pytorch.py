@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from twintrace.compat.msprobe import debugger as embassy  # noqa: E402
 from twintrace.compat.msprobe import seeds  # noqa: E402
-from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all  # noqa: E402
+from twintrace.compat.msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end, seed_all  # noqa: E402
 from twintrace.model.errors import SessionError, TraceWriteError, UsageError  # noqa: E402
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -960,3 +960,119 @@ def test_two_ranks(tmp_path, step, checkout_env):
         assert torch.equal(array(directory, reduced["input_args"][0]), torch.full((2,), rank + 1.0))
         assert torch.equal(array(directory, reduced["output"][0]), torch.full((2,), 3.0))
         assert "Module.0.Linear.parameters_grad" in found
+
+
+class ModuleOP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear_1, self.linear_2 = nn.Linear(8, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return F.relu(self.linear_2(self.linear_1(x)))
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_module_dump_records_one_module_alone(make, tmp_path, level):
+    """The records that msprobe 26.2 has of the same code; its children, at mix, are left out as its document says."""
+    debugger, module, before, ones = make(level), ModuleOP(), nn.Linear(8, 8), torch.ones(10, 8)
+    debugger.start(before if level == "mix" else None)
+    x = F.gelu(before(ones))
+    module_dump(module, "MyModuleOP")
+    module(x)
+    out = module(F.relu(x))
+    module_dump_end()
+    module(out.sum() * x).sum().backward()
+    debugger.stop()
+    debugger.step()
+    found = data(tmp_path / "dump" / "step0" / "rank")
+    assert [name for name in found if "forward" in name] == [
+        "Functional.linear.0.forward", "Functional.gelu.0.forward", "Module.MyModuleOP.ModuleOP.forward.0",
+        "Module.MyModuleOP.ModuleOP.forward.1", "Tensor.sum.0.forward", "Tensor.__mul__.0.forward", "Functional.linear.1.forward",
+        "Functional.linear.2.forward", "Functional.relu.0.forward", "Tensor.sum.1.forward",
+    ]  # fmt: skip
+    assert [name for name in found if name.startswith("Module") and "backward" in name] == [
+        "Module.MyModuleOP.ModuleOP.backward.1"
+    ]
+    assert found["Module.MyModuleOP.ModuleOP.forward.0"]["output"][0]["shape"] == [10, 2]
+    assert "Functional.gelu.0.backward" in found, "gradients of what came before are still taken"
+
+
+def test_module_dump_of_a_module_of_the_model(make, tmp_path):
+    net, ones = Net(), torch.ones(3, 4)
+    debugger = make()
+    debugger.start(net)
+    module_dump(net.blocks[0], "first")
+    net(ones)
+    module_dump_end()
+    net(ones)
+    debugger.stop()
+    debugger.step()
+    names = list(data(tmp_path / "dump" / "step0" / "rank"))
+    assert names[:2] == ["Module.first.Block.forward.0", "Functional.linear.0.forward"]
+    assert "Module.blocks.0.Block.forward.0" in names, "it has its own name again"
+
+
+def test_module_dump_may_come_before_start(make, tmp_path):
+    debugger, module = make("L1"), ModuleOP()
+    module_dump(module, "mine")
+    debugger.start()
+    module(torch.ones(2, 8))
+    debugger.stop()
+    debugger.step()
+    assert list(data(tmp_path / "dump" / "step0" / "rank")) == ["Module.mine.ModuleOP.forward.0"]
+
+
+def test_what_module_dump_refuses(make):
+    with pytest.raises(SessionError, match=r"module_dump\(\): there is no PrecisionDebugger"):
+        module_dump(ModuleOP(), "mine")
+    make("L1")
+    with pytest.raises(UsageError, match="expected a module of torch, got int"):
+        module_dump(1, "mine")
+    with pytest.raises(UsageError, match="expected a name for the module, got 3"):
+        module_dump(ModuleOP(), 3)
+
+
+def test_steps_may_be_counted_from_a_number(make, tmp_path):
+    debugger, net = make("L0"), Net()
+    PrecisionDebugger.set_init_step(7)
+    for _ in range(2):
+        debugger.start(net)
+        net(torch.ones(3, 4))
+        debugger.stop()
+        debugger.step()
+    assert listing(tmp_path / "dump") == {"step7", "step8"}
+    with pytest.raises(UsageError, match="set_init_step: expected a step number"):
+        debugger.set_init_step(-1)
+
+
+def test_a_start_without_a_model_goes_on_with_the_last(make, tmp_path):
+    debugger, net = make("L0"), Net()
+    for model in (net, None):
+        debugger.start(model)
+        net(torch.ones(3, 4))
+        debugger.stop()
+        debugger.step()
+    first, second = (data(tmp_path / "dump" / f"step{step}" / "rank") for step in (0, 1))
+    assert list(first) == list(second) != []
+
+
+def test_a_registered_function_is_said_to_have_no_record(make):
+    make("L1")
+    with pytest.warns(UserWarning, match=r"torch\.relu gets no record of its own here"):
+        PrecisionDebugger.register_custom_api(torch, "relu")
+    PrecisionDebugger.restore_custom_api(torch, "relu")
+
+
+def test_checksums_beside_the_values(make, step):
+    """Task tensor with summary_mode md5: as with task statistics, of every tensor, and the files as well."""
+    debugger = make(level="L1", task="tensor", section={"summary_mode": "md5"})
+    x = torch.arange(6.0).reshape(2, 3)
+    debugger.start()
+    torch.neg(torch.relu(x)).sum()
+    debugger.stop()
+    debugger.step()
+    found = data(step())
+    for record in ("Torch.relu.0.forward", "Torch.neg.0.forward"):
+        for element in (*found[record]["input_args"], *found[record]["output"]):
+            values = np.ascontiguousarray(array(step(), element))
+            assert element["md5"] == f"{zlib.crc32(values.tobytes()):08x}"

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -293,3 +294,76 @@ def test_a_dump_becomes_a_trace_of_ours(tmp_path):
     ours = tt.open(tmp_path / "ours").journal(0)
     assert [len(call.gradients) for call in ours.calls()] == [2, 0, 2]
     assert ours.array(ours.tensor(1)).tolist() == [[3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["torch.float32", "torch.float16", "torch.bfloat16", "torch.float64", "torch.float8_e5m2"]
+)
+def test_long_lines_are_read_without_making_objects_and_give_the_same(tmp_path, dtype, monkeypatch):
+    """Of 4 kB on; blanks and newlines in a line, what is not finite, and lines that are as long but not as plain."""
+    random = np.random.default_rng(0)
+    values = np.concatenate([random.standard_normal(3000).astype(np.float16), [np.inf, -np.inf, np.nan, 0.0, -0.0]])
+    text = json.dumps(values.astype(np.float64).tolist())
+    lines = [
+        f'["Torch_relu_forward_input.0", {text}, "{dtype}", [1, {values.size}]]',
+        f'  [ "Torch_relu_forward_output" ,\t{text.replace(",", " , ")} , "{dtype}" , [ {values.size} ] ]',
+    ]
+    (tmp_path / "d.pkl").write_text("\n".join(lines) + "\n\n" + lines[0])
+    found = tt.open(tmp_path / "d.pkl").journal(0)
+    arrays = [found.array(tensor) for tensor in found.tensors()]
+    monkeypatch.setattr(layout, "_quickly", lambda raw, spec: None)
+    slowly = tt.open(tmp_path / "d.pkl").journal(0)
+    assert len(arrays) == 3
+    for one, other, array in zip(found.tensors(), slowly.tensors(), arrays, strict=True):
+        assert one == other
+        assert array.tobytes() == slowly.array(other).tobytes()
+
+
+def test_a_long_line_that_lies_is_damage_that_is_named(tmp_path):
+    values = ", ".join(["0.5"] * 3000)
+    lines = [
+        f'["Torch_relu_forward_input.0", [{values}], "torch.float32", [2999]]',
+        f'["Torch_relu_forward_input.0", [{values}, x], "torch.float32", [3000]]',
+        f'["Torch_relu_forward_input.0", [[{values}]], "torch.float32", [3000]]',
+        f'["Torch_relu_forward_input.0", [{values}], "torch.float32", [3000]',
+    ]
+    (tmp_path / "d.pkl").write_text("\n".join(lines) + "\n")
+    journal = tt.open(tmp_path / "d.pkl", tolerant=True).journal(0)
+    assert [(item.where, item.text.split(" (")[0][:32]) for item in journal.damage] == [
+        ("line 1", "3000 values for a tensor of f32["),
+        ("line 2", "not JSON"),
+        ("line 3", "expected a flat list of numbers,"),
+        ("line 4", "not JSON"),
+    ]
+
+
+def test_a_line_longer_than_a_block_and_how_far_the_reading_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(layout, "_BLOCK", 1 << 14)
+    values = [round(number, 6) for number in np.random.default_rng(0).standard_normal(20_000).tolist()]
+    line = f'["Torch_relu_forward_output", {json.dumps(values)}, "torch.float64", [20000]]\n'
+    (tmp_path / "d.pkl").write_text(line * 3 + "\n" + line[:-1])
+    told = []
+    token = layout.READING.set(lambda what, done, total: told.append((what, done, total)))
+    try:
+        journal = tt.open(tmp_path / "d.pkl").journal(0)
+    finally:
+        layout.READING.reset(token)
+    assert [journal.array(tensor).tolist() for tensor in journal.tensors()] == [values] * 4
+    assert told[-1] == (
+        "reading d.pkl, MB",
+        (tmp_path / "d.pkl").stat().st_size >> 20,
+        (tmp_path / "d.pkl").stat().st_size >> 20,
+    )
+
+
+def test_memory_does_not_grow_with_the_dump(tmp_path):
+    """The same for four times the lines: one line at a time is held."""
+    line = f'["Torch_relu_forward_output", {json.dumps([0.123456789] * 100_000)}, "torch.float32", [100000]]\n'
+    peaks = []
+    for name, count in (("warm", 1), ("small", 5), ("large", 20)):
+        (tmp_path / name).with_suffix(".pkl").write_text(line * count)
+        tracemalloc.start()
+        tt.open((tmp_path / name).with_suffix(".pkl")).journal(0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.2 * peaks[1] < 40e6

@@ -153,3 +153,40 @@ def test_two_runs_of_one_network_agree(tmp_path, net, x):
     for name in ("one", "two"):
         dump(tmp_path / name, lambda: step(net, x), net)
     assert tt.compare(tmp_path / "one", tmp_path / "two").agree
+
+
+def test_gradients_come_after_a_region_was_closed(tmp_path, x):
+    """A second start, a stop where nothing runs, and two regions inside `construct`: two APIs, six rows a step."""
+
+    class Narrowing(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.relu = nn.Dense(4, 4), nn.ReLU()
+
+        def construct(self, x):
+            ts.migrator.api_dump_stop()
+            ts.migrator.api_dump_stop()
+            x = self.fc(x)
+            ts.migrator.api_dump_start()
+            ts.migrator.api_dump_start(statistic_category=["max"])
+            x = ops.clip(x, -0.5, 0.5)
+            ts.migrator.api_dump_stop()
+            x = self.fc(x)
+            ts.migrator.api_dump_start()
+            x = self.relu(x)
+            ts.migrator.api_dump_stop()
+            return x
+
+    net = Narrowing().set_train()
+    ts.migrator.api_dump_init(net, tmp_path / "d", retain_backward=True)
+    for _ in range(2):
+        ts.migrator.api_dump_start()
+        ms.value_and_grad(lambda x: net(x).sum(), None, net.trainable_params())(x)
+        ts.migrator.api_dump_stop()
+    for number in (0, 1):
+        assert [row[0] for row in rows(tmp_path / "d", "mindspore") if row[1] == number + 1] == [
+            *(f"Functional_clip_{number}_forward_{part}" for part in ("input.0", "output")),
+            *(f"NN_ReLU_{number}_forward_{part}" for part in ("input.0", "output")),
+            f"NN_ReLU_{number}_backward_input",
+            f"Functional_clip_{number}_backward_input",
+        ]

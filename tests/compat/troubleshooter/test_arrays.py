@@ -236,3 +236,39 @@ def test_loading_into_a_mindspore_net(tmp_path):
 def test_names_that_are_left_out_say_so(name):
     with pytest.raises(UsageError, match=f"ts.widget.{name} is left out: "):
         getattr(ts.widget, name)
+
+
+def test_dicts_are_compared_by_their_keys(tmp_path, capsys):
+    """In whatever order they were saved, and under whatever name; the real tool pairs equal file names only."""
+    for folder, names, keys in (("one", "pt", "abc"), ("two", "ms", "cab"), ("three", "pt", "ad")):
+        (tmp_path / folder).mkdir()
+        for number, key in enumerate(keys):
+            np.save(tmp_path / folder / f"{names}.{key}_float32_{number}.npy", np.full(3, ord(key), np.float32))
+    table = ts.migrator.compare_dict_dir(tmp_path / "one", tmp_path / "two")
+    pairs = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines() if ".npy" in line]
+    assert pairs == [
+        ["pt.a_float32_0.npy", "ms.a_float32_1.npy", "True"],
+        ["pt.b_float32_1.npy", "ms.b_float32_2.npy", "True"],
+        ["pt.c_float32_2.npy", "ms.c_float32_0.npy", "True"],
+    ]
+    table = ts.migrator.compare_dict_dir(tmp_path / "one", tmp_path / "three")
+    assert table.count("True") == 1
+    assert table.count("None") == 3
+    assert "Some keys are in one of the two directories only" in capsys.readouterr().err
+
+
+def test_a_dict_of_the_real_tool_beside_one_of_ours(tmp_path):
+    for folder, names in (("one", ("0_data.a", "1_data.b")), ("two", ("data.b_float32_0", "data.a_float32_1"))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            np.save(tmp_path / folder / f"{name}.npy", np.full(3, "a" in name.partition(".")[2][:1], np.float32))
+    assert ts.migrator.compare_dict_dir(tmp_path / "one", tmp_path / "two").count("True") == 2
+
+
+def test_a_cosine_of_float32_is_printed_as_the_real_tool_prints_it():
+    """1 - 1e-8 is 1 in float32, in which that tool computes; cut off as a float64 it would be 0.99999."""
+    ones = np.ones(1000, np.float32)
+    other = ones.copy()
+    other[::2] += np.float32(1e-4)
+    assert ts.migrator.cal_algorithm(ones, other, 1e-3, 1e-3, False).cells[2] == "1.00000"
+    assert ts.migrator.cal_algorithm(ones.astype(float), other.astype(float), 1e-3, 1e-3, False).cells[2] == "0.99999"

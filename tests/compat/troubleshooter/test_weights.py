@@ -157,19 +157,35 @@ def test_a_dict_and_a_map_at_hand_will_do(tmp_path, keyword):
     assert np.allclose(found["out.weight"].asnumpy(), net.out.weight.detach().numpy(), rtol=1e-6)
 
 
-def test_a_whole_module_needs_trust(tmp_path, capsys):
+def test_a_whole_module_is_read_as_the_document_says(tmp_path):
+    """`torch.save(torch_net, …)`, in every function that takes a file."""
     net = tn.Sequential(tn.Linear(2, 3), tn.BatchNorm1d(3))
-    torch.save(net, tmp_path / "net.pth")
+    whole, state, map_file = tmp_path / "net.pth", tmp_path / "state.pth", tmp_path / "map.json"
+    torch.save(net, whole)
+    torch.save(net.state_dict(), state)
+    names = ts.migrator.get_weight_map(net, weight_map_save_path=map_file)
+    ts.migrator.convert_weight(weight_map=names, pt_file_path=whole, ms_file_save_path=tmp_path / "whole.ckpt")
+    ts.migrator.convert_weight(weight_map=names, pt_file_path=state, ms_file_save_path=tmp_path / "state.ckpt")
+    assert (tmp_path / "whole.ckpt").read_bytes() == (tmp_path / "state.ckpt").read_bytes()
+    target = mn.SequentialCell(mn.Dense(2, 3), mn.BatchNorm1d(3))
+    ts.migrator.convert_weight_and_load(map_file, whole, target)
+    assert np.array_equal(target[0].weight.asnumpy(), net[0].weight.detach().numpy())
+    assert "True" in ts.migrator.compare_pth_and_ckpt(map_file, whole, tmp_path / "whole.ckpt")
+
+
+@pytest.mark.parametrize(("level", "rows"), [(0, 0), (1, 7), (2, 4)])
+def test_how_much_of_a_conversion_is_printed(tmp_path, capsys, level, rows):
+    net = tn.Sequential(tn.Linear(2, 3), tn.BatchNorm1d(3))
     names = ts.migrator.get_weight_map(net)
-    with pytest.raises(WeightsError, match="trust=True"):
-        ts.migrator.convert_weight(
-            weight_map=names, pt_file_path=tmp_path / "net.pth", ms_file_save_path=tmp_path / "net.ckpt"
-        )
-    assert not (tmp_path / "net.ckpt").exists()
     ts.migrator.convert_weight(
-        weight_map=names, pt_file_path=tmp_path / "net.pth", ms_file_save_path=tmp_path / "net.ckpt", trust=True
+        weight_map=names, pth_para_dict=net.state_dict(), ms_file_save_path=tmp_path / "n.ckpt", print_level=level
     )
-    assert "1.gamma" in ms.load_checkpoint(str(tmp_path / "net.ckpt"))
+    printed = capsys.readouterr().out
+    assert sum(line.startswith("|") and ("(" in line) for line in printed.splitlines()) == rows
+    with pytest.raises(UsageError, match="print_level: expected 0, 1 or 2, got 3"):
+        ts.migrator.convert_weight(
+            weight_map=names, pth_para_dict=net.state_dict(), ms_file_save_path=tmp_path / "n.ckpt", print_level=3
+        )
 
 
 def test_maps_and_checkpoints_that_do_not_fit_are_refused_and_nothing_is_written(saved):

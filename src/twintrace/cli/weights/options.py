@@ -8,7 +8,7 @@ FILE = click.Path(dir_okay=False)
 ANY = click.Path()
 
 trust = click.option(
-    "--trust", is_flag=True, help="Load a .pth file that holds a whole module. This runs code out of the file."
+    "--trust", is_flag=True, help="Load a .pth file that cannot be read otherwise. This runs code out of the file."
 )
 key = click.option("--key", metavar="NAME", help="Where in a .pth file the state dict is, e.g. model.ema.")
 table = click.option("--table", is_flag=True, help="All rows, not only those that need attention.")

@@ -11,6 +11,7 @@ backward pass is in it if it is open then, so two forward names select no gradie
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
@@ -24,6 +25,7 @@ class Chosen(Protocol):
     """What a writer asks of a selection."""
 
     def leaves_out(self, module: str, up: int | None) -> bool: ...
+    def uncounted(self, function: str) -> int: ...
     def forgoes(self, name: str) -> bool: ...
     def begins(self, name: str, around: Iterable[str]) -> bool: ...
     def ends(self, name: str) -> None: ...
@@ -35,6 +37,10 @@ class Everything:
     def leaves_out(self, module: str, up: int | None) -> bool:
         """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
         return not module or (up is None and module.isdecimal())
+
+    def uncounted(self, function: str) -> int:
+        """How many calls of this function, of those so far in the step, have no number in the dump?"""
+        return 0
 
     def forgoes(self, name: str) -> bool:
         """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
@@ -66,12 +72,22 @@ class Selected:
         self._listed: dict[bool, set[str]] = {False: set(), True: set()}
         """Modules that are wanted with all that they call: in the forward pass, in the backward pass."""
         self._wanted: set[str] = set()  # modules whose parameters' gradients are wanted
+        self.alone: frozenset[str] | None = None
+        """Between `module_dump` and `module_dump_end`: the names of the only modules that are wanted."""
+        self._uncounted: Counter[str] = Counter()
+        """Functions that were called between the two: the tool does not see them, and does not count them."""
 
     def __call__(self, site: Site) -> bool:
         """Is this call to be recorded?"""
         if site.phase is Phase.UPDATE or (self.paused and site.phase is Phase.FORWARD):
             return False
+        if self.alone is not None and site.phase is not Phase.BACKWARD:
+            if site.kind is not Kind.MODULE:
+                self._uncounted[site.name] += 1
+            return site.kind is Kind.MODULE and site.name in self.alone
         if site.kind is Kind.MODULE:
+            if self._level == "L1":
+                return False
             if site.phase is Phase.BACKWARD:  # the gradient of one of its parameters
                 return site.name in self._wanted
             if site.name in self._roots:
@@ -84,9 +100,10 @@ class Selected:
         if self._allowed is not None and site.kind is Kind.API:
             begins = tuple(begin for begin in begins if is_allowed(begin, self._allowed))
         module = site.name if site.kind is Kind.MODULE else None
-        names = [record_name(begin, site.call) for begin in begins]
+        call = site.call - self.uncounted(site.name) if module is None else site.call
+        names = [record_name(begin, call) for begin in begins]
         wanted = any([self._begins(name) and self._is_listed([name], site.path, module) for name in names])
-        backward = [record_name(begin, site.call, backward=True) for begin in begins]
+        backward = [record_name(begin, call, backward=True) for begin in begins]
         later = wanted
         if self._patterns:
             later = self._open and self._is_listed(backward, site.path, module, backward=True)
@@ -102,9 +119,13 @@ class Selected:
         self._open = self._scope is None
         for names in (self._forgone, *self._listed.values(), self._wanted):
             names.clear()
+        self._uncounted.clear()
 
     def leaves_out(self, module: str, up: int | None) -> bool:
         return False  # they were not recorded
+
+    def uncounted(self, function: str) -> int:
+        return self._uncounted[function] if self._uncounted else 0
 
     def forgoes(self, name: str) -> bool:
         if name not in self._forgone:

@@ -5,15 +5,17 @@
 
     settings_from("config.json", level="L0")   ->  Settings(task="tensor", level="L0", …)
 
-Two that are equal ask for the same. A field that is not known, or a value that is not possible, is an error that names the file,
-the field, and what it may be. Fields of other tasks are left alone.
+Two that are equal ask for the same. A value that is not possible is an error that names the file, the field, and what it may be; a
+field that is not known is warned about and passed over. Fields of other tasks are left alone.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +88,8 @@ def settings_from(
     """The settings that a file and the arguments give; an argument wins over the file."""
     file, config = _read(config_path)
     where = f"{file}: " if file else ""
-    _known(config, _TOP, where)
+    _tell_unknown(config, _TOP, where)
+    _check_without_effect(config, where)
     chosen = _one_of("task", task, TASKS, "") if task is not None else config.get("task") or "statistics"
     if chosen in _OTHER_TASKS:
         raise UsageError(f"{where}task: {chosen!r} is not offered here, expected one of {', '.join(TASKS)}.")
@@ -96,7 +99,7 @@ def settings_from(
     if not isinstance(section, dict):
         raise UsageError(f"{where}{chosen}: expected an object with scope, list, data_mode …, got {section!r:.60}.")
     inside = f"{where}{chosen}."
-    _known(section, _SECTION, inside)
+    _tell_unknown(section, _SECTION, inside)
     steps = _numbers("step", step, "") if step is not None else _numbers("step", config.get("step"), where)
     return Settings(
         _path("dump_path", place, where if dump_path is None else ""),
@@ -110,7 +113,7 @@ def settings_from(
         _names("list", section.get("list"), inside),
         _modes(section.get("data_mode"), inside),
         _one_of("summary_mode", section.get("summary_mode") or "statistics", SUMMARIES, inside)
-        if chosen == "statistics"
+        if chosen != "structure"
         else "statistics",
         _names("tensor_list", section.get("tensor_list"), inside),
         _flag("extra_info", config.get("extra_info", True), where),
@@ -134,10 +137,26 @@ def _read(config_path: str | os.PathLike[str] | None) -> tuple[Path | None, Mapp
     return path, config
 
 
-def _known(fields: Mapping[str, Any], names: Sequence[str], where: str) -> None:
+def _tell_unknown(fields: Mapping[str, Any], names: Sequence[str], where: str) -> None:
+    """A warning for fields that mean nothing here: msprobe passes over them without a word, and files have remarks in them."""
     for field in fields:
         if field not in names:
-            raise UsageError(f"{where}unknown field {field!r}, expected one of {', '.join(names)}.")
+            near = difflib.get_close_matches(str(field), names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" The fields are {', '.join(names)}."
+            warnings.warn(
+                f"{where}the field {field!r} means nothing here and is passed over.{hint}", UserWarning, stacklevel=2
+            )
+
+
+def _check_without_effect(config: Mapping[str, Any], where: str) -> None:
+    """Fields that are accepted and change nothing are held to msprobe's rules all the same: a file that it refuses is refused."""
+    for field in ("async_dump", "enable_dataloader", "is_deterministic"):
+        if field in config:
+            _flag(field, config[field], where)
+    for field, choices in (("precision", ("low", "high")), ("risk_level", ("CORE", "FOCUS", "ALL"))):
+        if config.get(field) is not None:
+            _one_of(field, config[field], choices, where)
+    _names("custom_op_namespaces", config.get("custom_op_namespaces"), where)
 
 
 def _one_of(field: str, value: object, choices: Sequence[str], where: str) -> str:
@@ -207,6 +226,12 @@ def _modes(value: object, where: str) -> tuple[str, ...]:
         return ("all",)
     if not isinstance(value, list | tuple) or not all(mode in MODES for mode in value):
         raise UsageError(f"{where}data_mode: expected a list of {', '.join(MODES)}, got {value!r:.60}.")
+    if "all" in value and len(value) > 1:
+        raise UsageError(f"{where}data_mode: 'all' stands alone, got {value!r:.60}. Leave out 'all', or the others.")
+    if len(value) >= len(MODES):
+        raise UsageError(
+            f"{where}data_mode: expected at most {len(MODES) - 1} of {', '.join(MODES)}, got {len(value)}."
+        )
     return tuple(value)
 
 

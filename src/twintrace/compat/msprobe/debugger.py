@@ -12,7 +12,8 @@ on the class as well. Each may come at any time: `stop` without `start` and `ste
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ... import api
@@ -34,13 +35,17 @@ class Dump:
         self._recorder: api.Recorder | None = None
         self._chosen: Selected | None = None
         self._models: tuple[Any, ...] = ()
+        self._named = False
         self._running = False
         self._step = 0
         self._saved: list[tuple[str, Any, bool]] = []
         """What was saved in this step before `start`, which begins another recorder: the gradients will be that one's."""
+        self._alone: dict[str, Any] = {}
+        """The modules of `module_dump`, by the names that they have in the dump."""
+        self._undo_names: list[Callable[[], None]] = []
 
     def start(self, model: Any) -> None:
-        models = _models(model)
+        models = _models(model) or self._models  # a callback that starts each step does not know the model
         if self.settings.level in ("L0", "mix") and not models:
             raise UsageError(
                 f"start(): level {self.settings.level} records modules, but no model was given. Call start(model), or use level L1."
@@ -48,7 +53,7 @@ class Dump:
         if not self.settings.enabled or self.settings.level == "debug":
             return
         if self._recorder is None or not _same(models, self._models):
-            self._open(models, named=isinstance(model, list | tuple))
+            self._open(models, named=isinstance(model, list | tuple) or (model is None and self._named))
             if self._recorder is not None:
                 with self._writer.saving_again():
                     for name, variable, gradients in self._saved:
@@ -60,6 +65,44 @@ class Dump:
         if not self._running:
             self._recorder.start()
             self._running = True
+        self._name_modules()
+
+    def begin_module(self, module: Any, name: Any) -> None:
+        """Until `end_module` this module alone is recorded, under this name."""
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"module_dump: expected a name for the module, got {name!r}.")
+        try:
+            framework = api.modules_of(module)[0]
+        except UsageError:
+            framework = ""
+        if framework not in self.frameworks or isinstance(module, list | tuple | dict):
+            raise UsageError(f"module_dump: expected a module of {self.frameworks[-1]}, got {type(module).__name__}.")
+        self._alone[name] = module
+        self._name_modules()
+
+    def end_module(self) -> None:
+        """All is recorded again, and modules have their own names."""
+        self._alone.clear()
+        while self._undo_names:
+            self._undo_names.pop()()
+        if self._chosen is not None:
+            self._chosen.alone = None
+
+    def _name_modules(self) -> None:
+        if not self._alone or self._chosen is None or self._recorder is None or not self._running:
+            return
+        while self._undo_names:
+            self._undo_names.pop()()
+        self._undo_names = [self._recorder.rename(module, name) for name, module in self._alone.items()]
+        self._chosen.alone = frozenset(self._alone)
+
+    def begin_at(self, step: Any) -> None:
+        """The present step, and with it the files that come, has this number."""
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise UsageError(f"set_init_step: expected a step number, 0 or more, got {step!r}.")
+        if self._recorder is not None and step != self._step:
+            self._recorder.step(step)
+        self._step = step
 
     def stop(self) -> None:
         if self._chosen is not None:
@@ -101,14 +144,17 @@ class Dump:
         settings = self.settings
         by_name = {str(number) if named else "": model for number, model in enumerate(models)}
         framework = self._framework()
+        level = _LEVELS[settings.level] if models else "api"
+        if framework == "torch" and level == "api":
+            level = "mix"  # for the modules of module_dump; at L1 no other is chosen
         chosen = self._chosen = Selected(settings, framework, roots=by_name)
         self._writer.choose(chosen)
         needs_bytes = settings.task == "tensor" or settings.summary_mode == "md5" or settings.tensor_list
         backward = settings.wants("backward", "input") or settings.wants("backward", "output")
         self._recorder = api.record(
             settings.dump_path,
-            by_name if named else models[0] if models else None,
-            level=_LEVELS[settings.level] if models else "api",
+            by_name,
+            level=level,
             keep="tensor" if needs_bytes else "statistics",
             steps=settings.steps,
             ranks=settings.ranks,
@@ -119,7 +165,7 @@ class Dump:
         )
         if self._step:
             self._recorder.step(self._step)
-        self._models = models
+        self._models, self._named = models, named
 
     def _framework(self) -> str:
         imported = api.imported_frameworks()
@@ -181,6 +227,27 @@ class PrecisionDebugger:
         """Record one value, nested as it may be, and its gradient when it comes."""
         _the_one("save").save(variable, name, save_backward)
 
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Steps are counted from this number on. To be called before the first `start`."""
+        _the_one("set_init_step").begin_at(step)
+
+    @classmethod
+    def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
+        """Accepted, and said to have no effect: a function of the user's own has no record, what it calls has."""
+        _the_one("register_custom_api")
+        warnings.warn(
+            f"register_custom_api: {getattr(module, '__name__', module)}.{api} gets no record of its own here. The functions and "
+            f"modules that it calls are recorded, and debugger.save records any value in it.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    @classmethod
+    def restore_custom_api(cls, module: Any, api: str) -> None:
+        """Nothing was registered, so nothing is restored."""
+        _the_one("restore_custom_api")
+
 
 def close() -> None:
     """End the recording; a `PrecisionDebugger` may be made anew."""
@@ -188,6 +255,22 @@ def close() -> None:
     dump, _DUMP = _DUMP, None
     if dump is not None:
         dump.close()
+
+
+def module_dump(module: Any, module_name: str) -> None:
+    """Record this module alone, as `Module.{module_name}.{class}`, without what it calls, until `module_dump_end`."""
+    _the_one("module_dump").begin_module(module, module_name)
+
+
+def module_dump_end() -> None:
+    """Record as before `module_dump`."""
+    _the_one("module_dump_end").end_module()
+
+
+def begin_at(step: int) -> None:
+    """`set_init_step`, where there is a debugger; nothing otherwise."""
+    if _DUMP is not None:
+        _DUMP.begin_at(step)
 
 
 def _the_one(verb: str) -> Dump:

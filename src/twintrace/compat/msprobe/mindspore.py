@@ -7,12 +7,33 @@ Where `torch` is MSAdapter it is MSAdapter that is recorded, otherwise MindSpore
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import debugger, seeds
+from .callbacks import init_step_class, step_class
 from .compare import compare, compare_distributed
+from .left_out import refuse
+from .saving import save, save_grad, step
 
-__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
+if TYPE_CHECKING:  # made when they are asked for
+    MsprobeInitStep: type
+    MsprobeStep: type
+
+__all__ = [
+    "MsprobeInitStep",
+    "MsprobeStep",
+    "PrecisionDebugger",
+    "compare",
+    "compare_distributed",
+    "save",
+    "save_grad",
+    "seed_all",
+    "step",
+]
+
+__path__: list[
+    str
+] = []  # a package for `import`, which then asks for a missing name in a way that lets it be explained
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):
@@ -24,3 +45,8 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy, MindSpore and MSAdapter; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
     seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="mindspore")
+
+
+def __getattr__(name: str) -> Any:
+    made = {"MsprobeStep": step_class, "MsprobeInitStep": init_step_class}.get(name)
+    return made() if made is not None else refuse("mindspore", name)

@@ -5,12 +5,18 @@ from twintrace.compat.msprobe.pytorch import PrecisionDebugger, seed_all
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from . import debugger, seeds
 from .compare import compare, compare_distributed
+from .debugger import module_dump, module_dump_end
+from .left_out import refuse
 
-__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
+__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "module_dump", "module_dump_end", "seed_all"]
+
+__path__: list[
+    str
+] = []  # a package for `import`, which then asks for a missing name in a way that lets it be explained
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):
@@ -22,3 +28,7 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy and PyTorch; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
     seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="torch")
+
+
+def __getattr__(name: str) -> NoReturn:
+    refuse("pytorch", name)

@@ -316,13 +316,14 @@ class DumpWriter:
         if phase == Phase.BACKWARD and kind != Kind.OP:
             self._add_lone_backward(record, record_name(begin, record["n"], backward=True))
             return
-        number = self._numbers.of(kind, begin, phase, record["name"], record["n"])
+        turn = record["n"] if kind == Kind.MODULE else record["n"] - self._chosen.uncounted(record["name"])
+        number = self._numbers.of(kind, begin, phase, record["name"], turn)
         name = record_name(begin, number)
         args, named = self._arguments(record, begin)
         self._remember(record, begin, number)
         if kind == Kind.MODULE:
             self._add_module(record, begin, name)
-        if not self._chosen.forgoes(record_name(begin, record["n"])):
+        if not self._chosen.forgoes(record_name(begin, turn)):
             self._write_forward(record, name, args, named)
             if "stack.json" in self._documents:
                 self._documents["stack.json"].add(name, stack)

@@ -183,9 +183,11 @@ class _RankDump:
         if row is None:
             return
         last = self.steps[-1] if self.steps else None
-        if last is None or last.region != region or (
-            last.rows and last.rows[-1].name.backward and not row.name.backward
-        ):  # fmt: skip
+        if row.name.backward:  # it may come while a later region is recorded
+            last = next((step for step in reversed(self.steps) if step.region == region), None)
+        elif last is not None and (last.region != region or (last.rows and last.rows[-1].name.backward)):
+            last = None
+        if last is None:
             last = _Step(region)
             self.steps.append(last)
         last.rows.append(row)

@@ -32,6 +32,8 @@ StrPath = str | os.PathLike[str]
 MARK = "_TS_SAVE_NAME:"
 """Before the names that `output_mode="print"` prints; `ts.widget.save_convert` looks for it."""
 
+STEP, RANK = "{step}", "{rank}"
+"""In the folder's name: filled in when a file is written (step0, rank0), as MindSpore's own TensorDump does."""
 _PLAIN = (bool, int, float, complex, np.ndarray, np.generic)
 
 
@@ -48,7 +50,18 @@ class _Counter:
             return self._next - 1
 
 
-_COUNTER = _Counter()
+class _Step:
+    """The step that `{step}` in a folder's name stands for."""
+
+    number = 0
+
+
+_COUNTER, _STEP = _Counter(), _Step()
+
+
+def next_step() -> None:
+    """What is saved from here on belongs to the next step."""
+    _STEP.number += 1
 
 
 def save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
@@ -123,6 +136,8 @@ def _place(file: StrPath) -> tuple[Path, str]:
     name = name.removesuffix(".npy")
     if not isinstance(text, str) or not name:
         raise UsageError(f"file: expected a folder and a name, such as 'out/x', got {file!r}.")
+    if RANK in folder:
+        return Path(folder), name
     rank, world = api.rank_and_world()
     return (Path(folder, f"rank{rank}") if world > 1 else Path(folder)), name
 
@@ -156,6 +171,9 @@ def _put(folder: Path, name: str, value: Any, mode: str) -> None:
         say(f"{MARK}{name} {value}")
         return
     array = _values(value)
+    if STEP in str(folder) or RANK in str(folder):
+        filled = str(folder).replace(STEP, f"step{_STEP.number}").replace(RANK, f"rank{api.rank_and_world()[0]}")
+        folder = Path(filled)
     path = folder / f"{name}_{array.dtype.name}_{_COUNTER.next()}.npy"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

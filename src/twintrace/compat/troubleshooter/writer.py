@@ -21,7 +21,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,62 @@ class _Value:
         return self.statistics is None or not any(self.statistics[4:7])
 
 
+class DumpFiles:
+    """The files of one rank of a dump. Writers share them: a region's gradients may come while another region is recorded."""
+
+    def __init__(self, root: Path, framework: str) -> None:
+        self.folder = root
+        self._root, self._stem = root, STEMS.get(framework, framework)
+        self._info = root
+        self._csv = -1
+        self._size = 0
+        self._stacks: _StackFile | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._csv >= 0
+
+    def open(self, rank: int, *, anew: bool) -> None:
+        """Open the files of a rank; `anew`: without what an older dump has left there."""
+        place = self._root / f"rank{rank}"
+        self.folder = place / f"{self._stem}_api_dump"
+        self._info, stacks = (place / f"{self.folder.name}_{part}" for part in ("info.csv", "stack.json"))
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            if anew:
+                _clear(self.folder, self._info, stacks)
+            self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._size = os.fstat(self._csv).st_size
+            self._stacks = _StackFile(stacks)
+        except FileExistsError as error:
+            raise TraceExistsError(
+                f"{place}: expected a folder, found a file in the way. Choose another path."
+            ) from error
+        except OSError as error:
+            raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Rows at the end of the csv file."""
+        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        self._size = append(self._csv, data, self._size, where=self._info)
+
+    def add_stacks(self, stacks: list[tuple[str, list[str]]]) -> None:
+        """Stacks by their keys; one that is there stays as it is."""
+        if self._stacks is not None:
+            self._stacks.extend(stacks)
+
+    def close(self) -> None:
+        """Let go of the files; they are whole."""
+        csv, self._csv = self._csv, -1
+        stacks, self._stacks = self._stacks, None
+        if csv >= 0:
+            with contextlib.suppress(OSError):
+                os.close(csv)
+        if stacks is not None:
+            stacks.close()
+
+
 class DumpWriter:
     """Writes the journal of a recorder as a dump below `root`, in the folder of its rank."""
 
@@ -93,16 +149,17 @@ class DumpWriter:
         *,
         region: int = 1,
         copies: bool = True,
+        files: DumpFiles | None = None,
     ) -> None:
+        """`files`: those of another writer, which are opened by whoever comes first, and closed by whoever owns them."""
         self.environment: Mapping[str, Any] = {}
         """What the recorder says of the run, once it has begun."""
-        self.rows = 0
-        self._root, self._framework, self._stem = root, framework, STEMS.get(framework, framework)
+        self.rows = self.gradients = 0
+        self._framework = framework
         self._label, self._content, self._region, self._copies = label, content, region, copies
-        self._csv = -1
-        self._size = 0
-        self._stacks: _StackFile | None = None
-        self._folder = self._info = root
+        self._files_of_dump = files or DumpFiles(root, framework)
+        self._owns_files = files is None
+        self._is_open = False
         self._places: dict[str, int] = {}
         self._next_place = 0
         self._bytes: dict[int, np.ndarray[Any, Any]] = {}
@@ -126,8 +183,9 @@ class DumpWriter:
     def begin_step(self, step: int, header: Mapping[str, Any]) -> DumpWriter:
         """Tensors are numbered from 0 again."""
         self.environment = header.get("environment") or {}
-        if self._csv < 0:
-            self._open(int(header.get("rank") or 0))
+        if not self._files_of_dump.is_open:
+            self._files_of_dump.open(int(header.get("rank") or 0), anew=self._region == 1)
+        self._is_open = True
         self._reset()
         return self
 
@@ -163,36 +221,35 @@ class DumpWriter:
         pending, self._pending = self._pending, []
         stacks, self._pending_stacks = self._pending_stacks, []
         if pending:
-            data = "".join(json.dumps(self._row(name, value)) + "\n" for name, value in pending).encode()
-            self._size = append(self._csv, data, self._size, where=self._info)
+            self._files_of_dump.add_rows([self._row(name, value) for name, value in pending])
             self.rows += len(pending)
-        if stacks and self._stacks is not None:
-            self._stacks.extend(stacks)
+        if stacks:
+            self._files_of_dump.add_stacks(stacks)
 
     def end_step(self) -> None:
         """Write what is left; bytes that were held for files that never came are let go."""
         self.commit()
         self._reset()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of bytes that are held for a file; should it come all the same, they are given again."""
         self._places = {key: place for key, place in self._places.items() if place not in self._bytes}
         self._bytes.clear()
 
     def close(self) -> None:
         """End the dump."""
         try:
-            if self._csv >= 0:
+            if self._is_open:
                 self.end_step()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Let go of the files without writing."""
-        csv, self._csv = self._csv, -1
-        stacks, self._stacks = self._stacks, None
-        if csv >= 0:
-            with contextlib.suppress(OSError):
-                os.close(csv)
-        if stacks is not None:
-            stacks.close()
+        self._is_open = False
+        if self._owns_files:
+            self._files_of_dump.close()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -224,6 +281,7 @@ class DumpWriter:
         if record["slot"] in suffixes and not record["n"]:  # a second backward pass has no name here
             name = row_name(label, "input", suffixes[record["slot"]], backward=True)
             self._pending.append((name, self._values[record["t"]]))
+            self.gradients += 1
 
     def _is_finite(self, leaf: Leaf) -> bool:
         return not isinstance(leaf.value, TensorRef) or self._values[leaf.value.id].is_finite
@@ -265,7 +323,7 @@ class DumpWriter:
         least = -math.inf if below else least if least is not None else math.inf
         mean = math.nan if mean is None or (above and below) else math.inf if above else -math.inf if below else mean
         wanted = (("max", most), ("min", least), ("avg", mean))
-        return [math.nan if nan or key not in chosen else float(number) for key, number in wanted]
+        return [math.nan if nan or key not in chosen else _printed(number, value.dtype) for key, number in wanted]
 
     def _extras(self, value: _Value) -> tuple[Any, Any]:
         """(md5 of the bytes, norm), each an empty list where it was not asked for."""
@@ -275,7 +333,9 @@ class DumpWriter:
         if self._content.statistics and "md5" in chosen and value.place is not None:
             md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
         if self._content.statistics and "l2norm" in chosen and found is not None:
-            norm = math.nan if found[4] else math.inf if found[5] or found[6] else float(found[3] or 0.0)
+            norm = (
+                math.nan if found[4] else math.inf if found[5] or found[6] else _printed(found[3] or 0.0, value.dtype)
+            )
         return md5, norm
 
     # --- files --------------------------------------------------------------------------------------------------
@@ -302,7 +362,8 @@ class DumpWriter:
             self._bytes.pop(value.place, None)
 
     def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:
-        path, draft = self._folder / f"{name}.npy", self._folder / f"{name}.part"
+        folder = self._files_of_dump.folder
+        path, draft = folder / f"{name}.npy", folder / f"{name}.part"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400), "wb") as file:
                 np.save(file, array, allow_pickle=False)
@@ -316,7 +377,7 @@ class DumpWriter:
         return path
 
     def _link(self, name: str, twin: Path) -> None:
-        path = self._folder / f"{name}.npy"
+        path = self._files_of_dump.folder / f"{name}.npy"
         try:
             path.unlink(missing_ok=True)
             os.link(twin, path)
@@ -327,25 +388,6 @@ class DumpWriter:
                 raise TraceWriteError(
                     f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
                 ) from error
-
-    def _open(self, rank: int) -> None:
-        place = self._root / f"rank{rank}"
-        self._folder = place / f"{self._stem}_api_dump"
-        self._info, stacks = (place / f"{self._folder.name}_{part}" for part in ("info.csv", "stack.json"))
-        try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            if self._region == 1:
-                _clear(self._folder, self._info, stacks)
-            self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._size = os.fstat(self._csv).st_size
-            self._stacks = _StackFile(stacks)
-        except FileExistsError as error:
-            raise TraceExistsError(
-                f"{place}: expected a folder, found a file in the way. Choose another path."
-            ) from error
-        except OSError as error:
-            raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
 
 
 class _StackFile:
@@ -374,6 +416,15 @@ class _StackFile:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self._file)
+
+
+def _printed(number: float, dtype: str) -> float:
+    """A statistic as the real tool writes it: of floating point numbers up to 32 bits as a float32, where that holds it."""
+    if dtype in ("f64", "c128") or not dtype.startswith(("f", "bf", "c")):
+        return float(number)
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number))
+    return rounded if math.isfinite(rounded) else float(number)
 
 
 def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:

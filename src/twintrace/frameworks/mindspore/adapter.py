@@ -79,14 +79,21 @@ class MindsporeWatch:
             if collecting:
                 gc.enable()
 
-    def stop(self) -> None:
+    def stop(self, *, keep_gradients: bool = False) -> None:
         try:
             while self._undo:
                 self._undo.pop()()
         finally:
             if self._undo:  # one of them raised: the rest must go all the same
                 self.stop()
-            self._gradients.remove()
+            if not keep_gradients:
+                self._gradients.remove()
+
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        return self._modules.rename(module, path)
+
+    def awaits_gradients(self) -> bool:
+        return self._gradients.are_pending()
 
     def end_step(self) -> None:
         self._gradients.remove()
@@ -151,8 +158,12 @@ class MindsporeFramework:
             handle = tensor.register_hook(callback) if tensor._has_auto_grad() else None
             return handle.remove if handle is not None else lambda: None
         node = getattr(tensor, "_grad_node", None)
-        if node is None or node.is_leaf():
+        if node is None:
             return lambda: None
+        if (
+            node.is_leaf()
+        ):  # an input of the function that is differentiated, or a parameter: what arrives is told by the tensor
+            return self._on_leaf(tensor, callback)
         number = tensor._output_index
 
         def hook(gradients: tuple[Any, ...]) -> None:
@@ -160,6 +171,10 @@ class MindsporeFramework:
                 callback(gradients[number])
 
         remove: Callable[[], None] = node.register_prehook(hook).remove
+        return remove
+
+    def _on_leaf(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        remove: Callable[[], None] = tensor.register_hook(lambda gradient: callback(gradient)).remove
         return remove
 
     def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:

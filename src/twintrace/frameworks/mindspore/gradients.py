@@ -190,6 +190,10 @@ class Gradients:
         """The backward pass is over."""
         self._nodes.flush()
 
+    def are_pending(self) -> bool:
+        """Is there a hook on a graph that is still there?"""
+        return self._nodes.are_pending()
+
     def remove(self) -> None:
         """Take every hook off again."""
         while self._taps:

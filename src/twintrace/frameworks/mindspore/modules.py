@@ -132,6 +132,19 @@ class Modules:
         yield self._known.clear
         yield patch(self._kind, "__call__", self._layer)
 
+    def rename(self, module: nn.Cell, path: str) -> Callable[[], None]:
+        """Report this one module as `path`, whether or not it belongs to a model; the result ends that."""
+        before = self._known.get(id(module))
+        self._known[id(module)] = (module, self._view_of(path, module))
+
+        def undo() -> None:
+            if before is None:
+                self._known.pop(id(module), None)
+            else:
+                self._known[id(module)] = before
+
+        return undo
+
     def parameter_names(self) -> dict[int, str]:
         """The parameters' names by object, those that there are by now: a model grows."""
         return {

@@ -81,6 +81,9 @@ class MsadapterFramework(MindsporeFramework):
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         return super().on_gradient(tensor, callback) if HAS_NODES else on_gradient(tensor, callback)
 
+    def _on_leaf(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
+        return on_gradient(tensor, callback)  # mindtorch's own register_hook does not work
+
     def tap(self, tensor: Any, callback: Callable[[Any], None]) -> Any:
         alias = super().tap(tensor, callback)
         if hasattr(tensor, "_device"):  # MSAdapter's own, which MindSpore does not hand on

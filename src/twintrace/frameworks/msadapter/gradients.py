@@ -125,6 +125,10 @@ class TensorHooks(Gradients):
         if not self._passes and not is_recomputing():
             self._forget()
 
+    def are_pending(self) -> bool:
+        """Is there a hook on a tensor?"""
+        return bool(self._hooks) or super().are_pending()
+
     def remove(self) -> None:
         """Take every hook off again. In the middle of a graph, what was used in it before may not be told from what comes."""
         used = set(self._values) if is_recomputing() else set()

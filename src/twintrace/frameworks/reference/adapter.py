@@ -47,12 +47,19 @@ class ReferenceWatch:
             self.stop()
             raise
 
-    def stop(self) -> None:
+    def stop(self, *, keep_gradients: bool = False) -> None:
         try:
-            self._gradients.remove()
+            if not keep_gradients:
+                self._gradients.remove()
         finally:
             while self._undo:
                 self._undo.pop()()
+
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        return self._modules.rename(module, path)
+
+    def awaits_gradients(self) -> bool:
+        return self._gradients.are_pending()
 
     def end_step(self) -> None:
         self._gradients.remove()

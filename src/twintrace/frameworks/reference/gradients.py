@@ -61,6 +61,10 @@ class Gradients:
         call.inputs, call.outputs = [], []  # the hooks keep the call; what it took and gave is not theirs to keep alive
         return output
 
+    def are_pending(self) -> bool:
+        """Is there a hook on a tape's node?"""
+        return bool(self._undo)
+
     def remove(self) -> None:
         """Take every hook off again."""
         self._flush()

@@ -66,6 +66,19 @@ class Modules:
         yield lambda: HOOKS.modules.remove(self._call)
         yield self._views.clear
 
+    def rename(self, module: Module, path: str) -> Callable[[], None]:
+        """Report this one module as `path`, whether or not it belongs to a model; the result ends that."""
+        before = self._views.get(id(module))
+        self._views[id(module)] = view_of(path, module)
+
+        def undo() -> None:
+            if before is None:
+                self._views.pop(id(module), None)
+            else:
+                self._views[id(module)] = before
+
+        return undo
+
     def _call(self, module: Module, args: Sequence[Any], kwargs: Mapping[str, Any], run: Callable[[], Any]) -> Any:
         view = self._views.get(id(module)) or self._meet(module)
         if view is None or self._sink.busy:

@@ -56,14 +56,21 @@ class TorchWatch:
             self.stop()
             raise
 
-    def stop(self) -> None:
+    def stop(self, *, keep_gradients: bool = False) -> None:
         try:
             while self._undo:
                 self._undo.pop()()
         finally:
             if self._undo:  # one of them raised: the rest must go all the same
                 self.stop()
-            self._gradients.remove()
+            if not keep_gradients:
+                self._gradients.remove()
+
+    def rename(self, module: Any, path: str) -> Callable[[], None]:
+        return self._modules.rename(module, path)
+
+    def awaits_gradients(self) -> bool:
+        return self._gradients.are_pending()
 
     def end_step(self) -> None:
         self._gradients.remove()

@@ -122,6 +122,19 @@ class Modules:
         yield self._unhook_parameters
         self._hook_parameters()
 
+    def rename(self, module: nn.Module, path: str) -> Callable[[], None]:
+        """Report this one module as `path`, whether or not it belongs to a model; the result ends that."""
+        before = self._known.get(id(module))
+        self._known[id(module)] = (module, view_of(path, module))
+
+        def undo() -> None:
+            if before is None:
+                self._known.pop(id(module), None)
+            else:
+                self._known[id(module)] = before
+
+        return undo
+
     def resume(self) -> None:
         """Be told of module calls."""
         if self._unpatch is None:

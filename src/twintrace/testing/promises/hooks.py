@@ -105,6 +105,44 @@ class HooksContract:
 
         assert not looked
 
+    @pytest.mark.parametrize("level", ["module", "mix"])
+    def test_gradients_may_be_waited_for_after_stop(self, framework: Page, tmp_path: Path, level: str) -> None:
+        """With `keep_gradients` the way back through recorded calls is recorded, though nothing is intercepted any more."""
+        needs_backward(framework)
+        model = framework.models["mlp"]()
+        before = framework.hook_count(model)
+        found = []
+        for keep in (False, True):
+            rec = recorder(framework, tmp_path / str(keep), model, level=level)
+            rec.start()
+
+            def function(x: Any, rec: Any = rec, keep: bool = keep) -> Any:
+                loss = loss_of(framework, model)(x)
+                rec.stop(keep_gradients=keep)
+                assert framework.hook_count(model) == before
+                assert rec.awaits_gradients is keep
+                return loss
+
+            framework.differentiate(function, framework.numbers(2, 3, requires_grad=True), model=model)
+            rec.close()
+            assert not rec.awaits_gradients
+            found.append(sum(len(call.gradients) for call in open_trace(tmp_path / str(keep)).journal(0).calls()))
+        assert found[0] == 0 < found[1]
+
+    def test_a_module_may_be_recorded_under_another_name(self, framework: Page, tmp_path: Path) -> None:
+        """Also one that belongs to no model; the result of `rename` ends it."""
+        model = framework.models["mlp"]()
+        rec = recorder(framework, tmp_path / "t", {}, level="mix")
+        rec.start()
+        model(framework.ones(2, 3))
+        undo = rec.rename(model, "mine")
+        model(framework.ones(2, 3))
+        undo()
+        model(framework.ones(2, 3))
+        rec.close()
+        modules = [site for site in Reading(tmp_path / "t").sites() if "/module:" in site]
+        assert modules == ["forward/module:mine#0"]
+
     @pytest.mark.parametrize("last_in_first_out", [True, False])
     @every_level
     def test_two_recorders_leave_in_any_order(

@@ -99,17 +99,24 @@ def test_a_table_of_statistics(tmp_path):
     for side, high in (("npu", 2.5), ("bench", 2.0)):
         folder = tmp_path / side / "rank_0" / "Net" / "0" / "0"
         folder.mkdir(parents=True)
-        row = f'Add,Default/a-op0,0,0,17,output,0,8,Float32,"(2,)",{high},-1,0.5,3'
-        (folder / "statistic.csv").write_text(f"{TITLES}\n{row}\n", encoding="utf-8")
+        rows = [f'Add,Default/a-op0,4,0,{time},output,0,8,Float32,"(2,)",{high},-1,0.5,3' for time in (17, 18)]
+        (folder / "statistic.csv").write_text("\n".join((TITLES, *rows, "")), encoding="utf-8")
 
     left, right, found = Kernels(tmp_path / "npu", tmp_path / "bench").pair(0, 0)
 
     assert mode_of(left) is mode_of(right) is Mode.KERNEL_STATISTICS
-    (pair,) = found.pairs
-    assert pair.npu.name == "Add.Default_a-op0.0.output.0"
+    pair, again = found.pairs
+    assert pair.npu.name == "Default/a-op0.4.output.0"
+    assert again.npu.name == "Add.Default_a-op0.1.output.0"
     assert (pair.npu.max, pair.bench.max, pair.npu.min) == (2.5, 2.0, -1.0)
     with pytest.raises(TraceError, match="no values were kept"):
         left.array(pair.npu)
+
+    made = write_result(left, right, found.pairs, output=tmp_path / "out", name="compare_result_0_0", stamp="1")
+    heads, first, _ = load_workbook(made.path).active.iter_rows(values_only=True)
+    assert heads[:2] == ("NPU Name", "Bench Name")
+    assert heads[-2:] == ("NPU CSV File", "Bench CSV File")
+    assert first[-2:] == ("rank_0/Net/0/0/statistic.csv",) * 2
 
 
 def test_a_damaged_file_is_an_item_that_says_so(kernels):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from tests.compat.msprobe.compare.writing import backward, make_dump, record, tensor
 from twintrace.compat.msprobe.compare.layers import pair_layers
 from twintrace.compat.msprobe.compare.mappings import read_api_mapping
 from twintrace.compat.msprobe.compare.pairing import Pairing, Wishes, pair_items
-from twintrace.model.errors import UsageError
+from twintrace.compat.msprobe.dumps import open_dump
 
 MS = {"framework": "mindspore"}
 
@@ -322,11 +325,31 @@ def test_arguments_and_results_by_their_places(tmp_path):
         ("ms_outputs: [0]\npt_outputs: [1]\n", "line 4: pt_outputs: 1 is out of range: in .* Torch.g has 1 of them"),
     ],
 )
-def test_a_place_that_an_api_does_not_have_is_refused(tmp_path, text, told):
+def test_a_place_that_an_api_does_not_have_is_told_and_passed_over(tmp_path, text, told):
     one, two = apis(tmp_path)
 
-    with pytest.raises(UsageError, match=f"api.yaml: {told}"):
-        pair_items(one, two, Wishes(api_rules=rules(tmp_path, text)))
+    found = pair_items(one, two, Wishes(api_rules=rules(tmp_path, text)))
+
+    (remark,) = found.remarks
+    assert re.search(f"api.yaml: {told}", remark)
+    assert remark.endswith("It is passed over.")
+    assert_whole(found, one, two)
+
+
+def test_the_api_mapping_of_the_document_on_a_real_abs(tmp_path):
+    """Its section 3.3 names two arguments and two results of a function that has one of each."""
+    one = make_dump(tmp_path / "ms", {"Functional.abs.0.forward": record([f32(2)], [f32(2, seed=2)])}, **MS)
+    two = make_dump(tmp_path / "pt", {"Torch.abs.0.forward": record([tensor(2)], [tensor(2, seed=2)])})
+    lists = "".join(f"{name}:\n- 0\n- 1\n" for name in ("ms_args", "pt_args", "ms_outputs", "pt_outputs"))
+    (tmp_path / "api.yaml").write_text(f"ms_api: Functional.abs\npt_api: Torch.abs\n{lists}")
+
+    found = pair_items(one, two, Wishes(api_rules=read_api_mapping(tmp_path / "api.yaml")))
+
+    assert rows(found) == [
+        (f"Functional.abs.0.forward.{item}.0", f"Torch.abs.0.forward.{item}.0") for item in ("input", "output")
+    ]
+    assert len(found.remarks) == 4
+    assert all("1 is out of range" in remark for remark in found.remarks)
 
 
 def test_an_api_that_is_not_there_is_told(tmp_path):
@@ -593,3 +616,69 @@ def test_wishes_add_up(tmp_path):
     assert pairs["Cell.act.MyActivation.forward.0.input.0"] == "Module.last.GELU.forward.0.input.0"
     assert pairs["Cell.fc1.Dense.forward.0.input.0"] == "Module.fc1.Linear.forward.0.input.0"
     assert pairs["Tensor.__sub__.0.forward.input.0"].startswith("Tensor.")
+
+
+def test_apis_inside_a_layer_are_paired_as_the_file_says(tmp_path):
+    """An API by another name, in another layer, and one that the framework itself calls: as the tool pairs them."""
+    layer, attention = "Cell.net.layers.0.Block.forward.0", "Cell.net.layers.0.attention.Attention.forward.0"
+    theirs, flash = "Module.net.layers.0.Block.forward.0", "Module.net.layers.0.core.flash.Flash.forward.0"
+    x, y = f32(2, 2), f32(3)
+    a, b = tensor(4, 4, seed=5.0), tensor(7, seed=9.0)  # nothing is alike: only names can tell
+    one = make_dump(
+        tmp_path / "ms",
+        {
+            "Tensor.__add__.0.forward": record([x, x], [x]),  # made by MindSpore itself, for an index
+            "Tensor.__add__.1.forward": record([x, x], [x]),
+            "Mint.logical_or.0.forward": record([x, x], [x]),
+            "Functional.flash_attention_score.0.forward": record([x, x, x], [y]),
+            "Functional.flash_attention_score.0.backward": backward([y], [x, x, x]),
+            layer: record([x], [x]),
+            attention: record([x], [x]),
+        },
+        construct={
+            "Tensor.__add__.0.forward": layer, "Tensor.__add__.1.forward": layer, "Mint.logical_or.0.forward": layer,
+            "Functional.flash_attention_score.0.forward": attention, layer: None, attention: layer,
+        },
+        **MS,
+    )  # fmt: skip
+    stacks = {
+        "Tensor.__add__.0.forward": [
+            "File /x/site-packages/mindspore/ops/_compile_utils.py, line 1, in data_update, \n a",
+            "File net.py, line 3, in construct, \n y = x[0]",
+        ]
+    }
+    (tmp_path / "ms" / "stack.json").write_text(json.dumps(stacks))
+    one = open_dump(tmp_path / "ms" / "dump.json")
+    two = make_dump(
+        tmp_path / "pt",
+        {
+            "Tensor.__add__.0.forward": record([a, a], [a]),
+            "Tensor.__or__.0.forward": record([b, b], [b]),
+            "NPU.npu_fusion_attention.0.forward": record([b, a, b], [a]),
+            "NPU.npu_fusion_attention.0.backward": backward([a], [b, a, b]),
+            theirs: record([a], [a]),
+        },
+        construct={
+            "Tensor.__add__.0.forward": theirs, "Tensor.__or__.0.forward": theirs,
+            "NPU.npu_fusion_attention.0.forward": flash, theirs: None, flash: theirs,
+        },
+    )  # fmt: skip
+    said = {
+        "Block": {"logical_or": "__or__", "attention": "core"},
+        "Attention": {"flash_attention_score": "flash.npu_fusion_attention"},
+    }
+
+    found = pair_items(one, two, Wishes(layers=said))
+
+    assert_whole(found, one, two)
+    pairs = {
+        (one.rpartition("ward.")[0], two.rpartition("ward.")[0]) for one, two in rows(found) if "–" not in (one, two)
+    }
+    assert pairs == {
+        ("Tensor.__add__.1.for", "Tensor.__add__.0.for"),
+        ("Mint.logical_or.0.for", "Tensor.__or__.0.for"),
+        ("Functional.flash_attention_score.0.for", "NPU.npu_fusion_attention.0.for"),
+        ("Functional.flash_attention_score.0.back", "NPU.npu_fusion_attention.0.back"),
+        ("Cell.net.layers.0.Block.for", "Module.net.layers.0.Block.for"),
+    }
+    assert not found.remarks, "an API is a name that the dumps have"

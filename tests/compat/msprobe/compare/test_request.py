@@ -220,3 +220,22 @@ def test_an_unknown_field_is_told(tree):
     found = request(root, {"npu_path": "a", "bench_path": "b", "stack_pth": "x"})
 
     assert "'stack_pth' means nothing here" in found.remarks[0]
+
+
+def test_the_documents_names_of_the_fields(tree):
+    """As `compare(input_param, …)` of msprobe.pytorch is documented."""
+    root = tree("npu/step0/rank", "bench/step0/rank")
+    fields = {
+        "npu_json_path": "./npu/step0/rank/dump.json",
+        "bench_json_path": "./bench/step0/rank/dump.json",
+        "stack_json_path": "./npu/step0/rank/stack.json",
+        "is_print_compare_log": False,
+    }
+    found = request_of(fields, "input_param")
+    (place,) = found.places
+    assert (str(place.npu), str(place.bench)) == ("npu/step0/rank/dump.json", "bench/step0/rank/dump.json")
+    assert (found.verbose, str(found.stack), found.remarks) == (False, "npu/step0/rank/stack.json", ())
+    with pytest.raises(UsageError, match="input_param: npu_json_path: nowhere does not exist"):
+        request_of(fields | {"npu_json_path": "nowhere"}, "input_param")
+    with pytest.raises(UsageError, match="npu_json_path and npu_path name two paths"):
+        request_of(fields | {"npu_path": str(root)}, "input_param")

@@ -430,3 +430,56 @@ def test_seeds_are_set_and_given_back():
     with tt.seed_all(3, disable_dropout=True):
         assert np.array_equal(F.dropout(x, 0.5, True).asnumpy(), x.asnumpy())
     assert not np.array_equal(F.dropout(x, 0.5, True).asnumpy(), x.asnumpy())
+
+
+def test_a_seed_reaches_every_draw():
+    """mindtorch's kernels for the CPU take none: while it is seeded they draw from numpy, and go on one from the other."""
+
+    def draw():
+        found = [
+            torch.randn(3, 4),
+            torch.randn(3, 4),
+            torch.rand(5),
+            torch.randint(0, 1000, (6,)),
+            torch.randn_like(torch.ones(4)),
+        ]
+        return [array.asnumpy() for array in (*found, F.dropout(torch.ones(50), 0.5, True))]
+
+    with tt.seed_all(3):
+        one = draw()
+        torch.manual_seed(3)
+        again = draw()
+    with tt.seed_all(3):
+        two = draw()
+    with tt.seed_all(4):
+        other = draw()
+    for first, second, third, fourth in zip(one, two, again, other, strict=True):
+        assert np.array_equal(first, second)
+        assert np.array_equal(first, third), "torch.manual_seed counts, too"
+        assert not np.array_equal(first, fourth)
+    assert not np.array_equal(one[0], one[1])
+    assert one[0].dtype == np.float32
+    assert abs(float(np.mean(one[2])) - 0.5) < 0.5
+    assert set(np.unique(one[5])) == {0.0, 2.0}
+    assert not np.array_equal(torch.randn(3).asnumpy(), torch.randn(3).asnumpy())
+
+
+def test_gradients_flow_through_a_seeded_dropout():
+    with tt.seed_all(3):
+        gradient = ms.grad(lambda x: torch.sum(F.dropout(x, 0.5, True)))(torch.ones(50))
+    assert set(np.unique(gradient.asnumpy())) == {0.0, 2.0}
+
+
+def test_the_input_of_the_function_has_its_gradient_when_it_is_saved(tmp_path):
+    x = numbers(2, 3)
+    with tt.record(tmp_path / "t", level="api", framework="msadapter", keep="tensor") as rec:
+
+        def function(x):
+            rec.save("x", x)
+            return torch.sum(x * x)
+
+        gradient = ms.grad(function)(x)
+    journal = tt.open(tmp_path / "t").journal(0)
+    (saved,) = [call for call in journal.calls() if call.site.kind is Kind.SAVE]
+    (found,) = saved.gradients
+    assert np.array_equal(journal.array(journal.tensor(found.tensor)), gradient.asnumpy())

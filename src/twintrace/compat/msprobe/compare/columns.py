@@ -56,7 +56,8 @@ _NUMBERS = {
     Mode.MD5: HASHES,
     Mode.TENSOR: ERRORS + SUMMARY,
 }
-_OF_KERNELS = {Mode.KERNEL: ERRORS, Mode.KERNEL_STATISTICS: DIFFERENCES}
+TABLES = ("NPU CSV File", "Bench CSV File")
+_OF_KERNELS = {Mode.KERNEL: ERRORS, Mode.KERNEL_STATISTICS: DIFFERENCES + TABLES}
 
 
 def columns(generation: Generation, mode: Mode, *, stack: bool = False) -> tuple[str, ...]:

@@ -112,10 +112,12 @@ def _opened(path: Path, journal: Journal) -> KernelDump:
 
 
 def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Tensor]) -> Item:
-    """A tensor in a file of its own has the file's name, one in a table that of the kernel."""
+    """A tensor in a file of its own has the file's name, one in a table that of its row: operation, task, end and slot."""
     record = f"{call.site.type}.{call.site.name}.{call.site.call}"
     file = str(tensor.facts.get("file", ""))
-    name = file if tensor.payload is not None and file not in taken else f"{record}.{state}.{slot}"
+    name = file if tensor.payload is not None else str(tensor.facts.get("row", ""))
+    if not name or name in taken:  # the same once more: a kernel that ran again
+        name = f"{record}.{state}.{slot}"
     return Item(
         name,
         record,
@@ -125,6 +127,7 @@ def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Te
         tensor.spec.shape if not tensor.is_lost else None,
         *_extremes(tensor.statistics),
         data_name=file if tensor.payload is not None else None,
+        value=file,
         problem=tensor.missing or "",
     )
 

@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .... import api
-from ....model.errors import UsageError
 from ....model.pairs import Layout
 from ....model.sites import Kind
 from ..dumps import Dump, Item
@@ -89,11 +88,13 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.tell_unknown("cell", board.unknown_cells(wishes.cells))
     modules: dict[str, str] = {}
     if wishes.layers is not None:
-        from .layers import pair_layers, unknown_layers
+        from .layers import pair_apis, pair_layers, unknown_layers
 
         modules = pair_layers(npu, bench, wishes.layers)
         for said in (True, False):
             board.follow_paths(modules, said=said)
+        placed = pair_apis(npu, bench, wishes.layers)
+        board.follow_places([(one, two) for one, two, said in placed if said], "the layer mapping says so")
         board.tell_unknown("layer", unknown_layers(npu, bench, wishes.layers))
     if wishes.api_rules is not None:
         board.follow_rules(wishes.api_rules)
@@ -105,6 +106,9 @@ def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
         board.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
     if wishes.layers is not None or wishes.api_rules is not None:
         board.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
+        if wishes.layers is not None:  # what the alignment leaves, as the tool does
+            rest = [(one, two) for one, two, _ in placed if board.is_free(one, two)]
+            board.follow_places(rest, "the same API in the same place of its layer")
     elif wishes.fuzzy:
         board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     board.follow_names(wishes)
@@ -198,6 +202,15 @@ class _Board:
             if other is not None and said == (path != record.name):
                 self._pair_records(name, other, "the layer mapping says so" if said else "layers of the same name")
 
+    def follow_places(self, records: Sequence[tuple[str, str]], because: str) -> None:
+        """Records that belong together, item by item."""
+        for one, two in records:
+            self._pair_records(one, two, because)
+
+    def is_free(self, one: str, two: str) -> bool:
+        """Has no item of these two records a partner?"""
+        return all(map(self._ours_free, self._records[0][one])) and all(map(self._theirs_free, self._records[1][two]))
+
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
         ours, theirs = (_calls_of(records) for records in self._records)
@@ -207,7 +220,7 @@ class _Board:
                 where = self._dumps[rule.ms_api in ours].path
                 self.remarks.append(f"{rule.file}: line {rule.line}: {missing} is not in {where}.")
                 continue
-            self._check_range(rule, ours[rule.ms_api].values(), theirs[rule.pt_api].values())
+            self._tell_range(rule, ours[rule.ms_api].values(), theirs[rule.pt_api].values())
             for key, name in ours[rule.ms_api].items():
                 other = theirs[rule.pt_api].get(key)
                 if other is not None:
@@ -344,8 +357,8 @@ class _Board:
                     self._pair(i, free[0], because, again=again)
                     places[wanted] = [j for j in free if j != free[0]]
 
-    def _check_range(self, rule: ApiRule, ours: Collection[str], theirs: Collection[str]) -> None:
-        """A place that no call of the API has is a mistake in the file."""
+    def _tell_range(self, rule: ApiRule, ours: Collection[str], theirs: Collection[str]) -> None:
+        """Remark on a place that no call of the API has. Nothing stands there, so nothing is paired; the document has such."""
         for which, (side, name, records) in enumerate((("ms", rule.ms_api, ours), ("pt", rule.pt_api, theirs))):
             forward = [record for record in records if record.endswith(".forward")]
             there = [_slot(self._dumps[which].items[i]) for record in forward for i in self._records[which][record]]
@@ -358,9 +371,9 @@ class _Board:
                 places, line = (slots.pt, slots.pt_line) if which else (slots.ms, slots.ms_line)
                 for place in places:
                     if isinstance(place, int) and place >= count:
-                        raise UsageError(
+                        self.remarks.append(
                             f"{rule.file}: line {line}: {side}_{key}: {place} is out of range: in {self._dumps[which].path} "
-                            f"{name} has {count} of them, counted from 0."
+                            f"{name} has {count} of them, counted from 0. It is passed over."
                         )
 
     def pairs(self) -> Iterator[ItemPair]:

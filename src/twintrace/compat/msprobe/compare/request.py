@@ -24,6 +24,8 @@ from ..dumps import FILES
 __all__ = ["Place", "Request", "read_request", "request_of"]
 
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
+_OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
+"""What the documents of 1.x and 8.x call the fields of `compare(input_param, …)`."""
 _STEP, _RANK = re.compile(r"step(\d{1,9})"), re.compile(r"rank(\d{0,9})|proc(\d+)")
 # A remark in a compare.json, as the tool's own document has them; a `#` in a text is none.
 _REMARK = re.compile(r'("(?:\\.|[^"\\])*")|#[^\n]*|//[^\n]*')
@@ -79,7 +81,8 @@ def request_of(
         raise UsageError(
             f'{source}: expected an object, {{"npu_path": "…", "bench_path": "…"}}, got {_kind(parameters)}.'
         )
-    fields = _Fields(parameters, source, beside, names or {})
+    parameters, given = _renamed(parameters, source)
+    fields = _Fields(parameters, source, beside, {**given, **(names or {})})
     npu, bench = fields.path("npu_path"), fields.path("bench_path")
     ranks, steps = fields.numbers("rank_id"), fields.numbers("step_id")
     stack = fields.path("stack_path", must_exist=False) if parameters.get("stack_path") is not None else None
@@ -110,6 +113,22 @@ def request_of(
             fields.refuse(key, f"{path} holds no dump.json, the other side does. Give two dumps of the same kind")
     places = _paired(trees[0], trees[1], (npu, bench), ranks, steps, remarks, source)
     return Request(tuple(places), stack=stack, verbose=verbose, remarks=tuple(remarks))
+
+
+def _renamed(parameters: Mapping[str, Any], source: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The fields by the names that are used here, and what those are called that were given otherwise."""
+    found: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for name, value in parameters.items():
+        ours = _OTHER_NAMES.get(name, name)
+        if ours in found and found[ours] != value:
+            raise UsageError(
+                f"{source}: {given.get(ours, ours)} and {name} name two paths for one side. Leave one out."
+            )
+        found[ours] = value
+        if ours != name:
+            given[ours] = name
+    return found, given
 
 
 # --- fields -----------------------------------------------------------------------------------------------------------

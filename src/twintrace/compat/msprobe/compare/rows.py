@@ -275,7 +275,8 @@ def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) ->
     cells: list[Cell] = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
     message = _message(row, generation)
     if mode.of_kernels:
-        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers]
+        tables = [_table(row.pair.npu), _table(row.pair.bench)] if mode is Mode.KERNEL_STATISTICS else []
+        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers, *tables]
     cells += (npu.grad, bench.grad)
     if mode is Mode.MD5:
         cells += [npu.md5, bench.md5, row.consistent, row.verdict]
@@ -297,6 +298,11 @@ def _message(row: Row, generation: Generation) -> str:
     if not row.messages:
         return "[]"
     return json.dumps(row.messages, ensure_ascii=False)
+
+
+def _table(item: Item | None) -> str:
+    """The file whose row an item of a kernel is."""
+    return NOTHING if item is None else str(item.value)
 
 
 def _file(item: Item | None) -> str:

@@ -27,6 +27,7 @@ from ....model.tensors import Tensor
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from .. import recording
+from ..layout import READING
 from ..names import operation_name, parse
 from .metrics import NOT_CALCULATED, Scores, legacy_scores, scores
 
@@ -79,7 +80,12 @@ def compare(
     recording.flush()
     target = _target(output_path)
     npu, bench = _opened(npu_pkl_path), _opened(bench_pkl_path)
-    found = api.compare(bench, npu)
+    with api.progress_bar() as progress:
+        reading = READING.set(progress)
+        try:
+            found = api.compare(bench, npu, progress=progress)
+        finally:
+            READING.reset(reading)
     rows: list[_Row] = []
     skipped: list[_Skipped] = []
     for result in found.results:

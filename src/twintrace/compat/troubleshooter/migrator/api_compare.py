@@ -189,7 +189,7 @@ class _Sheet:
             taken[0].add(origin.name)
             taken[1].add(target.name)
             cells = value_cells(item, equal_nan=self._equal_nan) if self._values else (statistics_cell(item),)
-            shapes = item.right.spec.shape, item.left.spec.shape
+            shapes = self._shape(item.right.spec.shape), self._shape(item.left.spec.shape)
             rows.append((sides[0].index(origin), (f"{origin.name}.npy", f"{target.name}.npy", *shapes, *cells)))
         left_over = [(which, line) for which in (0, 1) for line in sides[which] if line.name not in taken[which]]
         return [row for _, row in sorted(rows, key=lambda pair: pair[0])], left_over
@@ -201,9 +201,13 @@ class _Sheet:
                 for which, line in left_over:
                     yield f"{line.name}.npy", self._names[which], _reason(entry, which, line)
 
+    def _shape(self, shape: tuple[int, ...]) -> object:
+        """As the real tool prints it: (1, 5) of an array, and where there are no arrays [1, 5], as the rows have it."""
+        return shape if self._values else [*shape]
+
     def _lonely(self, which: int, line: _Row, place: _Place) -> tuple[Any, ...]:
         tensor = self._traces[which].journal(*place).tensor(line.tensor)
-        shape = tensor.spec.shape
+        shape = self._shape(tensor.spec.shape)
         cells = without_numbers(tensor.missing or False) if self._values else ("nan, nan, nan",)
         pair = (f"{line.name}.npy", None, shape, None) if which == 0 else (None, f"{line.name}.npy", None, shape)
         return (*pair, *cells)

@@ -3,9 +3,11 @@
     api_dump_init(net, output_path="torch_dump", retain_backward=True)
     api_dump_start()            hooks are in place, dropout is out
     …                           rows and files, while the run goes on
-    api_dump_stop()             everything as it was
+    api_dump_stop()             everything as it was, but for hooks on the graphs of recorded calls: gradients may come later
 
-Numbers of calls go on from one region to the next; the first region of an `api_dump_init` replaces an old dump in the same folder.
+A region is what lies between start and stop. A start in a running region ends it and begins another, with other settings; a stop
+where none runs does nothing. Numbers of calls go on from one region to the next; the first region of an `api_dump_init` replaces
+an old dump in the same folder.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import weakref
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,15 @@ from ....model.sites import Kind, Phase, Site
 from ..layers import called_by_a_layer, layers, paths_within
 from ..names import STEMS, Labels, operation_name
 from ..tables import attention
-from ..writer import Content, DumpWriter
+from ..writer import Content, DumpFiles, DumpWriter
 
 StrPath = str | os.PathLike[str]
 _MODES = ("all", "list", "range", "api_list")
 _TYPES = ("all", "npy", "statistics", "stack")
 _CATEGORIES = ("max", "min", "avg", "md5", "l2norm")
 _Address = tuple[str, str, int]
+_MAX_WAITING = 256
+"""Regions whose gradients are waited for. More only come together where graphs are kept and never run backward."""
 
 
 class _Scope:
@@ -71,32 +75,60 @@ class _Scope:
         return inside
 
 
+class _Region:
+    """What lies between a start and a stop: its recorder, its writer, and what its calls are called."""
+
+    def __init__(self, number: int, settings: tuple[_Scope, Content]) -> None:
+        self.number, self.settings = number, settings
+        self.labelled: dict[_Address, str] = {}
+        self.recorder: api.Recorder
+        self.writer: DumpWriter
+        self.undo: Callable[[], None]
+
+    def close(self) -> None:
+        """End the recording. That a region is empty is said by `api_dump_stop`, and is no matter where another start followed."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="twintrace: nothing was recorded")
+            self.recorder.close()
+
+    def label(self, record: Any) -> str | None:
+        """The name of a call that has been recorded."""
+        return self.labelled.pop((record["kind"], record["name"], record["n"]), None)
+
+
 class _Dump:
     """One `api_dump_init`: a network, a folder, how far calls were counted."""
 
     def __init__(self, net: Any, root: Path, retain_backward: bool) -> None:
         self.root, self.retain_backward = root, retain_backward
         self.framework = _framework(net)
-        self._net = weakref.ref(net)
+        self._net = net
         self._labels = Labels()
-        self._labelled: dict[_Address, str] = {}
-        self._regions = 0
-        self._recorder: api.Recorder | None = None
-        self._writer: DumpWriter | None = None
-        self._undo: Callable[[], None] | None = None
+        self._files = DumpFiles(root, self.framework)
+        self._number = 0
+        """Of the step, as the rows have it. Another one begins where gradients have come, or none are asked for."""
+        self._region: _Region | None = None
+        self._waiting: list[_Region] = []
+        """Regions that have been stopped, and through whose graphs gradients may still come."""
+        self._last: tuple[int, int] = 0, 0  # rows and gradients of the present number, in regions that are done
+        self._said_compiled = False
 
     @property
     def is_running(self) -> bool:
-        return self._recorder is not None
+        return self._region is not None
+
+    @property
+    def settings(self) -> tuple[_Scope, Content] | None:
+        """Of the region that is recorded."""
+        return self._region.settings if self._region is not None else None
 
     def start(self, scope: _Scope, content: Content) -> None:
-        """Record until `stop`."""
-        net = self._net()
-        if net is None:
-            raise SessionError(
-                "the network that was given to api_dump_init is gone. Call api_dump_init with the new one."
-            )
-        modules = api.modules_of(net)[1]
+        """Record until `stop`; a region that is being recorded ends here."""
+        if self._region is not None:
+            self._end_region()
+        self._forget_done()
+        self._next_number()
+        modules = api.modules_of(self._net)[1]
         own = layers(modules)
         within = paths_within(modules, own)
 
@@ -111,14 +143,15 @@ class _Dump:
             label = self._labels.next(operation_name(self.framework, site.kind, site.name, own.get(site.name, "")))
             if not scope.wants(label):
                 return False
-            self._labelled[site.kind, site.name, site.call] = label
+            region.labelled[site.kind, site.name, site.call] = label
             return True
 
-        writer = DumpWriter(self.root, self.framework, self._label, content, region=self._regions + 1)
+        region = _Region(self._number, (scope, content))
+        writer = DumpWriter(self.root, self.framework, region.label, content, region=self._number, files=self._files)
         keeps_values = content.npy or (content.statistics and "md5" in content.categories)
         recorder = api.record(
             self.root,
-            net,
+            self._net,
             level="mix",
             keep="tensor" if keeps_values else "statistics",
             forward_only=not self.retain_backward,
@@ -133,37 +166,81 @@ class _Dump:
         except BaseException:
             undo()
             raise
-        self._regions += 1
-        self._recorder, self._writer, self._undo = recorder, writer, undo
+        region.recorder, region.writer, region.undo = recorder, writer, undo
+        self._region = region
         attention(f"API dump has started. Dump data will be saved to {self.root}.")
         if writer.environment.get("mode") == "graph":
             attention(
                 "The network is in GRAPH_MODE: it runs call by call (PYNATIVE_MODE) until api_dump_stop, so that APIs are seen."
             )
-        elif self.framework == "mindspore" and self._regions == 1:  # once is enough
+        elif self.framework == "mindspore" and not self._said_compiled:
+            self._said_compiled = True
             attention(
                 "Functions that are compiled by @jit run call by call until api_dump_stop, so that APIs are seen."
             )
 
     def stop(self) -> None:
-        """Everything as it was before `start`."""
-        recorder, self._recorder = self._recorder, None
-        writer, self._writer = self._writer, None
-        undo, self._undo = self._undo, None
-        self._labelled.clear()
-        try:
-            if recorder is not None:
-                recorder.close()
-        finally:
-            if undo is not None:
-                undo()
-        if writer is not None and writer.rows:
+        """Record no more; gradients of what was recorded are still taken."""
+        if self._region is None:
+            return
+        writer = self._region.writer
+        self._end_region()
+        if writer.rows:
             attention(f"API dump has been stopped. Dump data has been saved to {self.root}.")
         else:
             attention("API dump has been stopped, but no data has been saved. Please check the dump scope!")
 
-    def _label(self, record: Any) -> str | None:
-        return self._labelled.pop((record["kind"], record["name"], record["n"]), None)
+    def close(self) -> None:
+        """Everything is written, and nothing is waited for."""
+        try:
+            if self._region is not None:
+                self.stop()
+            for region in self._waiting:
+                region.close()
+        finally:
+            self._waiting.clear()
+            self._files.close()
+
+    def _end_region(self) -> None:
+        region, self._region = self._region, None
+        assert region is not None
+        try:
+            if self.retain_backward:
+                region.recorder.stop(keep_gradients=True)
+                region.writer.release()
+                self._waiting.append(region)
+            else:
+                region.close()
+                self._count(region)
+        finally:
+            region.undo()
+
+    def _forget_done(self) -> None:
+        """Close the regions whose graphs are gone."""
+        over = len(self._waiting) - _MAX_WAITING
+        kept = [
+            region for number, region in enumerate(self._waiting) if number >= over and region.recorder.awaits_gradients
+        ]
+        for region in self._waiting:
+            if region not in kept:
+                region.close()
+                self._count(region)
+        self._waiting = kept
+
+    def _count(self, region: _Region) -> None:
+        if region.number == self._number:
+            rows, gradients = self._last
+            self._last = rows + region.writer.rows, gradients + region.writer.gradients
+
+    def _next_number(self) -> None:
+        """A region that continues a step has its number: the last one was empty, or its gradients have not come yet."""
+        rows, gradients = self._last
+        waiting = [region.writer for region in self._waiting if region.number == self._number]
+        rows += sum(writer.rows for writer in waiting)
+        gradients += sum(writer.gradients for writer in waiting)
+        if self._number == 0 or (rows and (gradients or not self.retain_backward)):
+            self._number += 1
+            self._last = 0, 0
 
 
 _DUMP: _Dump | None = None
@@ -186,17 +263,20 @@ def api_dump_init(
     for name, flag in (("retain_backward", retain_backward), ("compare_statedict", compare_statedict)):
         if not isinstance(flag, bool):
             raise UsageError(f"{name}: expected True or False, got {flag!r}.")
-    if _DUMP is not None and _DUMP.is_running:
-        raise SessionError(
-            f"api_dump_init while a dump to {_DUMP.root} is running. Call api_dump_stop first: there is one dump at a time."
-        )
     _framework(net)  # before anything is on disk
     dump = _Dump(net, _folder(output_path), retain_backward)
     if compare_statedict:
         _write_weights(net, dump)
+    settings = _DUMP.settings if _DUMP is not None else None
+    close()
     _DUMP = dump
     attention("For precision comparison, dropout passes its input through between api_dump_start and api_dump_stop.")
     attention("Please disable the shuffle function of the dataset before running the program.")
+    if settings is not None:  # as the real tool, whose switch an init leaves as it is
+        attention(
+            "A dump was running: it has ended, and goes on with this network and the settings of its api_dump_start."
+        )
+        dump.start(*settings)
 
 
 def api_dump_start(
@@ -208,7 +288,7 @@ def api_dump_start(
     overflow_check: bool = False,
     statistic_category: Collection[str] | None = ("max", "min", "l2norm"),
 ) -> None:
-    """Record from here on.
+    """Record from here on; where a dump is running, from here on with these settings instead.
 
     mode, scope         all | list (these names: NN_Conv2d_0) | range ([first, last], both included) | api_list (parts of names)
     dump_type           all | npy | statistics | stack; rows and stacks are always written
@@ -220,10 +300,6 @@ def api_dump_start(
     if _DUMP is None:
         raise SessionError(
             "api_dump_start before api_dump_init: it is not known which network. Call api_dump_init first."
-        )
-    if _DUMP.is_running:
-        raise SessionError(
-            "api_dump_start while the dump is running already. Call api_dump_stop first, or leave this out."
         )
     chosen = _Scope(mode, scope)
     if dump_type not in _TYPES:
@@ -247,13 +323,15 @@ def api_dump_start(
 
 
 def api_dump_stop() -> None:
-    """Record no longer: hooks are gone, dropout is back, the dump can be read."""
+    """Record no longer: nothing of the framework is replaced any more, dropout is back, the dump can be read.
+
+    Gradients of what was recorded are taken when they come, also after this, until another `api_dump_init`. Where no dump runs this
+    does nothing.
+    """
     if _DUMP is None:
         raise SessionError(
             "api_dump_stop before api_dump_init: there is no dump. Call api_dump_init and api_dump_start first."
         )
-    if not _DUMP.is_running:
-        raise SessionError("api_dump_stop without api_dump_start: no dump is running. Call api_dump_start before it.")
     _DUMP.stop()
 
 
@@ -261,8 +339,8 @@ def close() -> None:
     """End the recording, whatever state it is in; the next `api_dump_init` begins another."""
     global _DUMP
     dump, _DUMP = _DUMP, None
-    if dump is not None and dump.is_running:
-        dump.stop()
+    if dump is not None:
+        dump.close()
 
 
 def _categories(chosen: Any) -> frozenset[str]:

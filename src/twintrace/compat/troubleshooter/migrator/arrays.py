@@ -171,11 +171,48 @@ def compare_dict_dir(
     output_file: StrPath | None = None,
     num_processes: int | None = None,
 ) -> str:
-    """The same for dicts that were saved: by name."""
+    """The same for dicts that were saved: by their keys, in whatever order they were saved."""
     return compare_npy_dir(
-        orig_dir, target_dir, rtol, atol, equal_nan, compare_shape=compare_shape, output_file=output_file,
-        num_processes=num_processes,
+        orig_dir, target_dir, rtol, atol, equal_nan, name_map_list=_pairs_by_key(orig_dir, target_dir), compare_shape=compare_shape,
+        output_file=output_file, num_processes=num_processes,
     )  # fmt: skip
+
+
+_NUMBERED = re.compile(r"(?P<key>.+?)_(?P<dtype>[a-z]+\d*)_(?P<number>\d+)")  # data.a_float32_3, of MindSpore and ours
+_PREFIXED = re.compile(r"(?P<number>\d+)_(?P<key>.+)")  # 3_data.a, of the real tool and PyTorch
+
+
+def _pairs_by_key(orig_dir: StrPath, target_dir: StrPath) -> list[NamePair]:
+    """Files of the same key beside each other, the first saved beside the first; then those whose keys differ in the name alone
+    that the dict was saved under (`pt.a`, `ms.a`)."""
+    listed = api.pair_arrays(*_folders(orig_dir, target_dir))
+    sides = [[name for pair in listed if (name := pair[side]) is not None] for side in (0, 1)]
+    found: list[NamePair] = []
+    for shorten in (False, True):
+        keys: list[dict[str, list[str]]] = [{}, {}]
+        taken = [{pair[side] for pair in found} for side in (0, 1)]
+        for side, names in enumerate(sides):
+            for name in sorted((name for name in names if name not in taken[side]), key=lambda name: _key_of(name)[1]):
+                key = _key_of(name)[0]
+                keys[side].setdefault(key.partition(".")[2] or key if shorten else key, []).append(name)
+        for key, ours in keys[0].items():
+            theirs = keys[1].get(key, [])
+            if not shorten or len(ours) == len(theirs):
+                found += zip(ours, theirs, strict=False)
+    taken = [{pair[side] for pair in found} for side in (0, 1)]
+    alone: list[NamePair] = [(name, None) for name in sides[0] if name not in taken[0]]
+    alone += [(None, name) for name in sides[1] if name not in taken[1]]
+    if alone:
+        caution("Some keys are in one of the two directories only.")
+    order = {name: number for number, name in enumerate(sides[0])}
+    return sorted(found + alone, key=lambda pair: order.get(pair[0] or "", len(order)))
+
+
+def _key_of(name: str) -> tuple[str, int]:
+    """(key, number that it was saved under) of a file."""
+    stem = name.removesuffix(".npy")
+    match = _NUMBERED.fullmatch(stem) or _PREFIXED.fullmatch(stem)
+    return (match["key"], int(match["number"])) if match else (stem, 0)
 
 
 def cal_algorithm(
@@ -190,8 +227,10 @@ def cal_algorithm(
         return Scores(False)
     if np.shape(orig_value) != np.shape(target_value):
         return Scores(INCONSISTENT)
-    found = api.measure_arrays(np.asarray(target_value), np.asarray(orig_value), rtol=rtol, atol=atol)
-    return scores(found, equal_nan=equal_nan)
+    sides = np.asarray(target_value), np.asarray(orig_value)
+    found = api.measure_arrays(*sides, rtol=rtol, atol=atol)
+    narrow = all(side.dtype in (np.float32, np.float16) for side in sides)
+    return scores(found, equal_nan=equal_nan, double=not narrow)
 
 
 def cal_cosine_sim(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:

@@ -87,6 +87,7 @@ class NetDifferenceFinder:
         rows = []
         for number, case in enumerate(cases):
             left, right = (_named(api.run_net(net, case)) for net in (self._pt_net, self._ms_net))
+            left, right = ({name: _narrow(array) for name, array in side.items()} for side in (left, right))
             if len(left) != len(right):
                 raise UsageError(
                     f"case {number}: pt_net puts out {len(left)} arrays, ms_net {len(right)}. They cannot be compared."
@@ -148,6 +149,13 @@ def _array(item: Any) -> np.ndarray[Any, Any]:
     if api.framework_of(item) is not None:
         return as_float(*api.array_of(item))
     raise UsageError(f"inputs: expected an array, a tensor or the name of a .npy file, got {type(item).__name__}.")
+
+
+def _narrow(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """As float32 where that holds every value: then it came from there, and is scored like that."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = array.astype(np.float32)
+    return narrow if np.array_equal(narrow, array, equal_nan=True) else array
 
 
 def _named(outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:

@@ -88,13 +88,17 @@ def convert_weight(
     weight_map: WeightMaps | None = None,
     print_conv_info: bool = True,
     print_save_path: bool = True,
+    print_level: int = 1,
     trust: bool = False,
 ) -> None:
-    """Write a PyTorch checkpoint as a MindSpore checkpoint.
+    """Write a PyTorch checkpoint as a MindSpore checkpoint. The file holds a state dict, or a whole module.
 
     pth_para_dict   a state dict instead of a file; `pt_param_dict` is the same       weight_map   a map instead of a file
-    trust           the file holds a whole module: run the code that is in it to load it
+    print_level     0: no table, 1: all rows, 2: those that were renamed or converted
+    trust           run the code in a file that cannot be read otherwise
     """
+    if print_level not in (0, 1, 2):
+        raise UsageError(f"print_level: expected 0, 1 or 2, got {print_level!r}.")
     if ms_file_save_path is None:
         raise UsageError("ms_file_save_path: expected where to write the checkpoint, got None.")
     given = pth_para_dict if pth_para_dict is not None else pt_param_dict
@@ -102,8 +106,9 @@ def convert_weight(
     map = _map(weight_map_path, weight_map)
     with api.progress_bar() as progress:
         found = api.convert_weights(source, ms_file_save_path, map=map, trust=trust, progress=progress)
-    if print_conv_info:
-        say(_conversion_table(found.rows))
+    rows = [row for row in found.rows if print_level == 1 or _status(row) != "Consistent"]
+    if print_conv_info and print_level:
+        say(_conversion_table(rows))
     if print_save_path:
         say(
             f"The PTH has been converted to the checkpoint of MindSpore. The saved path is: {os.fspath(ms_file_save_path)}"

@@ -1,0 +1,87 @@
+"""Numbers out of JSON text: the floats that Python reads, and nothing where the text is no list of them."""
+
+import json
+import random
+import struct
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from twintrace.store import decimals
+from twintrace.store.decimals import parse
+
+
+def read(texts, **options):
+    return parse(", ".join(texts).encode(), len(texts), **options)
+
+
+def test_float32_values_come_back_bit_by_bit():
+    values = np.random.default_rng(0).standard_normal(20_000).astype(np.float32) * np.float32(1e-3)
+    values[:4] = [0.0, -0.0, np.float32(1e-45), np.float32(3.4028235e38)]
+    found = parse(json.dumps(values.tolist())[1:-1].encode(), values.size)
+    assert found.dtype == np.float32
+    assert np.array_equal(found.view(np.uint32), values.view(np.uint32))
+
+
+def test_every_float64_is_the_one_that_python_reads():
+    """Random bits, so that every exponent is there, subnormal numbers too."""
+    random.seed(0)
+    bits = (struct.unpack("<d", struct.pack("<Q", random.getrandbits(64)))[0] for _ in range(40_000))
+    values = [value for value in bits if value == value and abs(value) != float("inf")]
+    for start in range(0, len(values), 2000):  # some are left to Python, of which there may be so many in a list
+        texts = [repr(value) for value in values[start : start + 2000]]
+        assert read(texts, wide=True).tolist() == values[start : start + 2000]
+
+
+def test_numbers_however_they_are_written():
+    random.seed(1)
+    texts = [
+        f"{random.choice(['', '-'])}{random.randint(0, 10 ** random.randint(1, 17))}"
+        f".{random.randint(0, 10 ** random.randint(1, 18)):0{random.randint(1, 20)}d}"
+        f"{random.choice(['', 'e-5', 'E+12', 'e-40', 'e7'])}"
+        for _ in range(3000)
+    ]
+    assert read(texts, wide=True).tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4503599627370497.5", "4503599627370496.5", "9007199254740993", "9007199254740995", "1e22", "1e23", "8.5e22",
+        "123456789012345678901234567890", "0.1234567890123456789012345", "1e400", "1e-400", "5e-324", "0.0000000000000000000000001",
+        "12345678", "1234567890123456789", "9999999999999999999", "18446744073709551616", "0.00000000", "-0.0", "0", "1E5",
+    ],
+)  # fmt: skip
+def test_numbers_that_are_easily_read_wrongly(text):
+    """Half way between two floats, more digits than a word holds, at the ends of the range."""
+    for texts in ([text], ["1.5", text, "-2"], [f"-{text}"] if not text.startswith("-") and text != "0" else []):
+        if texts:
+            assert list(map(str, read(texts, wide=True))) == [str(np.float64(float(each))) for each in texts]
+
+
+def test_what_json_has_besides():
+    found = parse(b" NaN ,\t-Infinity,Infinity ,\r\n1 ", 4)
+    assert str(found.tolist()) == "[nan, -inf, inf, 1.0]"
+    assert parse(b"", 0).size == parse(b"  ", 0).size == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1,,2", "1,2,", ",1,2", "01,2", "1.,2", ".5,1", "1e,2", "1e+,2", "[1],2", "1 2", "nan,2", "-NaN,1", "--1,2", "+1,2", "1;2", "",
+     ",",     "-", "1,-", "Infinit,1", "true,false", '"1",2', "1,2,3", "1", "0x10,1"],
+)  # fmt: skip
+def test_what_is_no_list_of_so_many_numbers(text):
+    assert parse(text.encode(), 2) is None
+
+
+def test_a_list_of_nothing_but_hard_numbers_is_left_to_others():
+    texts = ["1e-310"] * (decimals._MOST_HARD + 1)
+    assert read(texts) is None
+    assert read(texts[:-1]) is not None
+
+
+def test_without_numba_the_answer_is_none(monkeypatch):
+    monkeypatch.setattr(decimals, "_kernel", lambda wide: None)
+    assert parse(b"1, 2", 2) is None
