@@ -1,8 +1,8 @@
 """Kernels that compute something wrong, below what a recorder sees as a call. PyTorch alone lets them be planted.
 
-    with wrong_kernel(layer, "one column", backward=False) as fault: …
+    with WrongKernel(layer, "one column", backward=False): …
 
-The first product or convolution that takes the layer's weight is wrong, and no other; backward, the one that makes the gradient of it.
+The first product or convolution that takes the layer's weight is wrong, and no other; backward, the one that makes its gradient.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class WrongKernel(TorchDispatchMode):
         super().__init__()
         self.weight, self.how, self.backward = layer.weight, HOW[how], backward
         self.waiting, self.planted = not backward, 0
+
+    def arm(self) -> None:
+        """The backward pass begins."""
+        self.waiting = self.waiting or (self.backward and not self.planted)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))

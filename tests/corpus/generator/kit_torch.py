@@ -6,6 +6,7 @@ Differences between the two are in this file alone: MSAdapter has no `backward()
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -284,7 +285,14 @@ def checkpoint(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return torch.compile(function, backend="eager")
+    made = torch.compile(function, backend="eager")
+
+    def call(*arguments: Tensor) -> Tensor:
+        with warnings.catch_warnings():  # where warnings are errors, the compiler's own looks at tensors stop it
+            warnings.simplefilter("ignore")
+            return made(*arguments)
+
+    return call
 
 
 def constant(value: np.ndarray, like: Tensor | None = None) -> Tensor:

@@ -338,6 +338,9 @@ class Attention(k.Module):
         self.repeat = plan.at(site, "repeat", "each") if self.groups != heads else ""
         self.window = plan.at(site, "window", window) if window else None
         self.cap = plan.at(site, "cap", cap) if cap else None
+        # A fused kernel knows no soft cap: only who forgets the cap can use it.
+        self.fused = self.cap == "fused" if cap else plan.at(site, "fused", False)
+        self.cap = None if self.fused else self.cap
         self.rotary = plan.at(site, "rotary", "half") if rotary else ""
         self.base = plan.at(site, "base", 10000.0) if rotary else 0.0
 
@@ -390,7 +393,7 @@ class Attention(k.Module):
         return x * cos + turned * sin
 
     def attend(self, q: Any, key: Any, v: Any, hidden: Any) -> Any:
-        if self.form == "fused" and self.cap is None:
+        if self.fused:
             return k.fused_attention(q, key, v, hidden, self.scale)
         if self.form == "prescaled":
             scores = k.matmul(q * self.scale, k.transpose(key, -2, -1))

@@ -1,6 +1,6 @@
 """Both sides of many cases, recorded: one process per framework, since starting one costs more than recording.
 
-    record(cases, folder)      FOLDER/NAME/left, FOLDER/NAME/right and the results beside them, as .npz; {name: error} of what failed
+    record(cases, folder)      FOLDER/NAME/left, FOLDER/NAME/right, the results beside them as .npz; {name: error} of what failed
 
 MSAdapter needs an interpreter of its own (scripts/layers.py): it is built on first use.
 """

@@ -95,12 +95,7 @@ def _wrong_kernel(plan: Plan, stack: contextlib.ExitStack) -> Any:
             if how:
                 from .kernels import WrongKernel
 
-                fault = stack.enter_context(WrongKernel(layer, how, backward=knob == "kernel_backward"))
-
-                def arm() -> None:
-                    fault.waiting = fault.waiting or (fault.backward and not fault.planted)
-
-                return arm
+                return stack.enter_context(WrongKernel(layer, how, backward=knob == "kernel_backward")).arm
     return lambda: None
 
 
