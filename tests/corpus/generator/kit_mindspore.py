@@ -13,15 +13,27 @@ FRAMEWORK = "mindspore"
 ADAPTER = False
 DTYPES = {"f64": ms.float64, "f32": ms.float32, "bf16": ms.bfloat16, "f16": ms.float16}
 RENAMES: dict[str, str] = {}
+SHOWN = ("eps", "heads", "size", "width")
 
 
 class Module(nn.Cell):
-    """A Cell whose children may be stored under other names than the nets use."""
+    """As in kit_torch: children by other names, settings where no recorder looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._built = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(RENAMES.get(name, name), value)
+        if isinstance(value, nn.Cell | Tensor):
+            name = RENAMES.get(name, name)
+        elif "_built" in vars(self) and name[0] != "_" and name not in vars(self) and name not in SHOWN:
+            name = f"_own_{name}"
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
+        own = f"_own_{name}"
+        if own in vars(self):
+            return vars(self)[own]
         return super().__getattr__(RENAMES.get(name, name))
 
     def construct(self, *arguments: Any) -> Any:

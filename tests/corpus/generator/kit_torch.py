@@ -20,16 +20,32 @@ FRAMEWORK = "msadapter" if ADAPTER else "torch"
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 Tensor = torch.Tensor
 RENAMES: dict[str, str] = {}
-"""Attribute names of the nets, and those that stand for them in this build (kit.renamed)."""
+"""Names of children in the nets, and those that stand for them in this build (kit.use_names)."""
+SHOWN = ("eps", "heads", "size", "width")
 
 
 class Module(nn.Module):
-    """A module whose children may be stored under other names than the nets use."""
+    """A module whose children may be stored under other names than the nets use, and whose settings are nobody's business.
+
+    Settings are kept where a recorder does not look: `exchange=True` in a module's configuration would tell the mistake. What real
+    modules have is shown (SHOWN).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._built = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(RENAMES.get(name, name), value)
+        if isinstance(value, nn.Module | torch.Tensor):
+            name = RENAMES.get(name, name)
+        elif "_built" in vars(self) and name[0] != "_" and name not in vars(self) and name not in SHOWN:
+            name = f"_own_{name}"
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
+        own = f"_own_{name}"
+        if own in vars(self):
+            return vars(self)[own]
         return super().__getattr__(RENAMES.get(name, name))
 
 

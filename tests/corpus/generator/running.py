@@ -48,7 +48,7 @@ def build(side: Side) -> tuple[Plan, Any, dict[str, Any]]:
 def run_side(side: Side, folder: Path | None = None) -> dict[str, np.ndarray]:
     """Results by name, in float64."""
     plan, net, batch = build(side)
-    results: dict[str, np.ndarray] = {}
+    first: dict[str, Any] = {}
 
     def forward() -> tuple[Any, Any]:
         return NETS[side.net].loss(plan, net, batch)
@@ -61,14 +61,15 @@ def run_side(side: Side, folder: Path | None = None) -> dict[str, np.ndarray]:
             step()
         else:
             optimize = _optimizer(plan, net) if side.mode == "train" else None
-            for number in range(STEPS if optimize else 1):
+            for _ in range(STEPS if optimize else 1):
                 loss, output, gradients = k.with_gradients(net, forward, fault)
-                if number == 0:
-                    results |= {f"grad:{name}": k.to_numpy(value) for name, value in gradients.items()}
+                first = first or gradients
                 if optimize:
                     optimize(gradients)
                 step()
-    results |= {"loss": k.to_numpy(loss), "output": k.to_numpy(output)}
+    # Only now: a conversion while recording would be recorded.
+    results = {"loss": k.to_numpy(loss), "output": k.to_numpy(output)}
+    results |= {f"grad:{name}": k.to_numpy(value) for name, value in first.items()}
     if side.mode != "forward":
         results |= {f"state:{name}": k.to_numpy(value) for name, value in k.named_state(net)}
     return results
