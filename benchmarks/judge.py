@@ -231,9 +231,10 @@ def costs(folder: Path, size: str) -> list[Verdict]:
 
 
 def _costs(folder: Path, size: str) -> Iterator[Verdict]:
+    warm = str(folder / "warm")
+    judge_costs.in_process("record", "tiny", warm)
     judge_costs.in_process("record", size, str(folder / "gpt"))
-    pair = str(folder / "gpt" / "left"), str(folder / "gpt" / "right")
-    judged = _least("compare", *pair)
+    judged = _least("compare", warm, str(folder / "gpt"))
     passes = _least("passes", size)
     say(
         f"\nGPT pair of which no value is equal: judged in {judged['seconds']:.2f} s ({judged['pairs']:,} pairs, "
@@ -244,7 +245,7 @@ def _costs(folder: Path, size: str) -> Iterator[Verdict]:
         "GPT pair: time / 8 float64 passes", judged["seconds"] / passes["seconds"], judge_costs.SHARE_OF_PASSES
     )
     judge_costs.in_process("small", str(folder / "small"))
-    small = _least("compare", str(folder / "small" / "left"), str(folder / "small" / "right"))
+    small = _least("compare", warm, str(folder / "small"))
     say(f"small tensors: {small['pairs'] / small['seconds']:,.0f} pairs a second")
     yield Verdict(
         "small tensors: ms for 10 pairs", 1e4 * small["seconds"] / small["pairs"], 1e4 * judge_costs.SECONDS_PER_PAIR

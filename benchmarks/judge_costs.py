@@ -1,6 +1,6 @@
 """What judging costs: a pair of traces of which no value is equal, and many small tensors.
 
-    python -m benchmarks.judge_costs compare LEFT RIGHT      one line of JSON: seconds, pairs, recomputed or not
+    python -m benchmarks.judge_costs compare WARM FOLDER     one line of JSON: seconds, pairs; WARM is compared first, untimed
     python -m benchmarks.judge_costs passes SIZE             seconds of 8 forward and backward passes in float64
     python -m benchmarks.judge_costs record SIZE FOLDER      the pair: FOLDER/left, FOLDER/right
 
@@ -63,11 +63,13 @@ def passes(size: str) -> None:
     _tell(time.perf_counter() - began)
 
 
-def compare(left: str, right: str) -> None:
+def compare(warm: str, folder: str) -> None:
+    """`warm` first, untimed: importing and compiling are not what is measured."""
     import twintrace as tt
 
+    tt.compare(Path(warm) / "left", Path(warm) / "right")
     began = time.perf_counter()
-    found = tt.compare(left, right)
+    found = tt.compare(Path(folder) / "left", Path(folder) / "right")
     seconds = time.perf_counter() - began
     _tell(seconds, pairs=sum(len(result.tensors) for result in found.results), agree=bool(found.agree))
 
