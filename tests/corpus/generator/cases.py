@@ -68,6 +68,8 @@ class Place:
     deep: bool = False
     update: bool = False
     """The optimizer's step, wherever it is made."""
+    module: bool = False
+    """The module itself alone, and no call in it."""
 
     def holds(self, call: Call) -> bool:
         site = call.site
@@ -75,12 +77,14 @@ class Place:
             return self.update and site.phase is Phase.UPDATE
         module = site.kind is Kind.MODULE
         where = site.name if module else site.path
+        if self.module and not module:
+            return False
         inside = where == self.path or (self.deep and where.startswith(f"{self.path}."))
         return inside and (not self.calls or (not module and re.search(self.calls, site.name, re.I) is not None))
 
     def holds_parameter(self, name: str) -> bool:
         """Does a parameter of that name, which no call goes with, belong here?"""
-        return self.update or (not self.calls and name.rpartition(".")[0] == self.path)
+        return self.update or (not self.calls and not self.module and name.rpartition(".")[0] == self.path)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def record(cases: Sequence[Case], folder: Path) -> dict[str, str]:
         for case in cases:
             for side, name in ((case.left, "left"), (case.right, "right")):
                 place = folder / case.name / name
-                if side.framework == framework and not place.with_suffix(".npz").exists():
+                if side.framework == framework and not _is_recorded(side, place):
                     asked.setdefault(side, []).append(place)
         first = [(places[0], side) for side, places in asked.items()]
         failed = _record(framework, first)
@@ -39,11 +39,17 @@ def record(cases: Sequence[Case], folder: Path) -> dict[str, str]:
                     errors[place.parent.name] = failed[places[0]]
                 elif place != places[0]:
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    for suffix in ("", ".npz"):
+                    for suffix in ("", ".npz", ".json"):
                         link = Path(f"{place}{suffix}")
                         link.unlink(missing_ok=True)
                         link.symlink_to(os.path.relpath(f"{places[0]}{suffix}", place.parent))
     return errors
+
+
+def _is_recorded(side: Side, place: Path) -> bool:
+    """Is this very side there? A name alone may be that of another sampler's case."""
+    told = place.with_suffix(".json")
+    return told.exists() and Side.from_json(json.loads(told.read_text(encoding="utf-8"))) == side
 
 
 def _record(framework: str, sides: Iterable[tuple[Path, Side]]) -> dict[Path, str]:

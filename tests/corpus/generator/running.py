@@ -131,6 +131,7 @@ def main() -> None:
         try:
             results = run_side(side, Path(folder))
             np.savez(f"{folder}.npz", **results)
+            Path(f"{folder}.json").write_text(json.dumps(given), encoding="utf-8")  # last: it says that all is there
         except Exception as failure:  # noqa: BLE001 - told to whoever asked; the others are still to be recorded
             error = f"{type(failure).__name__}: {str(failure).strip()[:300]}"
             sys.stderr.write(f"{folder}\n{traceback.format_exc(limit=-4)}\n")

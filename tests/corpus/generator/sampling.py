@@ -19,7 +19,7 @@ from typing import Any
 from .cases import PAIRS, Case, Place, Side, Truth
 from .families import FAMILIES, REWRITES, Family, Rewrite
 from .kit import renamed_path
-from .pairwise import cover
+from .pairwise import cover, pairs_of
 from .soundness import changes
 
 MISTAKES, RIGHT = 400, 80
@@ -119,21 +119,38 @@ def _mistakes(rng: random.Random, seed: int, count: int, gaps: list[str]) -> Ite
         for family, net in itertools.product(FAMILIES, NET_NAMES)
         if not sites(net, family)
     ]
+    made = 0
+    open_pairs = {pair for combination in combinations for pair in pairs_of(combination)}
+
+    def tried(combination: tuple[Any, ...]) -> Case | None:
+        nonlocal made, open_pairs
+        case = _effective(rng, seed, by_name[combination[0]], combination, f"{made:03}")
+        if case is not None:
+            made += 1
+            open_pairs -= set(pairs_of(combination))
+        return case
+
     queue = cover(combinations, rng)
     rng.shuffle(queue)
-    made, seen = 0, set()
-    while made < count or (queue and count >= MISTAKES):  # fewer are a sample in which not every two choices meet
-        combination = queue.pop() if queue else rng.choice(combinations)
-        if combination in seen:
-            continue
-        seen.add(combination)
-        family = by_name[combination[0]]
-        case = _effective(rng, seed, family, combination, f"{made:03}")
-        if case is None:
-            gaps.append(f"{', '.join(map(str, combination))}: without effect on these inputs")
-            continue
-        made += 1
-        yield case
+    for combination in queue:
+        if made >= count < MISTAKES:  # fewer are a sample in which not every two choices meet
+            return
+        if (case := tried(combination)) is not None:
+            yield case
+    for pair in sorted(open_pairs, key=str):  # what had no effect there may have one elsewhere
+        others = (
+            [combination for combination in combinations if pair in pairs_of(combination)] if pair in open_pairs else []
+        )
+        for combination in rng.sample(others, min(6, len(others))):
+            if (case := tried(combination)) is not None:
+                yield case
+                break
+        else:
+            if pair in open_pairs:
+                gaps.append(f"{pair[1]} with {pair[3]}: without effect on these inputs, in {min(6, len(others))} tries")
+    while made < count:
+        if (case := tried(rng.choice(combinations))) is not None:
+            yield case
 
 
 def _effective(rng: random.Random, seed: int, family: Family, combination: tuple[Any, ...], number: str) -> Case | None:
@@ -213,7 +230,9 @@ def places(site: str, family: Family, side: Side) -> tuple[Place, ...]:
     if family.knob == "tied":
         return (Place(named("tokens"), deep=True), Place(named("head"), deep=True), Place("", "linear|matmul|dense"))
     if label:
-        return (Place(named(path), family.calls),)
+        # A call that one side alone makes may be told as a difference of the module that makes it.
+        whole = (Place(named(path), module=True),) if family.lone and path else ()
+        return (Place(named(path), family.calls), *whole)
     if family.knob in ("kind", "slope"):
         return (Place(named(path), deep=True), Place(named(path.rpartition(".")[0]), family.calls))
     return (Place(named(path), deep=not path.endswith("attn")),)
