@@ -110,6 +110,14 @@ def test_a_rewrite_changes_nothing_but_rounding(rewrite, generator):
         assert soundness.means(Case("", "", plain, plain.with_knobs(*values), Truth("agree"))) < soundness.NOISE
 
 
+def test_a_rewrite_beside_it_does_not_pass_for_an_effect(generator):
+    """A mistake that cannot be made there, beside a rewrite that rounds otherwise."""
+    sampling, _ = generator
+    family = next(family for family in FAMILIES if family.name == "weight_of_another_layer")
+    combination = (family.name, "mlp", "f16", "forward", "torch", "same", "right", "rewritten")
+    assert sampling._effective(random.Random(0), 7, family, combination, "0") is None  # no layer has another's shape
+
+
 def test_what_has_no_effect_is_no_mistake(generator):
     """The check itself: the same side twice, and a knob that is not used."""
     _, soundness = generator

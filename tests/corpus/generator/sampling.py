@@ -13,7 +13,7 @@ import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .cases import PAIRS, Case, Place, Side, Truth
@@ -161,8 +161,9 @@ def _effective(rng: random.Random, seed: int, family: Family, combination: tuple
         choices = [(site, value) for site, value in choices if not str(value).endswith("bf16")]
     for site, value in rng.sample(choices, min(4, len(choices))):
         case = _mistake(rng, seed, family, combination, site, value, number)
-        try:
-            if changes(case):
+        plain = replace(case.left, set=())
+        try:  # the mistake alone: a rewrite beside it rounds otherwise, and would pass for an effect
+            if changes(replace(case, left=plain, right=plain.with_knobs((site, family.sets or family.knob, value)))):
                 return case
         except (StopIteration, ValueError, IndexError, RuntimeError):  # no other layer of that shape, no product there
             continue
