@@ -23,6 +23,7 @@ from .parts import (
     activation,
     add,
     affine,
+    averaged,
     batch_norm,
     convolution,
     dropped,
@@ -130,7 +131,7 @@ class ConvNet(k.Module):
         x = k.max_pool(x, 2, 2, 0, self.ceil)
         x = passed(self.plan, "#between", self.act2(self.conv2(x)))
         x = k.avg_pool(x, 3, 1, 1, self.counted)
-        return self.head(k.mean(x, (2, 3)))
+        return self.head(averaged(self.plan, "#mean", x))
 
 
 class ResidualBlock(k.Module):
@@ -162,7 +163,7 @@ class ResidualNet(k.Module):
         x = k.max_pool(x, 2, 2, 0, self.plan.at("#pool1", "ceil_mode", False))
         for block in self.blocks:
             x = block(x)
-        return self.head(k.mean(x, (2, 3)))
+        return self.head(averaged(self.plan, "#mean", x))
 
 
 class FeedForward(k.Module):

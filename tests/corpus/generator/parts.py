@@ -259,6 +259,13 @@ def passed(plan: Plan, site: str, x: Any) -> Any:
     return x
 
 
+def averaged(plan: Plan, site: str, x: Any) -> Any:
+    """The mean over the pixels of N, C, H, W."""
+    if plan.at(site, "averaged", "at once") == "flat":
+        return k.mean(k.reshape(x, (x.shape[0], x.shape[1], -1)), -1)
+    return k.mean(x, (2, 3))
+
+
 def joined(plan: Plan, site: str, parts: list[Any], axis: int) -> Any:
     how = plan.at(site, "joined", "at once")
     if how == "exchanged":
@@ -332,6 +339,7 @@ class Attention(k.Module):
         self.mask = plan.at(site, "mask", "right") if masked else "none"
         self.exchange = plan.at(site, "exchange", False) if self.groups == heads else False
         self.form = plan.at(site, "attention", "plain")
+        self.layout = plan.at(site, "layout", "apart")
         self.fill = plan.at(site, "fill", "-inf") if masked else ""
         self.fill_form = plan.at(site, "fill_form", "masked_fill") if masked else ""
         self.projected = plan.at(site, "projected", "split") if together else ""
@@ -359,7 +367,7 @@ class Attention(k.Module):
         if self.window and hidden is not None:
             places = np.arange(length)
             hidden = hidden | (places[:, None] - places[None, :] >= self.window)
-        y = self.attend(q, key, v, None if hidden is None else k.constant(hidden))
+        y = self.attend(q, key, v, hidden)
         return self.o(k.reshape(k.transpose(y, 1, 2), (batch, length, width)))
 
     def project(self, x: Any) -> tuple[Any, Any, Any]:
@@ -392,9 +400,15 @@ class Attention(k.Module):
         cos, sin = (k.constant(np.asarray(f(angles), np.float64).astype(np.float32), x) for f in (np.cos, np.sin))
         return x * cos + turned * sin
 
-    def attend(self, q: Any, key: Any, v: Any, hidden: Any) -> Any:
+    def attend(self, q: Any, key: Any, v: Any, hidden: np.ndarray | None) -> Any:
         if self.fused:
-            return k.fused_attention(q, key, v, hidden, self.scale)
+            return k.fused_attention(q, key, v, None if hidden is None else k.constant(hidden), self.scale)
+        shape = tuple(q.shape)
+        if self.layout == "merged":  # heads beside batches, as a batched product of three axes has them
+            merged = (shape[0] * shape[1], *shape[2:])
+            q, key, v = (k.reshape(part, merged) for part in (q, key, v))
+            if hidden is not None:
+                hidden = np.broadcast_to(hidden, (*shape[:3], shape[2])).reshape(-1, shape[2], shape[2])
         if self.form == "prescaled":
             scores = k.matmul(q * self.scale, k.transpose(key, -2, -1))
         else:
@@ -402,9 +416,15 @@ class Attention(k.Module):
         if self.cap is not None:
             scores = k.tanh(scores / self.cap) * self.cap
         if hidden is not None:
-            value = {"-inf": float("-inf"), "-1e4": -1e4, "least": k.least_of(scores)}[self.fill]
-            scores = (k.where if self.fill_form == "where" else k.masked_fill)(
-                *((hidden, scores) if self.fill_form == "where" else (scores, hidden)), value
-            )
+            scores = self.hide(scores, hidden)
         weights = k.softmax(k.cast(scores, self.high), self.axis)
-        return k.matmul(k.cast_like(weights, v), v)
+        y = k.matmul(k.cast_like(weights, v), v)
+        return k.reshape(y, shape) if self.layout == "merged" else y
+
+    def hide(self, scores: Any, hidden: np.ndarray) -> Any:
+        value = {"-inf": float("-inf"), "-1e4": -1e4, "least": k.least_of(scores)}[self.fill]
+        if self.fill_form == "add":
+            return scores + k.constant(np.where(hidden, value, 0.0).astype(np.float32), scores)
+        if self.fill_form == "where":
+            return k.where(k.constant(hidden), scores, value)
+        return k.masked_fill(scores, k.constant(hidden), value)

@@ -194,6 +194,10 @@ def _mistake(
     return Case(f"{number}-{name}-{net}-{dtype}-{direction}-{pair}", name, left, right, truth)
 
 
+_BESIDE = ("attention", "fused", "layout", "projected", "fill", "fill_form", "residual")
+"""Rewrites of the very module that has the mistake; of other layers the one with the mistake stays as it is."""
+
+
 def _rewritten(rng: random.Random, left: Side, right: Side, site: str, family: Family) -> tuple[Side, Side]:
     """One of the sides with a rewrite somewhere; in attention by preference where the mistake is there."""
     path = site.partition("#")[0]
@@ -203,8 +207,8 @@ def _rewritten(rng: random.Random, left: Side, right: Side, site: str, family: F
             continue
         for where, value in sites(left.net, rewrite):
             near = where.partition("#")[0] == path
-            if near and rewrite.knob not in ("attention", "fused", "projected", "fill", "fill_form", "residual"):
-                continue  # the layer with the mistake is as it is
+            if near and rewrite.knob not in _BESIDE:
+                continue
             if rewrite.knob == family.knob and where == site:
                 continue
             options += [(where, rewrite, new, near) for new in rewrite.values(value)]
