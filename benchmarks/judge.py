@@ -2,7 +2,7 @@
 
     python -m benchmarks.judge                      seed 0: 400 mistakes and 80 rewrites, then the costs
     python -m benchmarks.judge --seed 7 --seed 8    other cases, of two seeds
-    python -m benchmarks.judge --quick              60 mistakes, 20 rewrites, PyTorch alone where it will do
+    python -m benchmarks.judge --quick              60 mistakes, 20 rewrites, a small pair for the costs
     python -m benchmarks.judge --only epsilon       one family; may be repeated. No costs
     python -m benchmarks.judge --dir FOLDER         keep the traces there, and record nothing twice
     python -m benchmarks.judge -v                   the verdict of every case that is judged wrongly

@@ -39,7 +39,8 @@ def record(size: str, folder: str) -> None:
             noise = torch.Generator().manual_seed(1)
             with torch.no_grad():
                 for value in work.net.parameters():
-                    value.mul_(1 + 4 * 2**-23 * (torch.rand(value.shape, generator=noise) - 0.5).sign())
+                    sign = (torch.rand(value.shape, generator=noise) - 0.5).sign()
+                    value.mul_(1 + 4 * 2**-23 * sign).add_(1e-9 * sign)  # added: some biases begin as zeros
         with tt.record(Path(folder) / side, work.net, level="mix", keep="tensor", overwrite=True) as recorder:
             work.step()
             recorder.step()
