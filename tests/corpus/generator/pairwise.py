@@ -1,6 +1,6 @@
 """A small sample of a large product in which every two choices meet.
 
-    sample({"net": …, "dtype": …}, valid, rng)      -> combinations; every pair of values that some valid combination has is in one
+    cover(valid, rng)      -> combinations out of `valid`; every pair of values that one of them has is in one of these
 
 Greedy: of a few dozen random valid combinations the one that covers most pairs not yet covered. Not the smallest sample, but a good
 one, and the same for the same random numbers.
@@ -30,7 +30,8 @@ def cover(valid: Sequence[Combination], rng: random.Random) -> list[Combination]
         for pair in pairs_of(combination):
             by_pair.setdefault(pair, []).append(number)
     chosen = []
-    for pair in sorted(wanted, key=lambda pair: len(by_pair[pair])):
+    # By text where the numbers are equal: the order of a set is another in every process.
+    for pair in sorted(wanted, key=lambda pair: (len(by_pair[pair]), str(pair))):
         if pair not in wanted:
             continue
         tried = rng.sample(by_pair[pair], min(_TRIED, len(by_pair[pair])))

@@ -283,7 +283,8 @@ def _rewrites(rng: random.Random, seed: int, count: int, gaps: list[str]) -> Ite
             continue
         seen.add(combination)
         rest -= 1
-        rewrite, net, dtype, direction, pair, side = combination
+        name, net, dtype, direction, pair, side = combination
+        rewrite = next(rewrite for rewrite in REWRITES if rewrite.name == name)
         mode = "train" if rewrite.train else direction
         names = "same" if rewrite.train else rng.choice(("same", "other"))
         frameworks = PAIRS[pair]
@@ -305,7 +306,7 @@ def _right_combinations() -> Iterator[tuple[Any, ...]]:
                 continue
             if rewrite.train and (pair != "torch" or dtype == "f16"):
                 continue
-            yield rewrite, net, dtype, mode, pair, side
+            yield rewrite.name, net, dtype, mode, pair, side
 
 
 def by_name(sample: Sample, names: Sequence[str]) -> list[Case]:
