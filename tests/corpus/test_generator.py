@@ -142,6 +142,16 @@ def test_a_rewrite_beside_it_does_not_pass_for_an_effect(generator):
         assert sampling._effective(random.Random(number), 7, family, combination, "0") is None
 
 
+def test_a_mistake_that_a_rewrite_undoes_is_none(generator):
+    """A fused kernel knows no axis: beside it a wrong one is without effect."""
+    _, soundness = generator
+    plain = Side("torch", "encoder", (), "f64", "forward", "same", 7)
+    wrong = plain.with_knobs(("blocks.0.attn", "axis", -2))
+    fused = wrong.with_knobs(("blocks.0.attn", "fused", True))
+    assert soundness.means(Case("", "", plain, wrong, Truth("part"))) > soundness.NOISE
+    assert soundness.means(Case("", "", plain, fused, Truth("part"))) < soundness.NOISE
+
+
 def test_what_has_no_effect_is_no_mistake(generator):
     """The check itself: the same side twice, and a knob that is not used."""
     _, soundness = generator

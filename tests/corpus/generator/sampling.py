@@ -20,7 +20,7 @@ from .cases import PAIRS, Case, Place, Side, Truth
 from .families import FAMILIES, REWRITES, Family, Rewrite
 from .kit import renamed_path
 from .pairwise import cover, pairs_of
-from .soundness import changes
+from .soundness import NOISE, changes, means
 
 MISTAKES, RIGHT = 400, 80
 DTYPES = ("f32", "bf16", "f16")
@@ -119,12 +119,18 @@ def _mistakes(rng: random.Random, seed: int, count: int, gaps: list[str]) -> Ite
         for family, net in itertools.product(FAMILIES, NET_NAMES)
         if not sites(net, family)
     ]
-    made = 0
+    made, number = 0, itertools.count()
+    seen: set[tuple[Any, ...]] = set()
     open_pairs = {pair for combination in combinations for pair in pairs_of(combination)}
 
     def tried(combination: tuple[Any, ...]) -> Case | None:
         nonlocal made, open_pairs
-        case = _effective(rng, seed, by_name[combination[0]], combination, f"{made:03}")
+        if combination in seen:
+            return None
+        seen.add(combination)
+        # Its own random numbers: what becomes of one case changes no other.
+        own = random.Random(f"{seed} {combination}")
+        case = _effective(own, seed, by_name[combination[0]], combination, f"{next(number):03}")
         if case is not None:
             made += 1
             open_pairs -= set(pairs_of(combination))
@@ -162,8 +168,9 @@ def _effective(rng: random.Random, seed: int, family: Family, combination: tuple
     for site, value in rng.sample(choices, min(4, len(choices))):
         case = _mistake(rng, seed, family, combination, site, value, number)
         plain = replace(case.left, set=())
-        try:  # the mistake alone: a rewrite beside it rounds otherwise, and would pass for an effect
-            if changes(replace(case, left=plain, right=plain.with_knobs((site, family.sets or family.knob, value)))):
+        alone = replace(case, left=plain, right=plain.with_knobs((site, family.sets or family.knob, value)))
+        try:  # alone: a rewrite beside it rounds otherwise, and would pass for an effect; and beside it: it may undo the mistake
+            if changes(alone) and (combination[-1] == "as it is" or means(case) > NOISE):
                 return case
         except (StopIteration, ValueError, IndexError, RuntimeError):  # no other layer of that shape, no product there
             continue
