@@ -12,6 +12,7 @@
     oracle.py          what corresponds, seen from the values alone
     score.py           an alignment held against truth and oracle
     faults.py          mistakes that ports make, and where each is; planted.py plants them in the right side
+    generator/         another corpus, made from a seed: mistakes and rewrites in nets that are written once
 
     $ PYTHONPATH=src:tests python -m corpus.ports FOLDER [NAME …]       check ports
     $ PYTHONPATH=src:tests python -m corpus.record FOLDER [NAME …]      record, align and score
