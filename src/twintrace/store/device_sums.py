@@ -33,26 +33,47 @@ _WHOLE = frozenset(("i8", "u8", "b8"))  # of one byte, and looked up: their keys
 
 def finish(rows: NDArray[np.int64], dtypes: Sequence[str], sizes: Sequence[int], wanted: bool) -> list[Found]:
     """The numbers of each tensor: rows of sums, element types, bytes. `wanted`: a fingerprint as well."""
-    prints = _seal(rows[:, :2].view(np.uint64), np.array(sizes, np.uint64)) if wanted else ""
-    reals = np.ascontiguousarray(rows[:, 8:]).view(np.float64).tolist()
+    nbytes = np.array(sizes, np.int64)
+    prints = _seal(rows[:, :2].view(np.uint64), nbytes.view(np.uint64)) if wanted else ""
+    # All at once what can be: a step has a thousand of them, and the training waits.
+    finite = nbytes * 2 // np.array([_HALF_BYTES[dtype] for dtype in dtypes]) - rows[:, 4:7].sum(1)
+    reals = np.ascontiguousarray(rows[:, 8:]).view(np.float64) + 0.0
+    with np.errstate(all="ignore"):
+        means = (reals[:, 0] / np.maximum(finite, 1) + 0.0).tolist()
+        norms = np.sqrt(reals[:, 1]).tolist()
+    singles = _singles(rows[:, 2:4])
+    special = ((reals[:, 4:6] != 0).any(1) | ~np.isfinite(reals[:, :4]).all(1)).tolist()
     found: list[Found] = []
-    for i, (whole, real) in enumerate(zip(rows[:, :8].tolist(), reals, strict=True)):
-        dtype = dtypes[i]
-        _, _, low, high, nan, posinf, neginf, zero = whole
-        count = sizes[i] * (2 if dtype == "f4e2m1fn_x2" else 1) // DTYPES[dtype]
-        finite = count - nan - posinf - neginf
+    for i, (whole, real) in enumerate(zip(rows[:, 2:8].tolist(), reals.tolist(), strict=True)):
+        low, high, nan, posinf, neginf, zero = whole
         text = prints[32 * i : 32 * i + 32] if wanted else None
-        if not finite:
+        count = int(finite[i])
+        if not count:
             found.append((None, None, None, None, nan, posinf, neginf, zero, text, None, None))
             continue
-        total, squares, one, two, large, small, scaled, _ = real
-        mean, norm = total / finite + 0.0, math.sqrt(squares)
-        if large or small or not math.isfinite(total):
-            mean, norm = _rescaled(mean, squares, large, small, scaled / finite)
-        ends = _value(dtype, low), _value(dtype, high)
-        order = (one + 0.0, two + 0.0) if math.isfinite(one) and math.isfinite(two) else (None, None)
-        found.append((*ends, mean, norm, nan, posinf, neginf, zero, text, *order))
+        mean, norm, one, two = means[i], norms[i], real[2], real[3]
+        if special[i]:
+            mean, norm = _rescaled(mean, real[1], real[4], real[5], real[6] / count)
+            one, two = (one, two) if math.isfinite(one) and math.isfinite(two) else (None, None)
+        dtype = dtypes[i]
+        if dtype in _SINGLE_KEYS:
+            low, high = singles[i]
+        else:
+            low, high = _value(dtype, low), _value(dtype, high)
+        found.append((low, high, mean, norm, nan, posinf, neginf, zero, text, one, two))
     return found
+
+
+_HALF_BYTES = {dtype: 1 if dtype == "f4e2m1fn_x2" else 2 * size for dtype, size in DTYPES.items()}
+_SINGLE_KEYS = frozenset(("f32", "bf16"))
+
+
+def _singles(keys: NDArray[np.int64]) -> list[list[float]]:
+    """The values of keys, taken for those of f32; zeros have no sign."""
+    bits = np.where(keys < 0, keys ^ 0x7FFFFFFF, keys).astype(np.int32)
+    with np.errstate(all="ignore"):
+        values: list[list[float]] = (bits.view(np.float32).astype(np.float64) + 0.0).tolist()
+    return values
 
 
 def _rescaled(mean: float, squares: float, large: float, small: float, scaled: float) -> tuple[float, float]:

@@ -102,7 +102,7 @@ class DeviceDigests:
         body = tensor if type(tensor) in looking._PLAIN else looking.on_device(tensor)
         device = body.device
         if device.type == "cuda":
-            if torch.cuda.is_current_stream_capturing():
+            if torch._C._cuda_isCurrentStreamCapturing():
                 self._tell(
                     "graph",
                     "a CUDA graph is being captured: values inside it are not recorded, and its replays are not seen.",
@@ -135,9 +135,8 @@ class DeviceDigests:
                 address, end, room = body.data_ptr(), nbytes, nbytes
         task = torch._C._current_graph_task_id()
         if task != -1 or torch._C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):
-            # A gradient on its way, or a kernel's result: torch goes another way where somebody else has the tensor itself.
-            # An alias
-            # holds the memory, and shares the version.
+            # A gradient on its way, or a kernel's result: torch goes another way where somebody else has the tensor
+            # itself. An alias holds the memory, and shares the version.
             body = body.detach()
             if task not in (-1, self._task):
                 # What is told to the engine first it does first: before DDP writes averages into the gradients.
@@ -189,7 +188,7 @@ class DeviceDigests:
                 walk = self._walks[key] = walk_of(runs, address % 8 == 0, place.kernels)
             if walk is not None:
                 return body, walk
-        with torch.no_grad(), _alone():
+        with _alone():
             copied = body.detach().resolve_neg().resolve_conj().contiguous()
             return copied.clone() if copied.data_ptr() % 8 else copied, None
 
@@ -219,7 +218,7 @@ class DeviceDigests:
         ):
             self.flush(then_wait=True)
             return
-        with torch.no_grad(), _alone():
+        with _alone():
             for entry in {id(entry): entry for entry in found}.values():
                 if _reason(entry) is None:
                     self._replace(entry, entry.tensor.detach().contiguous().clone())
@@ -381,9 +380,15 @@ def _is_lost(device: torch.device) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> contextlib.AbstractContextManager[Any]:
     """Nobody's modes see what is done here, the recorder's and the user's."""
+    if not torch._C._len_torch_dispatch_stack():  # the usual case, and a hundredth of the other's cost
+        return torch._C.DisableTorchFunction()
+    return _without_any_mode()
+
+
+@contextlib.contextmanager
+def _without_any_mode() -> Iterator[None]:
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 

@@ -35,13 +35,22 @@ class _WriteMode(TorchFunctionMode):
         self._apis: dict[Any, Any] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._sink.waits and not self._sink.busy:
-            api: Api | None = self._apis.get(func, _UNKNOWN)
-            if api is _UNKNOWN:
-                api = self._apis[func] = describe(func)
-            if api is not None and api.mutates(args, kwargs or {}):
-                self._sink.before_write(arguments(args, kwargs))
+        api: Api | None = self._apis.get(func, _UNKNOWN)
+        if api is _UNKNOWN:
+            api = self._apis[func] = _writing(func)
+        # Every call of the model comes by here, and most can write to nothing.
+        if api is None and not (kwargs and kwargs.get("out") is not None):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if self._sink.waits and not self._sink.busy and (api is None or api.mutates(args, kwargs or {})):
+            self._sink.before_write(arguments(args, kwargs))
         return func(*args, **kwargs) if kwargs else func(*args)
+
+
+def _writing(func: Any) -> Api | None:
+    """A function that may write to its arguments, by itself or because of an argument other than `out`."""
+    api = describe(func)
+    may = api is not None and (api.writes or api.inplace_at is not None or api.writes_if is not None)
+    return api if may else None
 
 
 class Writes:
