@@ -68,7 +68,11 @@ def tensor_line(writer: TraceWriter, identity: int, array: np.ndarray, dtype: st
     numbers = [wire_float(n) if isinstance(n, float) else n for n in (s.min, s.max, s.mean, s.norm)]
     line: dict[str, object] = {"k": "tensor", "id": identity, "dtype": dtype, "shape": list(array.shape)}
     line |= {"device": "cpu", "grad": False, "by": None}
-    line |= {"stats": [*numbers, s.nan, s.posinf, s.neginf, s.zero], "fp": found.fingerprint}
+    line |= {
+        "stats": [*numbers, s.nan, s.posinf, s.neginf, s.zero],
+        "fp": found.fingerprint,
+        "order": list(s.order or ()),
+    }
     place = writer.store(np.ascontiguousarray(array).reshape(-1).view(np.uint8), found.fingerprint)
     line["at"] = [place.offset, place.nbytes] + ([] if place.step is None else [place.step])
     return line | more
@@ -184,7 +188,7 @@ def write_long(path: Path, records: int) -> Path:
     writer = TraceWriter.create(path, MANIFEST)
     journal = writer.begin_step(0, HEADER)
     tensor = {"k": "tensor", "id": 0, "dtype": "f32", "shape": [8, 1024], "device": "cpu", "grad": True, "by": 0}
-    tensor |= {"stats": [-1.0, 1.0, 0.5, 2.0, 0, 0, 0, 0], "fp": "0" * 32}
+    tensor |= {"stats": [-1.0, 1.0, 0.5, 2.0, 0, 0, 0, 0], "fp": "0" * 32, "order": [0.25, -0.5]}
     for number in range(0, records, 2):
         journal.add(seal(tensor | {"id": number // 2, "by": number // 2}))
         journal.add(seal(call_line(number // 2, "torch.relu", n=number // 2, out={"$t": number // 2})))

@@ -10,7 +10,7 @@ import pickle
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 
 import numpy as np
@@ -302,7 +302,7 @@ def test_what_comes_back_is_an_ordinary_frozen_dataclass():
     assert type(found.statistics) is Statistics
     assert found == same
     assert hash(found) == hash(same)
-    assert repr(found) == repr(same)
+    assert repr(replace(found.statistics, order=None)) == repr(same.statistics)
     assert pickle.loads(pickle.dumps(found)) == same
     with pytest.raises(FrozenInstanceError):
         found.statistics.min = 0.0  # type: ignore[misc]

@@ -62,6 +62,7 @@ def record(
     predicate: Callable[[Site], bool] | None = None,
     framework: str | None = None,
     buffer: int | str = "64 MB",
+    device_buffer: int | str | None = None,
     strict: bool = False,
     overwrite: bool = False,
     resume: bool = False,
@@ -83,6 +84,8 @@ def record(
     buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
     resume        go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is
                   the one after the last, or `rec.step(n)`
+    device_buffer memory of a device that may be held for tensors which wait to be read; None: 1 GiB or 2 % of the device's,
+                  whichever is more; 0: each is read at once
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
     writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
     kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
@@ -129,6 +132,7 @@ def record(
         "selection": selection,
         "strict": strict,
         "buffer": _bytes(buffer),
+        "room": _bytes(device_buffer, "device_buffer") if device_buffer else device_buffer,
         "overwrite": overwrite,
         "resume": resume,
         "eager": eager,
@@ -166,13 +170,13 @@ def _place(path: Any) -> Path:
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
-def _bytes(size: int | str) -> int:
+def _bytes(size: int | str, option: str = "buffer") -> int:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?B?)\s*", size.upper())
         if match and match[2] in _UNITS:
             size = int(float(match[1]) * _UNITS[match[2]])
     if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
         raise UsageError(
-            f"buffer: expected a number of bytes or a text such as '64 MB' (units B, KB, MB, GB), got {size!r}."
+            f"{option}: expected a number of bytes or a text such as '64 MB' (units B, KB, MB, GB), got {size!r}."
         )
     return size

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..frameworks.protocol import Framework, Glance, Look, Lost, Unreadable
+from ..frameworks.protocol import Digests, Framework, Glance, Look, Lost, Unreadable
 from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
 from ..model.tensors import Tensor
+from ..store.device_sums import finish
 from ..store.digest import address_of, gatherer, numbers_along, numbers_at, sampler
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
@@ -37,9 +38,12 @@ from ..store.writer import Lines, Writer
 if TYPE_CHECKING:
     from ..store.digest import Found
 
+_ORDER = ',"order":'
+"""Where the text of a tensor's values goes on with the order sums."""
 _PURGE_EVERY = 4096
 _MAX_WRITTEN = 16  # tensors of a call whose writer is remembered; an optimizer's are its results anyway
 _MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
+_MAX_LATE = 1 << 14  # lines that wait for values on a device; then the device is waited for
 _MAX_GATHERED = 8 << 20  # bytes of a view that are brought together as a whole; an expanded one may be of any size
 
 _Seen = tuple[int, int, str, "int | None", Any]
@@ -60,8 +64,22 @@ class _Witness:
 class Observer:
     """Numbers the tensors of one journal after another."""
 
-    def __init__(self, framework: Framework, keep: Keep, writer: Writer, *, autograd: bool = True) -> None:
-        """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart."""
+    def __init__(
+        self,
+        framework: Framework,
+        keep: Keep,
+        writer: Writer,
+        *,
+        autograd: bool = True,
+        room: int | None = None,
+        tell: Callable[[str, str], None] = lambda topic, text: None,
+    ) -> None:
+        """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart.
+
+        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice;
+        `tell(topic, text)`
+        is told what the user should know of that.
+        """
         self._framework = framework
         self._keep = keep
         self._writer = writer
@@ -91,11 +109,68 @@ class Observer:
         # With tensors kept an array of them is needed anyway.
         self._in_place = keep is not Keep.TENSOR
         self._fingerprint = keep is not Keep.STATISTICS
+        # Values on a device are known later: their text is a mark until then, and their lines wait with it.
+        self._room, self._tell = room, tell
+        self._digests: Digests | None = None
+        self._late: list[tuple[str, str, str]] = []  # mark, line before the values, line after them
+        self._known: dict[str, str] = {}  # by mark, of those that have been read
+        self._batch = 0
 
     @property
     def count(self) -> int:
         """How many tensors this journal has."""
         return self._next
+
+    @property
+    def waiting(self) -> bool:
+        """Are there tensors on a device that wait to be read?"""
+        return self._digests is not None and self._digests.waiting > 0
+
+    def before_write(self, tensors: Iterable[Any]) -> None:
+        """These are about to be written to: on a device they may still wait to be read."""
+        if self._digests is not None:
+            self._digests.before_write(tensors)
+
+    def before_unseen(self) -> None:
+        """What comes may write to anything: have all read that waits."""
+        if self._digests is not None:
+            self._digests.flush()
+
+    def settle(self) -> None:
+        """Write the lines of tensors on a device, of which the values are known now: this waits for the device."""
+        if self._digests is None or not self._late:
+            return
+        outcomes = self._digests.collect()
+        texts = self._texts_of(outcomes)
+        known = {f"\0{self._batch}.{ticket}": text for ticket, text in enumerate(texts)}
+        self._known |= known
+        self._batch += 1
+        late, self._late = self._late, []
+        assert self._journal is not None
+        for mark, head, rest in late:
+            self._journal.add(seal_text(f"{head}{known[mark]}{rest}"))
+
+    def _texts_of(self, outcomes: list[tuple[str, int, Any]]) -> list[str]:
+        """What lines say of the values, by ticket."""
+        texts = [""] * len(outcomes)
+        read: list[int] = []
+        nothing = np.zeros(16, np.int64)
+        for ticket, (dtype, nbytes, outcome) in enumerate(outcomes):
+            if isinstance(outcome, str):
+                texts[ticket] = f',"missing":{encode_json(outcome)}'
+                self.gaps.setdefault(
+                    "missing", f"the values of a tensor ({dtype}, {nbytes} bytes) are not kept: {outcome}"
+                )
+            else:
+                read.append(ticket)
+        if read:
+            rows = np.array(
+                [nothing if outcomes[ticket][2] is None else outcomes[ticket][2] for ticket in read], np.int64
+            )
+            dtypes, sizes = [outcomes[ticket][0] for ticket in read], [outcomes[ticket][1] for ticket in read]
+            for ticket, numbers in zip(read, finish(rows, dtypes, sizes, self._fingerprint), strict=True):
+                texts[ticket] = _text_of(numbers)
+        return texts
 
     def begin(self, journal: Lines) -> None:
         """A new journal: numbers begin at 0, and nothing is known but what lasts."""
@@ -122,9 +197,19 @@ class Observer:
         self._writers.clear()
         self._makers.clear()
         self._drop_strays(self._spoken)
+        for stretch, spoken in list(self._spoken.items()):  # said again in the next step by what is known now
+            if spoken[2].startswith("\0"):
+                text = self._known.get(spoken[2], "")
+                if text and '"missing"' not in text:
+                    self._spoken[stretch] = (*spoken[:2], text, *spoken[3:])
+                else:
+                    del self._spoken[stretch]
+        self._known.clear()
 
     def forget_all(self) -> None:
         """Release every storage."""
+        if self._digests is not None:
+            self._digests.drop()
         for hold in self._holds.values():
             self._framework.release(hold)
         for known in (
@@ -177,6 +262,11 @@ class Observer:
             if writer is not None and len(tensors) <= _MAX_WRITTEN:
                 self._note_writer(tensor, writer)
 
+    def forget_everything(self) -> None:
+        """Anything may have been written to: whatever was known of any storage is no longer so."""
+        for key in list(self._lives):
+            self._begin_anew(key)
+
     def _note_writer(self, tensor: Any, writer: int) -> None:
         glance = self._glance(tensor)
         if glance is not None and (end := _end(glance)):
@@ -218,9 +308,13 @@ class Observer:
             spoken = self._spoken.get(stretch)
             if spoken is not None and spoken[0] == state:
                 text = spoken[2]
+                if order is not None and not self._fingerprint:  # the order sums do mind it
+                    text = text.partition(_ORDER)[0] if order is False else text if _ORDER in text else ""
         if not text and self._in_place and not look.parts:
             if order or (order is False and not self._fingerprint):
                 text = self._text_at(address, nbytes, look.dtype)[0]
+                if order is False:
+                    text = text.partition(_ORDER)[0]
             elif runs is not None:
                 text = self._text_along(address, runs, look.dtype)
         number, text = self._write(tensor, look, text, by)
@@ -271,7 +365,10 @@ class Observer:
             rest = self._parts(look)
         elif not values:
             try:
-                values = self._values(self._framework.host(tensor), look.dtype)
+                if look.elsewhere and self._in_place:
+                    values = self._wait_for(tensor)
+                if not values:
+                    values = self._values(self._framework.host(tensor), look.dtype)
             except Unreadable as error:
                 rest = f',"missing":{encode_json(str(error))}'
                 if isinstance(error, Lost):
@@ -279,8 +376,26 @@ class Observer:
         if look.facts:
             rest += f',"facts":{encode_json(dict(look.facts))}'
         assert self._journal is not None
-        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":{by}{values}{rest}'))
+        head = f'{{"k":"tensor","id":{number},{look.text},"by":{by}'
+        if values.startswith("\0"):
+            text = self._known.get(values)
+            if text is None:
+                self._late.append((values, head, rest))
+                if len(self._late) >= _MAX_LATE:
+                    self.settle()
+            else:
+                self._journal.add(seal_text(f"{head}{text}{rest}"))
+            return number, values
+        self._journal.add(seal_text(f"{head}{values}{rest}"))
         return number, values
+
+    def _wait_for(self, tensor: Any) -> str:
+        """The mark of a tensor on a device, which waits to be read; nothing where the framework reads none there."""
+        if self._digests is None:
+            self._digests = self._framework.digests(fingerprint=self._fingerprint, room=self._room, tell=self._tell)
+            if self._digests is None:
+                return ""
+        return f"\0{self._batch}.{self._digests.submit(tensor)}"
 
     def _values(self, array: np.ndarray[Any, Any], dtype: str) -> str:
         text, fingerprint = self._text_at(address_of(array), array.nbytes, dtype)
@@ -356,10 +471,12 @@ def _end(glance: Glance) -> int:
 
 def _text_of(numbers: Found) -> str:
     """Statistics and fingerprint as fields of a line."""
-    low, high, mean, norm, nan, posinf, neginf, zero, found = numbers
+    low, high, mean, norm, nan, posinf, neginf, zero, found, one, two = numbers
     if norm is not None and norm < inf:  # then the other three are finite too
         text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
     else:
         ends = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
         text = f',"stats":[{ends},{nan},{posinf},{neginf},{zero}]'
-    return text if found is None else f'{text},"fp":"{found}"'
+    if found is not None:
+        text = f'{text},"fp":"{found}"'
+    return text if one is None else f"{text}{_ORDER}[{one!r},{two!r}]"

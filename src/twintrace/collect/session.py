@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class Session:
         eager: bool = False,
         writer: Writer | None = None,
         kernels: bool = False,
+        room: int | None = None,
     ) -> None:
         self.path = path
         self._framework = framework
@@ -128,7 +129,9 @@ class Session:
                 overwrite=overwrite,
                 resume=resume,
             )
-            self._observer = Observer(framework, keep, self._writer, autograd=level is not Level.OP)
+            self._observer = Observer(
+                framework, keep, self._writer, autograd=level is not Level.OP, room=room, tell=self.note
+            )
             self._observe = self._observer.observe
             self._gaps = self._observer.gaps
             self._flattener = Flattener(framework, self._observe, self._gaps)
@@ -232,6 +235,8 @@ class Session:
                 for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
                     self._undo_saved.append(undo)
+                if not self._armed:  # nobody watches who writes to it
+                    self._observer.before_unseen()
         except Exception as error:  # noqa: BLE001 - whatever a user passes must not end the training
             self._trouble(f"save({name!r})", error)
         finally:
@@ -382,6 +387,36 @@ class Session:
         if self._writer:
             with self._lock:
                 self._observer.remember(tensors, witness)
+
+    @property
+    def waits(self) -> bool:
+        return self._writer is not None and self._observer.waiting
+
+    def before_write(self, tensors: Iterable[Any]) -> None:
+        if self.waits:
+            self._quietly(lambda: self._observer.before_write(tensors))
+
+    def before_unseen(self) -> None:
+        if self.waits:
+            self._quietly(self._observer.before_unseen)
+
+    def forget_everything(self) -> None:
+        if self._writer:
+            with self._lock:
+                self._observer.forget_everything()
+
+    def _quietly(self, work: Callable[[], None]) -> None:
+        """What is done on a device at the recorder's own wish is not reported, and raises only where the user wants that."""
+        here = _HERE
+        before = here.busy
+        here.busy = True
+        try:
+            with self._lock:
+                work()
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("device", error)
+        finally:
+            here.busy = before
 
     def take_kernels(self, folder: Path) -> None:
         here = _HERE
@@ -685,6 +720,8 @@ class Session:
             self._undo_saved.pop()()
         self._epoch += 1
         if self._journal is not None and self._writer is not None:
+            with unseen():
+                self._settle()
             try:
                 if not self._lost:  # a journal with a gap does not call itself complete
                     self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
@@ -703,6 +740,15 @@ class Session:
         self._passes.clear()
         self._stacks.reset()
         self._sieve.reset()
+
+    def _settle(self) -> None:
+        """The lines of tensors on a device, once the device has told of them."""
+        try:
+            self._observer.settle()
+            if self._journal is not None and not self._lost:
+                self._commit(self._journal)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("device", error)
 
     def _arm(self) -> None:
         if not (self._wanted_rank and not self._lost and self._selection.wants_step(self._number)):
@@ -731,6 +777,7 @@ class Session:
                 self._armed = False
                 with unseen():
                     self._watch.stop(keep_gradients=keep_gradients)
+                    self.before_unseen()  # nobody watches from here on
                 self._thread.modules.clear()
 
     def _wants_parameter(self, name: str) -> bool:

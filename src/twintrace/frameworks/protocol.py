@@ -17,7 +17,7 @@ which framework it talks to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -61,6 +61,8 @@ class Look:
     facts: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Tensors that together make up this one (indices and values of a sparse tensor); then `host` is not asked."""
+    elsewhere: bool = False
+    """Do the values lie on a device? Then they wait for the framework's `Digests`, and `host` is asked only to keep them."""
     _text: str | None = None
 
     @property
@@ -133,6 +135,19 @@ class Sink(Protocol):
         steps): what is known of them lasts beyond the step.
         """
 
+    @property
+    def waits(self) -> bool:
+        """Are there tensors on a device that wait to be read? Only then the next two are of any use."""
+
+    def before_write(self, tensors: Iterable[Any]) -> None:
+        """These, or some of them, are about to be written to."""
+
+    def before_unseen(self) -> None:
+        """What comes now may write to anything: an optimizer's step, a graph's replay, memory that is given back."""
+
+    def forget_everything(self) -> None:
+        """Any tensor may have been written to, in a way that its version does not show."""
+
     def take_kernels(self, folder: Path) -> None:
         """A compiled graph has run, and the framework has left files of its kernels here: they are part of the record."""
 
@@ -181,6 +196,33 @@ class Undo(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+class Digests(Protocol):
+    """Reads tensors where they lie, on a device, in batches: nobody waits for the device before `collect`."""
+
+    @property
+    def waiting(self) -> int:
+        """How many tensors are held until they are read."""
+
+    def submit(self, tensor: Any) -> int:
+        """The ticket of a tensor's present value: 0 for the first since `collect`, then one more each. Unreadable if it
+        has none.
+        """
+
+    def before_write(self, tensors: Iterable[Any]) -> None:
+        """These are about to be written to: what waits in their memory is read, or copied on the device, before."""
+
+    def flush(self) -> None:
+        """Have everything read that waits; the device is told to, and nobody waits for it."""
+
+    def collect(self) -> list[tuple[str, int, np.ndarray[Any, Any] | str | None]]:
+        """For each ticket: element type, bytes, and a row of sums (store/device_sums.py), or why there is none; None: there are no
+        elements.
+        """
+
+    def drop(self) -> None:
+        """Let go of everything, unread."""
+
+
 class Framework(Protocol):
     """One workshop."""
 
@@ -216,6 +258,13 @@ class Framework(Protocol):
     ) -> Watch:
         """Hooks for a recording. `eager`: run compiled parts call by call meanwhile; `kernels`: have the framework dump the kernels
         of compiled parts, for the sink to take. Both are asked only of those that offer them.
+        """
+
+    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> Digests | None:
+        """What reads tensors whose look says `elsewhere`; None where all are read on the host.
+
+        `room`: bytes of device memory that may be held for tensors that wait; None: the framework's own default.
+        `tell(topic, text)`: a sentence for the user.
         """
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -44,7 +44,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Seven numbers about a tensor's values.
+    """Numbers about a tensor's values.
 
     `min`, `max`, `mean` and `norm` (L2) are over the *finite* elements, accumulated in float64; they are None where
     no element is finite. How many were not finite is said by the counts, so nothing is lost by leaving them out.
@@ -59,6 +59,10 @@ class Statistics:
     posinf: int
     neginf: int
     zero: int
+    order: tuple[float, float] | None = field(default=None, compare=False)
+    """Two sums over the finite elements in which each place has its own weight in [-1, 1): other than the rest they mind the order.
+    Values that are the same but for rounding have nearly the same sums. None: not known.
+    """
 
 
 def same_values(one: Statistics, two: Statistics, count: int) -> bool:
@@ -71,6 +75,27 @@ def same_values(one: Statistics, two: Statistics, count: int) -> bool:
     many = math.sqrt(max(count, 1))
     apart = abs((two.mean or 0.0) - mean), abs((two.norm or 0.0) - norm)
     return apart[0] <= 4e-16 * norm / many + 4e-17 * many * abs(mean) and apart[1] <= (4e-16 + 4e-17 * many) * norm
+
+
+def in_another_order(one: Statistics, two: Statistics, *, rounding: float = 0.0) -> bool | None:
+    """Do the same values lie in other places? None where that cannot be told: other values, or order sums that are not known.
+
+    `rounding` is how far apart the two may be by rounding, as a part of their norm. The weights of the order sums have a
+    root mean square of
+    1/3; so what rounding moves is about a third of `rounding` times the norm, and eight times that is beyond chance. Values
+    that are nearly all alike cannot be told apart by their places: then the answer is False.
+    """
+    if one.order is None or two.order is None or one.norm is None or two.norm is None:
+        return None
+    norm = max(one.norm, two.norm)
+    slack = rounding * norm
+    ends = ((one.min, two.min), (one.max, two.max), (one.norm, two.norm))
+    if any(left is None or right is None or abs(left - right) > slack + 1e-12 * norm for left, right in ends):
+        return None
+    if (one.nan, one.posinf, one.neginf) != (two.nan, two.posinf, two.neginf):
+        return None
+    gap = max(abs(left - right) for left, right in zip(one.order, two.order, strict=True))
+    return gap > 8 / 3 * slack + 1e-12 * norm
 
 
 @dataclass(frozen=True, slots=True)

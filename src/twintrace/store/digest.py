@@ -52,6 +52,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from ..model import fingerprints
 from ..model.codes import code_values
 from ..model.errors import UsageError
 from ..model.tensors import DTYPES, Statistics
@@ -61,13 +62,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Data = NDArray[np.uint8]  # one-dimensional
-    # low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L; the first four mean nothing where finite is 0
-    Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int]
+    # low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L, order sums; the first four mean nothing where finite is 0
+    Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int, float, float]
     Kernel = Callable[[int, int, bool], Numbers]  # address, bytes, is a fingerprint wanted
     Gather = Callable[[int, NDArray[np.int64], int, int], object]  # address, runs, size of an element, target
     Found = tuple[
-        float | None, float | None, float | None, float | None, int, int, int, int, str | None
-    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint
+        float | None,
+        float | None,
+        float | None,
+        float | None,
+        int,
+        int,
+        int,
+        int,
+        str | None,
+        float | None,
+        float | None,
+    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint, the two order sums
 
 __all__ = [
     "Digest",
@@ -101,20 +112,25 @@ def digest(array: NDArray[Any], dtype: str, *, fingerprint: bool = True) -> Dige
             f"digest: {dtype} is held as {STORAGE[dtype]}, got {array.dtype}. Use array.view({STORAGE[dtype].name!r})."
         )
     data = _bytes_of(array)
-    low, high, mean, norm, nan, posinf, neginf, zero, text = numbers_at(address_of(data), data.size, dtype, fingerprint)
-    return Digest(Statistics(low, high, mean, norm, nan, posinf, neginf, zero), text)
+    low, high, mean, norm, nan, posinf, neginf, zero, text, one, two = numbers_at(
+        address_of(data), data.size, dtype, fingerprint
+    )
+    order = None if one is None or two is None else (one, two)
+    return Digest(Statistics(low, high, mean, norm, nan, posinf, neginf, zero, order), text)
 
 
 def numbers_at(address: int, nbytes: int, dtype: str, wanted: bool) -> Found:
     """The same of memory, as plainly as it can be had: a recording asks for little else. `wanted`: a fingerprint as well."""
     kernel = _kernels.get(dtype) or _load(dtype)
-    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower = kernel(address, nbytes, wanted)
+    low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower, one, two = kernel(address, nbytes, wanted)
     text = _hexadecimal(upper, lower).hex() if wanted else None
     if not finite:
-        return None, None, None, None, nan, posinf, neginf, zero, text
+        return None, None, None, None, nan, posinf, neginf, zero, text, None, None
     if not 1e-140 < norm < 1e150 and finite != zero:  # a square, or the sum of them, may have left the range
         mean, norm = _rescaled(_memory(address, nbytes), dtype, low, high, finite)
-    return low, high, mean, norm, nan, posinf, neginf, zero, text
+        if not (math.isfinite(one) and math.isfinite(two)):
+            return low, high, mean, norm, nan, posinf, neginf, zero, text, None, None
+    return low, high, mean, norm, nan, posinf, neginf, zero, text, one, two
 
 
 def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted: bool) -> Found:
@@ -128,7 +144,8 @@ def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted:
 
     def take(nbytes: int) -> None:
         nonlocal low, high, total, squares, finite, nan, posinf, neginf, zero, a, b, start, filled
-        least, most, mean, norm, count, nans, posinfs, neginfs, zeros, _, _ = kernel(place, nbytes, False)
+        # Order sums are of all elements together, and not of pieces: they are left out.
+        least, most, mean, norm, count, nans, posinfs, neginfs, zeros, *_ = kernel(place, nbytes, False)
         if count:
             low, high = min(low, least), max(high, most)
             total, squares = total + mean * count, squares + norm * norm
@@ -148,8 +165,8 @@ def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted:
     take(filled)
     text = _hexadecimal(*_sealed(a, b, start)).hex() if wanted else None
     if not finite:
-        return None, None, None, None, nan, posinf, neginf, zero, text
-    return low, high, total / finite, math.sqrt(squares), nan, posinf, neginf, zero, text
+        return None, None, None, None, nan, posinf, neginf, zero, text, None, None
+    return low, high, total / finite, math.sqrt(squares), nan, posinf, neginf, zero, text, None, None
 
 
 def _slices(address: int, table: NDArray[np.int64], size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -217,22 +234,14 @@ def decode_table(dtype: str) -> NDArray[np.float32]:
 
 # The fingerprint's numbers -----------------------------------------------------------------------------------------
 
-_MASK = (1 << 64) - 1
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-def _avalanche(z: int) -> int:
-    z ^= z >> 30
-    z = z * _FIRST & _MASK
-    z ^= z >> 27
-    z = z * _SECOND & _MASK
-    return z ^ z >> 31
-
-
-BLOCK = 1024
+_MASK, _STEP, _FIRST, _SECOND = fingerprints.MASK, fingerprints.STEP, fingerprints.FIRST, fingerprints.SECOND
+_avalanche = fingerprints.avalanche
+BLOCK = fingerprints.BLOCK
 """Bytes of a block of the fingerprint."""
-KEYS = np.array([_avalanche((place + 1) * _STEP & _MASK) for place in range(256)], np.uint64)
+KEYS = np.array(fingerprints.KEYS, np.uint64)
 """The keys of the words in a block: 128 that are added, 128 that are crossed."""
+WEIGHTS = np.array(fingerprints.WEIGHTS)
+"""The weights of the elements in a group of the order sums."""
 
 # From an array to its memory -----------------------------------------------------------------------------------------
 
@@ -394,20 +403,45 @@ def _finish(
     classes: tuple[int, int, int, int],
     data: Data,
     wanted: bool,
+    order: _Order,
 ) -> Numbers:
     upper, lower = _fingerprint(data) if wanted else (0, 0)
     mean = total / finite + 0.0 if finite else 0.0
-    return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower
+    return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower, order.one, order.two
+
+
+class _Order:
+    """The two order sums, of pieces that begin with a group each."""
+
+    def __init__(self) -> None:
+        self.one = self.two = 0.0
+        self._groups = 0
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """The next elements, zeros for those that are not finite."""
+        whole = len(values) // fingerprints.GROUP
+        parts = values[: whole * fingerprints.GROUP].reshape(whole, fingerprints.GROUP) @ WEIGHTS
+        rest = values[whole * fingerprints.GROUP :]
+        if rest.size:
+            parts = np.append(parts, rest @ WEIGHTS[: rest.size])
+        groups = np.arange(self._groups + 1, self._groups + 1 + len(parts), dtype=np.uint64)
+        halves = _stir(groups * np.uint64(_STEP)).view(np.int32).reshape(-1, 2) * 2.0**-31
+        self.one += float(halves[:, 0] @ parts)
+        self.two += float(halves[:, 1] @ parts)
+        self._groups += len(parts)
 
 
 def _scan_floats(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
     data = _memory(address, nbytes)
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
     finite = nan = posinf = neginf = zero = 0
+    order = _Order()
     with np.errstate(all="ignore"):
         for values in _decoded(dtype, data):
             regular = np.isfinite(values)
-            if not regular.all():
+            is_regular = bool(regular.all())
+            order.add(values if is_regular else np.where(regular, values, 0.0))
+            if not is_regular:
                 nan += int(np.isnan(values).sum())
                 posinf += int((values == math.inf).sum())
                 neginf += int((values == -math.inf).sum())
@@ -420,28 +454,33 @@ def _scan_floats(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers
             high = max(high, float(values.max()))
             total += float(values.sum())
             squares += float(np.square(values).sum())
-    return _finish(low + 0.0, high + 0.0, total, squares, finite, (nan, posinf, neginf, zero), data, wanted)
+    return _finish(low + 0.0, high + 0.0, total, squares, finite, (nan, posinf, neginf, zero), data, wanted, order)
 
 
 def _scan_integers(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
     data = _memory(address, nbytes)
     low, high, total, squares, zero = sys.maxsize * 2 + 1, -sys.maxsize - 1, 0.0, 0.0, 0
+    order = _Order()
     for block in _blocks(data):
         values = block.view(STORAGE[dtype])
         low = min(low, int(values.min()))
         high = max(high, int(values.max()))
         zero += values.size - int(np.count_nonzero(values))
         floats = values.astype(np.float64)
+        order.add(floats)
         total += float(floats.sum())
         squares += float(np.square(floats).sum())
-    return _finish(low, high, total, squares, data.size // DTYPES[dtype], (0, 0, 0, zero), data, wanted)
+    return _finish(low, high, total, squares, data.size // DTYPES[dtype], (0, 0, 0, zero), data, wanted, order)
 
 
 def _count_bytes(tables: NDArray[np.float64], address: int, nbytes: int, wanted: bool) -> Numbers:
     data = _memory(address, nbytes)
     counts = np.zeros(256, np.int64)
+    order = _Order()
+    finite = np.where(np.isfinite(tables), tables, 0.0)
     for block in _blocks(data):
         counts += np.bincount(block, minlength=256)
+        order.add(finite[:, block].T.reshape(-1))
     values, counts = tables.reshape(-1), np.tile(counts, len(tables))
     nan, posinf, neginf, zero = (
         int(counts[which].sum()) for which in (np.isnan(values), values == math.inf, values == -math.inf, values == 0.0)
@@ -450,7 +489,7 @@ def _count_bytes(tables: NDArray[np.float64], address: int, nbytes: int, wanted:
     values, counts = values[present], counts[present]
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     total, squares = float((counts * values).sum()), float((counts * (values * values)).sum())
-    return _finish(low, high, total, squares, int(counts.sum()), (nan, posinf, neginf, zero), data, wanted)
+    return _finish(low, high, total, squares, int(counts.sum()), (nan, posinf, neginf, zero), data, wanted, order)
 
 
 def _fingerprint(data: Data) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The kernels behind `digest`, compiled by numba: one pass over memory, in blocks that stay in the first cache.
 
-    load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L)
+    load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L, one, two)
     load_fingerprint()(address, nbytes) ->  (H, L)
     load_sample()(address, nbytes)     ->  a word
     load_gather()(address, runs, size, target)          elements along the runs, brought together
@@ -24,9 +24,10 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from ..model.fingerprints import GROUP, WEIGHTS
 from .digest import BLOCK, KEYS
 from .memory_numba import at, fetch, move, put
-from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without
+from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without, weighted
 
 # Bytes. Counts within a block are kept in the width of an element.
 _PIECE = 16 * BLOCK  # of f32, which are walked block by block and summed up together
@@ -41,6 +42,7 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ADDED, _CROSSED = KEYS[:128], KEYS[128:]
+_WEIGHTS = np.array(WEIGHTS)
 _S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
 
 
@@ -110,6 +112,13 @@ def _add(p, q, s, start, a, b):
     a += _stir(p + s * _FIRST + (key + _STEP))
     b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
     return a, b
+
+
+@njit
+def _group_weights(group):
+    """The weights of a group of elements in the two order sums: the halves of a stirred number, in [-1, 1)."""
+    z = _stir((np.uint64(group) + np.uint64(1)) * _STEP)
+    return np.float64(np.int32(z & _LOW_HALF)) * 2.0**-31, np.float64(np.int32(z >> _S32)) * 2.0**-31
 
 
 @njit
@@ -279,26 +288,30 @@ def _value(kind, bits):
 
 # reassoc lets LLVM keep several partial sums; no flag here says that NaN or Inf cannot occur.
 @njit(fastmath={"reassoc", "nsz", "contract"})
-def _sums(like, kind, address, count):
+def _sums(like, kind, address, count, weights):
     total = 0.0
     squares = 0.0
+    order = 0.0
     for i in range(count):
         v = _value(kind, at(like, address, i))
         total += v
         squares += v * v
-    return total, squares
+        order += v * at(np.float64, weights, i)
+    return total, squares, order
 
 
 @njit(fastmath={"reassoc", "nsz", "contract"})
-def _sums_finite(like, kind, top, infinity, address, count):
+def _sums_finite(like, kind, top, infinity, address, count, weights):
     total = 0.0
     squares = 0.0
+    order = 0.0
     for i in range(count):
         bits = at(like, address, i)
         v = _value(kind, bits) if like(bits & top) < infinity else 0.0
         total += v
         squares += v * v
-    return total, squares
+        order += v * at(np.float64, weights, i)
+    return total, squares, order
 
 
 @njit
@@ -308,18 +321,25 @@ def _mean_and_norm(total, squares, finite):
 
 @njit
 def _walk(address, start, state, wanted, a, b):
-    """A piece of f32 into `state`, and into the two sums of the fingerprint."""
+    """A piece of f32 into `state`, into the two sums of the fingerprint, and what it adds to the two order sums."""
     clear(state)
-    added, crossed = _ADDED.ctypes.data, _CROSSED.ctypes.data
+    added, crossed, weights = _ADDED.ctypes.data, _CROSSED.ctypes.data, _WEIGHTS.ctypes.data
+    one = 0.0
+    two = 0.0
     for place in range(0, _PIECE, _PAGE):
         fetch(address + place + _FAR_AHEAD)
     for place in range(0, _PIECE, BLOCK):
         if wanted:
-            p, q, s = walk(address + place, added, crossed, state)
+            p, q, s = walk(address + place, weights + 2 * (place % (4 * GROUP)), added, crossed, state)
             a, b = _add(p, q, s, start + place, a, b)
         else:
-            walk_without(address + place, state)
-    return a, b
+            walk_without(address + place, weights + 2 * (place % (4 * GROUP)), state)
+        if (place + BLOCK) % (4 * GROUP) == 0:
+            first, second = _group_weights((start + place) // (4 * GROUP))
+            part = weighted(state)
+            one += first * part
+            two += second * part
+    return a, b, one, two
 
 
 @njit
@@ -334,23 +354,42 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     posinf = 0
     neginf = 0
     zero = 0
+    one = 0.0
+    two = 0.0
+    weights = _WEIGHTS.ctypes.data
     state = room()
     start = 0
     while start < nbytes:
         if kind == _F32 and nbytes - start >= _PIECE:
             block, length = address + start, _PIECE
-            a, b = _walk(block, start, state, wanted, a, b)
+            a, b, block_one, block_two = _walk(block, start, state, wanted, a, b)
             block_low, block_high, zeros, block_total, block_squares = reduced(state)
         else:
             block, length = _reach(address, start, nbytes)
             if wanted:
                 a, b = _mix(block, start, length, a, b)
             block_low, block_high, zeros = _extent(like, top, block, length // size)
-            block_total, block_squares = _sums(like, kind, block, length // size)
+            place = weights + 8 * (start // size % GROUP)
+            block_total, block_squares, order = _sums(like, kind, block, length // size, place)
+            first, second = _group_weights(start // size // GROUP)
+            block_one = first * order
+            block_two = second * order
         if block_low < -infinity or block_high >= infinity:
             count = length // size
             block_low, block_high, nans, posinfs, neginfs = _extent_finite(like, top, infinity, block, count)
-            block_total, block_squares = _sums_finite(like, kind, top, infinity, block, count)
+            block_total = 0.0
+            block_squares = 0.0
+            block_one = 0.0
+            block_two = 0.0
+            for part in range(0, length, BLOCK):  # a block lies in one group, a piece in several
+                place = weights + 8 * ((start + part) // size % GROUP)
+                many = min(BLOCK, length - part) // size
+                sums = _sums_finite(like, kind, top, infinity, block + part, many, place)
+                first, second = _group_weights((start + part) // size // GROUP)
+                block_total += sums[0]
+                block_squares += sums[1]
+                block_one += first * sums[2]
+                block_two += second * sums[2]
             nan += nans
             posinf += posinfs
             neginf += neginfs
@@ -359,6 +398,8 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
         zero += zeros
         total += block_total
         squares += block_squares
+        one += block_one
+        two += block_two
         start += length
     finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
@@ -366,7 +407,7 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     # -1 is the key of negative zero, whose sign is dropped.
     least = _value(kind, like(0 if low == -1 else low ^ top) if low < 0 else low)
     most = _value(kind, like(0 if high == -1 else high ^ top) if high < 0 else high)
-    return least, most, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
+    return least, most, mean, norm, finite, nan, posinf, neginf, zero, upper, lower, one, two
 
 
 def _f64(address, nbytes, wanted):
@@ -402,10 +443,11 @@ def _modulus(kind, real, imaginary):
 
 
 @njit(fastmath={"reassoc", "nsz"})
-def _complex_block(like, kind, top, infinity, address, count):
+def _complex_block(like, kind, top, infinity, address, count, weights):
     low = np.int64(0x7FFFFFFFFFFFFFFF)
     high = np.int64(-1)
     total = 0.0
+    order = 0.0
     squares = 0.0
     nan = 0
     inf = 0
@@ -423,10 +465,11 @@ def _complex_block(like, kind, top, infinity, address, count):
         high = max(high, key if finite else np.int64(-1))
         total += m
         squares += m * m
+        order += m * at(np.float64, weights, i)
         nan += larger > infinity
         inf += larger == infinity or beyond
         zero += larger == 0
-    return low, high, total, squares, nan, inf, zero
+    return low, high, total, squares, nan, inf, zero, order
 
 
 @njit
@@ -440,13 +483,19 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     nan = 0
     posinf = 0
     zero = 0
+    one = 0.0
+    two = 0.0
+    weights = _WEIGHTS.ctypes.data
     for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)
-        least, most, block_total, block_squares, nans, infs, zeros = _complex_block(
-            like, kind, top, infinity, block, length // size
+        least, most, block_total, block_squares, nans, infs, zeros, order = _complex_block(
+            like, kind, top, infinity, block, length // size, weights + 8 * (start // size % GROUP)
         )
+        first, second = _group_weights(start // size // GROUP)
+        one += first * order
+        two += second * order
         low = min(low, least)
         high = max(high, most)
         total += block_total
@@ -457,7 +506,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     finite = nbytes // size - nan - posinf
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
-    return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower
+    return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower, one, two
 
 
 def _c32(address, nbytes, wanted):
@@ -489,14 +538,16 @@ def _integer_extent(like, least, most, address, count):
 
 
 @njit(fastmath={"reassoc", "nsz", "contract"})
-def _integer_sums(like, address, count):
+def _integer_sums(like, address, count, weights):
     total = 0.0
     squares = 0.0
+    order = 0.0
     for i in range(count):
         v = np.float64(at(like, address, i))
         total += v
         squares += v * v
-    return total, squares
+        order += v * at(np.float64, weights, i)
+    return total, squares, order
 
 
 @njit
@@ -508,13 +559,20 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     total = 0.0
     squares = 0.0
     zero = 0
+    one = 0.0
+    two = 0.0
+    weights = _WEIGHTS.ctypes.data
     for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)
         count = length // size
         block_low, block_high, zeros = _integer_extent(like, least, most, block, count)
-        block_total, block_squares = _integer_sums(like, block, count)
+        place = weights + 8 * (start // size % GROUP)
+        block_total, block_squares, order = _integer_sums(like, block, count, place)
+        first, second = _group_weights(start // size // GROUP)
+        one += first * order
+        two += second * order
         low = like(min(low, block_low))
         high = like(max(high, block_high))
         zero += np.int64(zeros)
@@ -523,7 +581,7 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     finite = nbytes // size
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
-    return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower
+    return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower, one, two
 
 
 def _i16(address, nbytes, wanted):
@@ -565,15 +623,35 @@ def _count_codes(address, size, counts):
         counts[0, at(np.uint8, address, i)] += 1
 
 
+@njit(fastmath={"reassoc", "nsz", "contract"})
+def _code_order(address, count, weights, per, row):
+    """The values of the codes, zeros for those that are not finite, times the weights of their places: every `per`-th."""
+    order = 0.0
+    for i in range(count):
+        order += row[np.uint64(at(np.uint8, address, i))] * at(np.float64, weights, per * i)
+    return order
+
+
 def _bytes(tables, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
     counts = np.zeros((4, 256), np.int64)
+    one = 0.0
+    two = 0.0
+    weights = _WEIGHTS.ctypes.data
+    per = tables.shape[0]
+    finite_tables = np.where(np.isfinite(tables), tables, 0.0)
     for start in range(0, nbytes, BLOCK):
         block, length = _reach(address, start, nbytes)
         if wanted:
             a, b = _mix(block, start, length, a, b)
         _count_codes(block, length, counts)
+        first, second = _group_weights(start * per // GROUP)
+        for table in range(per):
+            place = weights + 8 * (start * per % GROUP + table)
+            order = _code_order(block, length, place, per, finite_tables[table])
+            one += first * order
+            two += second * order
     low = np.inf
     high = -np.inf
     total = 0.0
@@ -606,7 +684,7 @@ def _bytes(tables, address, nbytes, wanted):
         low = high = 0.0
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
-    return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower
+    return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower, one, two
 
 
 # Compiling ---------------------------------------------------------------------------------------------------------

@@ -543,7 +543,8 @@ def _row(path: Path, cells: Mapping[str, str], folder: _Folder) -> _File:
     if None in counts:
         file.facts["statistics"] = "of MindSpore: NaN, Inf and zeros were not all counted"
     low, high, mean, norm = (_finite(cells, name) for name in ("minvalue", "maxvalue", "avgvalue", "l2normvalue"))
-    file.statistics = Statistics(low, high, mean, norm, *(count or 0 for count in counts))
+    nan, posinf, neginf, zero = (count or 0 for count in counts)
+    file.statistics = Statistics(low, high, mean, norm, nan, posinf, neginf, zero)
     if cells.get("md5"):
         file.facts["md5"] = cells["md5"]
     file.facts["row"] = f"{cells['opname']}.{cells.get('taskid', '')}.{io}.{slot}"

@@ -364,7 +364,7 @@ class NativeJournal:
             device=optional_of(line, "device", str, "cpu", where),
             requires_grad=optional_of(line, "grad", bool, False, where),
             producer=optional_of(line, "by", int, None, where),
-            statistics=_statistics(line.get("stats"), where),
+            statistics=_statistics(line.get("stats"), line.get("order"), where),
             fingerprint=_fingerprint(line.get("fp"), where),
             payload=_location(line.get("at"), spec, where),
             missing=optional_of(line, "missing", str, None, where),
@@ -516,7 +516,7 @@ def _texts(wire: Wire, where: str, field: str) -> tuple[str, ...]:
     return tuple(wire)
 
 
-def _statistics(wire: Wire, where: str) -> Statistics | None:
+def _statistics(wire: Wire, order: Wire, where: str) -> Statistics | None:
     if wire is None:
         return None
     try:
@@ -527,7 +527,15 @@ def _statistics(wire: Wire, where: str) -> Statistics | None:
             raise ValueError("the last four must be counts")
     except ValueError as error:
         raise TraceFormatError(f"{where}: field 'stats': {error}.") from None
-    return Statistics(low, high, mean, norm, *counts)  # type: ignore[arg-type]  # checked: the counts are int
+    if order is not None and not (isinstance(order, list) and len(order) == 2 and all(map(_is_real, order))):
+        raise TraceFormatError(f"{where}: field 'order': expected two numbers, got {str(order)[:60]!r}.")
+    places = None if order is None else (float(order[0]), float(order[1]))
+    nan, posinf, neginf, zero = counts
+    return Statistics(low, high, mean, norm, nan, posinf, neginf, zero, places)  # type: ignore[arg-type]  # checked: counts are int
+
+
+def _is_real(wire: Wire) -> bool:
+    return isinstance(wire, int | float) and not isinstance(wire, bool)
 
 
 def _fingerprint(wire: Wire, where: str) -> str | None:

@@ -2,8 +2,9 @@
 
     state = room()                                                 what is known so far, a vector of each
     clear(state)
-    p, q, s = walk(block, added, crossed, state)                   1024 bytes: sums of the fingerprint, the rest in `state`
-    walk_without(block, state)                                     the same without a fingerprint
+    p, q, s = walk(block, weights, added, crossed, state)          1024 bytes: sums of the fingerprint, the rest in `state`
+    walk_without(block, weights, state)                            the same without a fingerprint
+    weighted(state)                                                the sum of values times weights, which begins anew
     low, high, zero, total, squares = reduced(state)
 
 LLVM turns three simple loops into vectors and gives up on one rich one. Three loops load every element three times, and only the
@@ -41,6 +42,8 @@ _STATE = {
     "sum1": _SUMS,
     "squares0": _SUMS,
     "squares1": _SUMS,
+    "order0": _SUMS,
+    "order1": _SUMS,
 }
 
 
@@ -70,7 +73,7 @@ class _Block:
         variable = self.variables[name]
         self.builder.store(change(self.builder.load(variable)), variable)
 
-    def emit(self, added=None, crossed=None):
+    def emit(self, weights, added=None, crossed=None):
         builder = self.builder
         for name, slot in self.slots():
             self.begin(name, _STATE[name], builder.load(slot, align=_SLOT // 2))
@@ -81,7 +84,7 @@ class _Block:
             emit_fetch(builder, builder.add(self.address, builder.add(offset, _I64(AHEAD))))
             bits = builder.load(self.pointer(self.address, offset, _BITS), align=1)
             self.order(bits)
-            self.sums(bits)
+            self.sums(bits, builder.add(weights, builder.mul(offset, _I64(2))))
             if added is not None:
                 self.products(builder.bitcast(bits, _WORDS), added, crossed, offset)
         for name, slot in self.slots():
@@ -96,7 +99,8 @@ class _Block:
         self.change("high", lambda high: builder.select(builder.icmp_signed(">", key, high), key, high))
         self.change("zero", lambda count: builder.add(count, builder.zext(zero, _BITS)))
 
-    def sums(self, bits):
+    def sums(self, bits, weights):
+        """Of the values, their squares, and the values times the weights of their places, eight bytes each."""
         builder, contract = self.builder, ("contract",)
         reals = builder.bitcast(bits, _REALS)
         for half in (0, 1):
@@ -106,6 +110,9 @@ class _Block:
             self.change(f"sum{half}", lambda total, value=value: builder.fadd(total, value))
             square = builder.fmul(value, value, flags=contract)
             self.change(f"squares{half}", lambda total, square=square: builder.fadd(total, square, flags=contract))
+            weight = builder.load(self.pointer(weights, _I64(4 * half * _LANES), _SUMS), align=8)
+            part = builder.fmul(value, weight, flags=contract)
+            self.change(f"order{half}", lambda total, part=part: builder.fadd(total, part, flags=contract))
 
     def products(self, words, added, crossed, offset):
         """P, Q and S of the fingerprint (see digest.py)."""
@@ -129,27 +136,28 @@ class _Block:
 
 
 @intrinsic
-def walk(typing, address, added, crossed, state):
-    """P, Q and S of a block; `added` and `crossed` are where the keys lie."""
+def walk(typing, address, weights, added, crossed, state):
+    """P, Q and S of a block; `added` and `crossed` are where the keys lie, `weights` those of the block's elements."""
 
     def emit(context, builder, signature, arguments):
-        address, added, crossed, state = arguments
+        address, weights, added, crossed, state = arguments
         block = _Block(builder, address, state)
-        block.emit(added, crossed)
+        block.emit(weights, added, crossed)
         return context.make_tuple(builder, signature.return_type, [block.total(name) for name in "pqs"])
 
-    return types.UniTuple(types.uint64, 3)(types.intp, types.intp, types.intp, types.intp), emit
+    return types.UniTuple(types.uint64, 3)(types.intp, types.intp, types.intp, types.intp, types.intp), emit
 
 
 @intrinsic
-def walk_without(typing, address, state):
+def walk_without(typing, address, weights, state):
     """The same without the fingerprint."""
 
     def emit(context, builder, signature, arguments):
-        _Block(builder, *arguments).emit()
+        address, weights, state = arguments
+        _Block(builder, address, state).emit(weights)
         return context.get_dummy_value()
 
-    return types.none(types.intp, types.intp), emit
+    return types.none(types.intp, types.intp, types.intp), emit
 
 
 @intrinsic
@@ -172,8 +180,19 @@ def clear(state):
         put(np.int32, state + _SLOT + 4 * lane, np.int32(-_TOP - 1))
         put(np.int32, state + 2 * _SLOT + 4 * lane, np.int32(0))
     for lane in range(_LANES // 2):
-        for slot in range(3, 7):
+        for slot in range(3, 9):
             put(np.float64, state + slot * _SLOT + 8 * lane, 0.0)
+
+
+@njit
+def weighted(state):
+    """The sum of the weighted values since it was last asked for."""
+    total = 0.0
+    for lane in range(_LANES // 2):
+        for slot in range(7, 9):
+            total += at(np.float64, state + slot * _SLOT, lane)
+            put(np.float64, state + slot * _SLOT + 8 * lane, 0.0)
+    return total
 
 
 @njit

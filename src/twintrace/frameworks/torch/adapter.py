@@ -24,6 +24,7 @@ from . import seeding, tensors
 from .calls import Calls, flush_after_backward
 from .collectives import Collectives
 from .compiled import CompiledRegions
+from .digests import DeviceDigests
 from .gradients import Gradients
 from .modules import Modules, named_modules
 from .ops import Ops
@@ -31,6 +32,7 @@ from .patches import patch
 from .precision import float32_matmul, precision
 from .quiet import quiet
 from .updates import forget_updated
+from .writes import Writes
 
 
 class TorchWatch:
@@ -46,6 +48,7 @@ class TorchWatch:
             models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP
         )
         self._compiled = CompiledRegions(sink, self._step_aside)
+        self._writes = Writes(sink, calls=level is Level.MODULE)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -81,12 +84,14 @@ class TorchWatch:
         yield patch(torch.autograd, "_engine_run_backward", flush_after_backward(self._gradients))
         if self._ops:
             yield from self._ops.install()
+            yield from self._writes.install()
             return
         yield from self._collectives.install()
         if self._calls:
             yield from self._calls.install()
         else:
             yield forget_updated(self._sink)
+        yield from self._writes.install()
 
     def _step_aside(self) -> Callable[[], None]:
         """Take out what a compiler would find in its way; the result puts it back."""
@@ -147,6 +152,9 @@ class TorchFramework:
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
     ) -> TorchWatch:
         return TorchWatch(models, level, sink)
+
+    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> DeviceDigests | None:
+        return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         if not tensor.requires_grad:

@@ -20,7 +20,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .modules import end_without_result, in_backward
-from .names import Api, describe
+from .names import Api, arguments, describe
 from .patches import patch
 from .updates import Updates
 
@@ -49,7 +49,10 @@ class CallMode(TorchFunctionMode):
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
             return func(*args, **kwargs)
         with unseen():  # a subclass of the user's has a function of its own for every question about a tensor
-            call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=api.mutates(args, kwargs))
+            mutates = api.mutates(args, kwargs)
+            call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=mutates)
+            if mutates and self._sink.waits:
+                self._sink.before_write(arguments(args, kwargs))
             follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
             inputs = edges_of(call) if call is not None and follows else []
         if call is None:
@@ -81,7 +84,7 @@ class Calls:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
         yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
-        yield patch(torch.overrides, "has_torch_function", _without_modes)
+        yield patch(torch.overrides, "has_torch_function", without_modes)
         yield self.enter()
         self._recording = object()
         yield self._end_recording
@@ -172,7 +175,7 @@ def flush_after_backward(gradients: Gradients) -> Callable[[Any], Any]:
     return layer
 
 
-def _without_modes(original: Any) -> Any:
+def without_modes(original: Any) -> Any:
     """torch's attention and encoder layers leave their fused path, and with it its bits, when they see a mode."""
 
     def has_torch_function(arguments: Any) -> bool:

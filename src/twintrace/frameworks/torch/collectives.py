@@ -19,6 +19,7 @@ import torch
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .modules import in_backward
+from .names import arguments
 from .patches import patch
 
 # name -> slots that are written to (by position and by keyword)
@@ -85,6 +86,8 @@ class Collectives:
                 return original(*args, **kwargs)
             phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
             call = self._sink.enter(Kind.API, f"torch.distributed.{name}", args, kwargs, phase=phase, mutates=writes)
+            if writes and self._sink.waits:
+                self._sink.before_write(arguments(args, kwargs))
             if call is None:
                 return original(*args, **kwargs)
             here.inside = True

@@ -11,7 +11,7 @@ F.batch_norm(training) writes to the running statistics, which torch's version c
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,19 @@ def _declared(function: Any) -> tuple[str, ...]:
     else:
         overloads = [function] if hasattr(function, "_schema") else []
     return tuple(dict.fromkeys(slot for each in overloads for slot in schema_writes(each)))
+
+
+def arguments(args: Any, kwargs: Mapping[str, Any] | None) -> Iterator[Any]:
+    """The tensors among a call's arguments, also in lists: a superset of those that it writes to."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            for item in value:
+                if isinstance(item, torch.Tensor):
+                    yield item
+                elif isinstance(item, list | tuple):
+                    yield from (each for each in item if isinstance(each, torch.Tensor))
 
 
 def schema_writes(op: Any) -> tuple[str, ...]:

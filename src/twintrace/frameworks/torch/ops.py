@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .modules import in_backward
-from .names import schema_writes
+from .names import arguments, schema_writes
 from .updates import Updates
 
 
@@ -37,6 +37,8 @@ class OpMode(TorchDispatchMode):
         if name.startswith("profiler."):  # torch's own book-keeping around an optimizer's step
             return func(*args, **kwargs)
         call = self._sink.enter(Kind.OP, name, args, kwargs, phase=self._phase(), mutates=mutates)
+        if mutates and self._sink.waits:
+            self._sink.before_write(arguments(args, kwargs))
         if call is None:
             return func(*args, **kwargs)
         try:

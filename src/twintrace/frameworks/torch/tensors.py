@@ -59,7 +59,7 @@ _is_transformed: Any = getattr(_functorch, "is_functorch_wrapped_tensor", lambda
 class _Plan:
     """What tensors of one element type, shape and so on have in common."""
 
-    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns")
+    __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns", "whole")
 
     def __init__(self, tensor: Tensor) -> None:
         self.is_usual = tensor.dtype in NAMES and not tensor.is_quantized  # of others each has facts of its own
@@ -67,12 +67,12 @@ class _Plan:
         self.form = _stand_in_for((tensor.dtype, *merged(tensor.shape, tensor.stride())))
         self.look = _look(tensor)
         self.turns = tensor.dtype.is_complex  # may be conjugated without a copy
-        self.on_host = tensor.is_cpu
+        self.on_host = not is_elsewhere(tensor)
         self.order = True if tensor.is_contiguous() else False if _is_permuted(tensor) else None
         size = tensor.element_size()
         self.runs = None if self.order else Runs.of(tensor.shape, [size * step for step in tensor.stride()], size)
         self.span = _span(tensor)
-        whole = tensor.numel() * size
+        self.whole = whole = tensor.numel() * size
         self.nbytes = min(whole, size) if self.order is None else whole
 
 
@@ -91,6 +91,16 @@ def _stand_in_for(description: Any) -> Any:
 def is_tensor(value: object) -> bool:
     """Is this a torch tensor?"""
     return isinstance(value, Tensor)
+
+
+def is_elsewhere(tensor: Tensor) -> bool:
+    """Do its values lie on a device, where only the device reads them?"""
+    return not tensor.is_cpu
+
+
+def has_device() -> bool:
+    """Is there a device at all on which tensors may lie?"""
+    return torch.cuda.is_available() or (hasattr(torch, "accelerator") and torch.accelerator.is_available())
 
 
 def look(tensor: Tensor) -> Look:
@@ -129,6 +139,7 @@ def _look(tensor: Tensor) -> Look:
     plain = tensor.layout is torch.strided and type(tensor) in _PLAIN and tensor.dtype in NAMES
     if not plain or tensor.is_quantized or tensor.is_nested:
         _look_closer(tensor, found)
+    found.elsewhere = is_elsewhere(_body(tensor)) and not tensor.is_meta
     return found
 
 
@@ -296,6 +307,17 @@ class _Memory:
             "shape": tensor.shape,
             "typestr": _CODES[tensor.dtype],
         }
+
+
+def on_device(tensor: Tensor) -> Tensor:
+    """A plain tensor for a subclass whose values lie on a device: its local shard, or itself. Unreadable where it has none."""
+    if torch.nn.parameter.is_lazy(tensor):
+        raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
+    try:
+        with torch._C.DisableTorchFunction():
+            return _plain(tensor.detach())
+    except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
+        raise Unreadable(f"torch does not give its values here: {str(error).splitlines()[0][:200]}") from None
 
 
 def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:

@@ -1,0 +1,417 @@
+"""Tensors on a device that wait to be read: held by reference, read in batches, told of at the end of the step.
+
+    digests = DeviceDigests(fingerprint=True)
+    ticket = digests.submit(tensor)        held; nothing is launched yet
+    digests.before_write([tensor])         something is about to write to it: it is read, or copied on the device, before
+    digests.flush()                        everything that waits is read by kernels; nobody waits for them
+    digests.collect()                      one copy to the host: a row of sums for each ticket, or why there is none
+
+What is held is bounded in bytes and number. A tensor whose version has moved, or whose memory has gone, without
+`before_write` is missing,
+with a reason; it is never read late and taken for what it was. Each batch is launched on the stream on which its
+tensors were seen, so whatever made them comes first, and whatever takes their memory over comes after.
+
+Not seen by anybody, and so not guarded against: a kernel that writes to a tensor without telling torch (no call, no version). With
+`room=0` each tensor is read at once, and only what runs at the same time on another stream can still interfere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..protocol import Lost, Unreadable
+from ..runs import Runs
+from . import tensors as looking
+from .batches import MAX_ENTRIES, Entry, Walk, launch, triton_for, walk_of
+
+_AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
+_ROWS = 2048  # results that are kept on the device before they are copied
+_LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
+_COPIED = (
+    16  # a tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read
+)
+
+
+class _Place:
+    """One stream of one device: what waits there."""
+
+    __slots__ = ("device", "entries", "kernels", "stream")
+
+    def __init__(self, device: torch.device, stream: int, kernels: ModuleType | None) -> None:
+        self.device, self.stream, self.kernels = device, stream, kernels
+        self.entries: list[Entry] = []
+
+
+class _Results:
+    """Rows of sums on one device, in the order in which they were launched."""
+
+    __slots__ = ("rows", "tickets", "used")
+
+    def __init__(self, device: torch.device) -> None:
+        self.rows = torch.empty((_ROWS, 16), dtype=torch.int64, device=device)
+        self.tickets: list[int] = []
+
+
+class DeviceDigests:
+    """The waiting room of one recording. Calls come from one thread at a time."""
+
+    def __init__(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
+        """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic."""
+        self._fingerprint, self._room, self._tell = fingerprint, room, tell
+        self._places: dict[tuple[Any, int], _Place] = {}
+        self._storages: dict[int, list[Entry]] = {}
+        self._held = 0
+        self._count = 0
+        self._limit = 0 if room is None else room
+        self._results: dict[Any, list[_Results]] = {}
+        self._reasons: dict[int, str] = {}
+        self._kinds: list[tuple[str, int]] = []  # by ticket: element type, bytes
+        self._walks: dict[Any, Walk | None] = {}
+        self._streams: set[int] = set()
+        self._slow: set[str] = set()
+        self._task = -1  # the backward pass at whose end all is read
+        self._lock = threading.RLock()  # that end is told by the engine, in a thread of its own
+
+    @property
+    def waiting(self) -> int:
+        """How many tensors wait."""
+        return self._count
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that are held for them."""
+        return self._held
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, tensor: Tensor) -> int:
+        """The ticket of this tensor's present value. Unreadable where it has none, or none that can be had here."""
+        with self._lock:
+            return self._submit(tensor)
+
+    def _submit(self, tensor: Tensor) -> int:
+        body = tensor if type(tensor) in looking._PLAIN else looking.on_device(tensor)
+        device = body.device
+        if device.type == "cuda":
+            if torch._C._cuda_isCurrentStreamCapturing():
+                self._tell(
+                    "graph",
+                    "a CUDA graph is being captured: values inside it are not recorded, and its replays are not seen.",
+                )
+                raise Unreadable("inside the capture of a CUDA graph nothing is computed")
+            stream = torch._C._cuda_getCurrentRawStream(device.index)
+        else:
+            stream = 0
+        plan = looking._plan(body)
+        if not plan.is_usual and body.dtype not in looking._CODES:
+            raise Lost(f"elements of type {body.dtype} have no place in a trace")
+        memory, address = body.untyped_storage(), body.data_ptr()
+        nbytes, dtype, span = plan.whole, plan.look.dtype, plan.span
+        end = address + span - memory.data_ptr()
+        room = memory.nbytes()
+        if nbytes and end > room:
+            raise Unreadable("its storage has been freed")
+        ticket = len(self._kinds)
+        place = self._places.get((device, stream))
+        if place is None:
+            place = self._open(device, stream)
+        walk: Walk | None = None
+        if not nbytes:
+            self._kinds.append((dtype, 0))
+            return ticket
+        if not plan.order or address % 8 or body.is_neg() or (plan.turns and body.is_conj()):
+            copied, walk = self._lay_out(body, plan, address, place)
+            if copied is not body:
+                body, memory = copied, copied.untyped_storage()
+                address, end, room = body.data_ptr(), nbytes, nbytes
+        task = torch._C._current_graph_task_id()
+        if task != -1 or torch._C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):
+            # A gradient on its way, or a kernel's result: torch goes another way where somebody else has the tensor
+            # itself. An alias holds the memory, and shares the version.
+            body = body.detach()
+            if task not in (-1, self._task):
+                # What is told to the engine first it does first: before DDP writes averages into the gradients.
+                self._task = task
+                torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+        storage = memory._cdata
+        version = None if body.is_inference() else body._version
+        entry = Entry(address, nbytes, dtype, walk, body, memory, end, version, ticket)
+        self._kinds.append((dtype, nbytes))
+        place.entries.append(entry)
+        self._count += 1
+        beside = self._storages.get(storage)
+        if beside is None:
+            self._storages[storage] = [entry]
+            self._held += room
+        else:
+            beside.append(entry)
+        if self._held >= self._limit or self._count >= MAX_ENTRIES:
+            self.flush()
+        return ticket
+
+    def _open(self, device: torch.device, stream: int) -> _Place:
+        kernels = triton_for(device)
+        if kernels is None or device.type in self._slow:
+            kernels = None
+            self._tell(
+                "device",
+                f"Triton cannot be used on {device.type} here: values are read by the framework's own operations, "
+                "which takes longer.",
+            )
+        if self._room is None:
+            self._limit = max(self._limit, _default_room(device))
+        self._streams.add(stream)
+        place = self._places[device, stream] = _Place(device, stream, kernels)
+        return place
+
+    def _lay_out(self, body: Tensor, plan: Any, address: int, place: _Place) -> tuple[Tensor, Walk | None]:
+        """A view whose elements are not in order, or begin at an odd address: how it is walked, or a copy that is in order."""
+        turned = body.is_neg() or (plan.turns and body.is_conj())
+        if plan.runs is not None and plan.runs.nbytes > max(_LARGEST_WALK, 4 * body.untyped_storage().nbytes()):
+            raise Lost("an expanded view: it stands for more bytes than are walked")
+        if place.kernels is not None and not turned:
+            key = plan.place, address % 8
+            walk = self._walks.get(key)
+            if walk is None and key not in self._walks:
+                runs = plan.runs or Runs.of(
+                    body.shape, [body.element_size() * step for step in body.stride()], body.element_size()
+                )
+                walk = self._walks[key] = walk_of(runs, address % 8 == 0, place.kernels)
+            if walk is not None:
+                return body, walk
+        with _alone():
+            copied = body.detach().resolve_neg().resolve_conj().contiguous()
+            return copied.clone() if copied.data_ptr() % 8 else copied, None
+
+    # --- before somebody writes ---------------------------------------------------------------------------------------
+
+    def before_write(self, tensors: Iterable[Any]) -> None:
+        """These are about to be written to: what waits in their memory is read now, or kept as a copy that waits instead."""
+        if not self._count:
+            return
+        with self._lock:
+            self._before_write(tensors)
+
+    def _before_write(self, tensors: Iterable[Any]) -> None:
+        found: list[Entry] = []
+        for tensor in tensors:
+            key = looking.storage(tensor)
+            if key is not None and key in self._storages:
+                found += self._storages[key]
+        if not found:
+            return
+        nbytes = sum(entry.nbytes for entry in found)
+        if (
+            len(self._streams) > 1
+            or len(found) > _COPIED
+            or nbytes * _COPIED > self._limit
+            or self._is_capturing(found[0])
+        ):
+            self.flush(then_wait=True)
+            return
+        with _alone():
+            for entry in {id(entry): entry for entry in found}.values():
+                if _reason(entry) is None:
+                    self._replace(entry, entry.tensor.detach().contiguous().clone())
+
+    def _replace(self, entry: Entry, copied: Tensor) -> None:
+        beside = self._storages[entry.memory._cdata]
+        beside.remove(entry)
+        if not beside:
+            del self._storages[entry.memory._cdata]
+        entry.tensor, entry.address, entry.walk = copied, copied.data_ptr(), None
+        entry.memory, entry.span, entry.version = copied.untyped_storage(), entry.nbytes, copied._version
+        self._storages[entry.memory._cdata] = [entry]
+        self._held += entry.nbytes
+
+    @staticmethod
+    def _is_capturing(entry: Entry) -> bool:
+        return entry.tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+    # --- to the device ------------------------------------------------------------------------------------------------
+
+    def flush(self, *, then_wait: bool = False) -> None:
+        """Launch the reading of all that waits. `then_wait`: the present stream goes on after it, whichever it is."""
+        if not self._count:
+            return
+        with self._lock:
+            for place in self._places.values():
+                if place.entries:
+                    self._read(place, then_wait)
+            self._storages.clear()
+            self._held = self._count = 0
+
+    def _read(self, place: _Place, then_wait: bool) -> None:
+        entries, place.entries = place.entries, []
+        ready = []
+        for entry in entries:
+            reason = _reason(entry)
+            if reason is None:
+                ready.append(entry)
+            else:
+                self._reasons[entry.ticket] = reason
+        for start in range(0, len(ready), MAX_ENTRIES):
+            batch = ready[start : start + MAX_ENTRIES]
+            try:
+                with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, batch, then_wait):
+                    self._launch(place, batch)
+            except Exception as error:  # noqa: BLE001 - out of memory, an error of the device: the training meets its own
+                text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+                for entry in batch:
+                    self._reasons[entry.ticket] = f"the device could not read it: {text}"
+
+    def _launch(self, place: _Place, batch: list[Entry]) -> None:
+        rows = self._rows(place.device, len(batch))
+        target = rows.rows[len(rows.tickets) : len(rows.tickets) + len(batch)]
+        try:
+            launch(batch, target, self._fingerprint, place.kernels)
+        except Exception as error:
+            if place.kernels is None or "out of memory" in str(error).lower() or _is_lost(place.device):
+                raise
+            self._slow.add(place.device.type)  # a device or a driver that Triton does not compile for
+            self._tell(
+                "device",
+                f"Triton does not work here ({str(error).splitlines()[0][:120]}): values are read by torch's operations.",
+            )
+            place.kernels = None
+            for entry in batch:
+                if entry.walk is not None:
+                    entry.tensor, entry.walk = entry.tensor.detach().contiguous(), None
+            launch(batch, target, self._fingerprint, None)
+        rows.tickets += [entry.ticket for entry in batch]
+
+    def _rows(self, device: torch.device, count: int) -> _Results:
+        known = self._results.setdefault(device, [])
+        if not known or len(known[-1].tickets) + count > _ROWS:
+            known.append(_Results(device))
+        return known[-1]
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def collect(self) -> list[tuple[str, int, np.ndarray[Any, Any] | str | None]]:
+        """For each ticket since the last time: element type, bytes, and a row of sums, or the reason why there is none.
+
+        None stands for a row of zeros: of nothing. Waits for the device.
+        """
+        with self._lock:
+            self.flush()
+            return self._collect()
+
+    def _collect(self) -> list[tuple[str, int, np.ndarray[Any, Any] | str | None]]:
+        outcomes: list[np.ndarray[Any, Any] | str | None] = [None] * len(self._kinds)
+        for results in self._results.values():
+            for result in results:
+                self._copy(result, outcomes)
+        for ticket, reason in self._reasons.items():
+            outcomes[ticket] = reason
+        found = [(*kind, outcome) for kind, outcome in zip(self._kinds, outcomes, strict=True)]
+        self._kinds, self._reasons = [], {}
+        for results in self._results.values():
+            del results[1:]
+            for result in results:
+                result.tickets = []
+        if len(self._places) > 8:  # streams that come and go
+            self._places.clear()
+            self._streams.clear()
+        return found
+
+    def _copy(self, result: _Results, outcomes: list[Any]) -> None:
+        if not result.tickets:
+            return
+        try:
+            with torch.no_grad(), _alone():
+                if result.rows.is_cuda and self._streams != {
+                    torch._C._cuda_getCurrentRawStream(result.rows.device.index)
+                }:
+                    torch.cuda.synchronize(result.rows.device)
+                rows = result.rows[: len(result.tickets)].cpu().numpy()
+        except Exception as error:  # noqa: BLE001 - an error of the device, which the training meets itself
+            text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            for ticket in result.tickets:
+                outcomes[ticket] = f"the device could not be read: {text}"
+            return
+        for ticket, row in zip(result.tickets, rows, strict=True):
+            outcomes[ticket] = row
+
+    def drop(self) -> None:
+        """Let go of everything, unread."""
+        self._places.clear()
+        self._storages.clear()
+        self._results.clear()
+        self._kinds, self._reasons = [], {}
+        self._held = self._count = 0
+
+
+def _reason(entry: Entry) -> str | None:
+    """Why a tensor that has waited cannot be read any more."""
+    tensor = entry.tensor
+    if entry.version is not None and tensor._version != entry.version:
+        return "it was written to, unseen, before it was read"
+    if tensor.data_ptr() != entry.address or entry.memory.nbytes() < entry.span:
+        return "its memory was given away, unseen, before it was read"
+    return None
+
+
+def _default_room(device: torch.device) -> int:
+    """1 GiB or 2 % of the device's memory, whichever is more, and no more than an eighth of it."""
+    if device.type != "cuda":
+        return 1 << 30
+    total = torch.cuda.get_device_properties(device).total_memory
+    return int(min(max(1 << 30, total // 50), total // 8))
+
+
+def _is_lost(device: torch.device) -> bool:
+    """Has the device failed for good?"""
+    if device.type != "cuda":
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except Exception:  # noqa: BLE001 - that is the answer
+        return True
+    return False
+
+
+def _alone() -> contextlib.AbstractContextManager[Any]:
+    """Nobody's modes see what is done here, the recorder's and the user's."""
+    if not torch._C._len_torch_dispatch_stack():  # the usual case, and a hundredth of the other's cost
+        return torch._C.DisableTorchFunction()
+    return _without_any_mode()
+
+
+@contextlib.contextmanager
+def _without_any_mode() -> Iterator[None]:
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+@contextlib.contextmanager
+def _on_stream(place: _Place, several: bool, batch: list[Entry], then_wait: bool) -> Iterator[None]:
+    """The device and stream of a batch. With several streams its memory must not be given away before the kernels are through."""
+    if place.device.type != "cuda":
+        yield
+        return
+    if not several and torch._C._cuda_getCurrentRawStream(place.device.index) == place.stream:
+        with torch.cuda.device(place.device):
+            yield
+        return
+    present = torch.cuda.current_stream(place.device)
+    stream = (
+        torch.cuda.ExternalStream(place.stream, device=place.device)
+        if place.stream
+        else torch.cuda.default_stream(place.device)
+    )
+    with torch.cuda.stream(stream):
+        yield
+        for entry in batch:
+            entry.tensor.record_stream(stream)
+    if then_wait and present.cuda_stream != place.stream:
+        present.wait_stream(stream)
