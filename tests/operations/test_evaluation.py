@@ -160,7 +160,10 @@ def test_overflow_of_fp16_is_right() -> None:
     meaning = Meaning("exp", {"input": Operand(0)}, {1: 0})
 
     assert audit(meaning, values_of({0: x, 1: x.exp()})).forward[1].ratio <= 1
-    assert audit(meaning, values_of({0: x, 1: torch.tensor([math.inf, math.inf, math.inf]).half()})).forward[1].ratio == math.inf
+    assert (
+        audit(meaning, values_of({0: x, 1: torch.tensor([math.inf, math.inf, math.inf]).half()})).forward[1].ratio
+        == math.inf
+    )
 
 
 def test_any_of_tied_places_is_right() -> None:
@@ -186,11 +189,22 @@ def test_either_derivative_is_right_at_a_kink() -> None:
 
 def test_a_gradient_may_go_to_any_of_tied_maxima() -> None:
     x = torch.zeros(1, 1, 1, 4)
-    settings = {"kernel_size": (1, 2), "stride": (1, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "ceil_mode": ((0, 0))}
+    settings = {
+        "kernel_size": (1, 2),
+        "stride": (1, 2),
+        "padding": ((0, 0), (0, 0)),
+        "dilation": (1, 1),
+        "ceil_mode": ((0, 0)),
+    }
     meaning = Meaning("max_pool", {"input": Operand(0), **settings}, {1: 0})
 
     def score(gradient: list[float]) -> float:
-        tensors = {0: x, 1: torch.zeros(1, 1, 1, 2), 2: torch.ones(1, 1, 1, 2), 3: torch.tensor(gradient).reshape(1, 1, 1, 4)}
+        tensors = {
+            0: x,
+            1: torch.zeros(1, 1, 1, 2),
+            2: torch.ones(1, 1, 1, 2),
+            3: torch.tensor(gradient).reshape(1, 1, 1, 4),
+        }
         return audit(meaning, values_of(tensors), Gradients({1: 2}, {0: [3]})).backward[3].ratio
 
     assert score([1.0, 0.0, 1.0, 0.0]) <= 1

@@ -14,8 +14,27 @@ from twintrace.operations.rounding import FUNCTION_UNITS, WALK, RunningError  # 
 
 pytestmark = pytest.mark.needs_torch
 UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
-ROUNDS_INSIDE = {"cross_entropy", "batch_norm", "instance_norm", "log_softmax", "normalize", "rms_norm", "attention", "mish", "var", "std"}
-SUMS_IN_SIXTEEN_BITS = {"conv2d", "depthwise", "conv_transpose2d", "avg_pool2d", "max_pool2d", "embedding", "layer_norm"}
+ROUNDS_INSIDE = {
+    "cross_entropy",
+    "batch_norm",
+    "instance_norm",
+    "log_softmax",
+    "normalize",
+    "rms_norm",
+    "attention",
+    "mish",
+    "var",
+    "std",
+}
+SUMS_IN_SIXTEEN_BITS = {
+    "conv2d",
+    "depthwise",
+    "conv_transpose2d",
+    "avg_pool2d",
+    "max_pool2d",
+    "embedding",
+    "layer_norm",
+}
 """PyTorch's CPU kernels add up parts of these in 16 bits, forward or backward."""
 
 
@@ -44,13 +63,19 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
     "exp": (torch.exp, [rand(64, 64) * 2]),
     "softplus": (F.softplus, [rand(64, 64) * 8]),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.arange(64) % 50), [rand(64, 50) * 3]),
-    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, padding=1, stride=2), [rand(2, 16, 12, 12), rand(24, 16, 3, 3) / 12, rand(24)]),
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x, w, b, padding=1, stride=2),
+        [rand(2, 16, 12, 12), rand(24, 16, 3, 3) / 12, rand(24)],
+    ),
     "depthwise": (lambda x, w: F.conv2d(x, w, groups=16), [rand(2, 16, 12, 12), rand(16, 1, 3, 3)]),
     "conv_transpose2d": (lambda x, w: F.conv_transpose2d(x, w, stride=2), [rand(2, 8, 6, 6), rand(8, 6, 3, 3)]),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1), [rand(2, 8, 12, 12)]),
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), [rand(2, 8, 12, 12)]),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), [rand(2, 8, 12, 12)]),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [rand(2, 4, 32, 16) for _ in range(3)]),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [rand(2, 4, 32, 16) for _ in range(3)],
+    ),
     "sum": (lambda x: x.sum(0), [rand(4096, 16)]),
     "mean": (lambda x: x.mean(), [rand(128, 64) + 1]),
     "var": (lambda x: x.var(-1), [rand(64, 64) + 3]),

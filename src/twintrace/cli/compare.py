@@ -99,7 +99,15 @@ def compare(
     if entries is not None:
         found = api.accept(found, entries)
     reports.show(
-        found, table=table, everything=everything, html=html, xlsx=xlsx, csv=csv, json=json, columns=columns, quiet=quiet
+        found,
+        table=table,
+        everything=everything,
+        html=html,
+        xlsx=xlsx,
+        csv=csv,
+        json=json,
+        columns=columns,
+        quiet=quiet,
     )
     written = []
     if write_map is not None:

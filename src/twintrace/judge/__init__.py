@@ -25,4 +25,14 @@ from .divergences import first_backward, first_forward, first_mistake
 from .policies import POLICIES, Policy, policy_named
 from .trials import Case
 
-__all__ = ["POLICIES", "Aftermath", "Bench", "Case", "Policy", "first_backward", "first_forward", "first_mistake", "policy_named"]
+__all__ = [
+    "POLICIES",
+    "Aftermath",
+    "Bench",
+    "Case",
+    "Policy",
+    "first_backward",
+    "first_forward",
+    "first_mistake",
+    "policy_named",
+]

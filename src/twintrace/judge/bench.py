@@ -168,7 +168,8 @@ class Bench:
                 trial.introduced[0],
                 trial.introduced[1],
                 _settings(trial, modules),
-                *trial.absorbed,
+                trial.absorbed[0],
+                trial.absorbed[1],
             )
             for trial in trials
         ]

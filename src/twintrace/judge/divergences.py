@@ -85,9 +85,7 @@ def first_mistake(results: Sequence[CallResult], *, backward: bool) -> Divergenc
     marginal one.
     """
     order = _backward_order if backward else _forward_order
-    guilty = [
-        (item, mistake) for item in results for mistake in item.mistakes if mistake.backward is backward
-    ]
+    guilty = [(item, mistake) for item in results for mistake in item.mistakes if mistake.backward is backward]
     if not guilty:
         return None
     result, mistake = min(guilty, key=lambda pair: (not pair[1].effective, pair[1].marginal, order(pair[0])))

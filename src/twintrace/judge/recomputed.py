@@ -196,7 +196,7 @@ class Recomputed:
             return self._drawn(item, left, right, random, incoming)
         audited = self._audited(left, right, backward=False)
         mistakes = [mistake for mistake in audited.mistakes]
-        terms = audited.terms
+        terms = audited.terms or Terms()
         try:
             difference = self._meaning(left, right, pair.layout)
         except _not_recomputable() as error:
@@ -211,14 +211,18 @@ class Recomputed:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
         if incoming.status is Status.PARTED and not self._still_visible(item, right):
             incoming = Judged(Status.CLEAN)
-        return Judged(worse(Status.CLEAN, incoming.status), terms, _told(terms, incoming.status), sources=incoming.sources)
+        return Judged(
+            worse(Status.CLEAN, incoming.status), terms, _told(terms, incoming.status), sources=incoming.sources
+        )
 
     def _crossed(self, pair: TensorPair) -> Judged:
         """Operands in the same place of two calls that were each compared with another one: the calls take other values."""
         known = [self._of_left[pair.left], self._values[self._bound[pair.right].left, pair.right]]
         status = worse(*(judged.status for judged in known))
         sources = frozenset().union(*(judged.sources for judged in known))
-        return Judged(status, because="the two calls take other values here: each was compared elsewhere", sources=sources)
+        return Judged(
+            status, because="the two calls take other values here: each was compared elsewhere", sources=sources
+        )
 
     def _incoming(self, left: Slice, right: Slice) -> Judged:
         """Standing of the compared values that two slices begin with."""
@@ -240,7 +244,12 @@ class Recomputed:
             return Judged(gradient.status, because="a gradient of the backward pass", sources=gradient.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
             return Judged(Status.UNTOLD, untold=item.verdict.because)
-        if "module" in (self._sides[0].level, self._sides[1].level) and pair.part is Part.INPUT and self._values and not _is_first(pair, self._values):
+        if (
+            "module" in (self._sides[0].level, self._sides[1].level)
+            and pair.part is Part.INPUT
+            and self._values
+            and not _is_first(pair, self._values)
+        ):
             return self._between_modules(item)
         measured = item.measurement
         coarse = unit(left.spec.dtype, right.spec.dtype)
@@ -250,7 +259,11 @@ class Recomputed:
             return Judged(Status.UNTOLD, untold=f"{_name(pair)} differs, and its values were not kept")
         kind = {Part.PARAMETER: "weights", Part.BUFFER: "buffers"}.get(pair.part, "data")
         shapes = left.spec.shape != right.spec.shape
-        what = f"{_name(pair)} is {left.spec} | {right.spec}" if shapes else f"the two start from different {kind}: {_name(pair)}"
+        what = (
+            f"{_name(pair)} is {left.spec} | {right.spec}"
+            if shapes
+            else f"the two start from different {kind}: {_name(pair)}"
+        )
         mistake = Mistake("leaf", what, size=item.verdict.error or 0.0, advice=f"give both sides the same {kind}")
         return Judged(Status.PARTED, because=what, mistakes=(mistake,))
 
@@ -258,15 +271,23 @@ class Recomputed:
         """Level module does not show the functions between modules: a difference there cannot be taken apart."""
         if item.verdict.outcome is Outcome.DIFFERENT:
             what = f"{_name(item.pair)} differs, by code between the modules that this level does not record"
-            return Judged(Status.PARTED, because=what, mistakes=(Mistake("unproven", what, advice="record with level='mix'"),))
-        return Judged(Status.UNTOLD, untold=f"{_name(item.pair)} was made between the modules, which level 'module' does not record: record with level='mix'")
+            return Judged(
+                Status.PARTED, because=what, mistakes=(Mistake("unproven", what, advice="record with level='mix'"),)
+            )
+        return Judged(
+            Status.UNTOLD,
+            untold=f"{_name(item.pair)} was made between the modules, which level 'module' does not show: record level='mix'",
+        )
 
     def _is_uninitialised(self, which: int, part: Slice) -> bool:
         """Whether a value is memory as it was: made by `empty`, and only looked at since."""
         meanings = [self._sides[which].meaning(call) for call in part.calls]
         kinds = [traits_of(meaning) for meaning in meanings if meaning is not None]
-        return bool(kinds) and len(kinds) == len(meanings) and any(kind.uninitialised for kind in kinds) and all(
-            kind.uninitialised or kind.moves for kind in kinds
+        return (
+            bool(kinds)
+            and len(kinds) == len(meanings)
+            and any(kind.uninitialised for kind in kinds)
+            and all(kind.uninitialised or kind.moves for kind in kinds)
         )
 
     # --- random numbers -------------------------------------------------------------------------------------------------
@@ -285,7 +306,9 @@ class Recomputed:
         if incoming.status in (Status.PARTED, Status.UNTOLD):
             because = "random numbers, applied to values that differ already"
             return Judged(incoming.status, because=because, sources=incoming.sources)
-        names = " | ".join(dict.fromkeys(self._random_name(which, part) for which, part in enumerate((left, right)) if random[which]))
+        names = " | ".join(
+            dict.fromkeys(self._random_name(which, part) for which, part in enumerate((left, right)) if random[which])
+        )
         if all(random):
             settings = self._different_settings(left, right)
             if settings:
@@ -315,7 +338,9 @@ class Recomputed:
         one, two = self._sides[0].meaning(left.calls[0]), self._sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation:
             return ""
-        return ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in different_arguments(one, two).items())
+        return ", ".join(
+            f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in different_arguments(one, two).items()
+        )
 
     # --- roundings and meaning -----------------------------------------------------------------------------------------
 
@@ -333,7 +358,9 @@ class Recomputed:
                     if score.ratio > 1 and (which, number) not in self._accused:
                         self._accused.add((which, number))
                         mistakes.append(_kernel_mistake(which, call, score))
-        return Judged(Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold)
+        return Judged(
+            Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
+        )
 
     def _meaning(self, left: Slice, right: Slice, layout: Layout) -> Difference | None:
         if self._re.same_meaning(left, right, self._bound):
@@ -357,7 +384,9 @@ class Recomputed:
         settings = self._different_settings(left, right)
         if settings:
             return f"none of the changes that were tried explains it alone; set differently: {settings}"
-        names = [" → ".join(dict.fromkeys(name_of(call).rpartition(".")[2] for call in part.calls)) for part in (left, right)]
+        names = [
+            " → ".join(dict.fromkeys(name_of(call).rpartition(".")[2] for call in part.calls)) for part in (left, right)
+        ]
         if names[0] != names[1]:
             return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
         return "none of the changes that were tried explains it"
@@ -439,7 +468,10 @@ class Recomputed:
         if item.verdict.outcome is Outcome.SAME:
             return Judged(Status.SAME)
         parts = self._parts(item.pair)
-        if all(len(sent) == 1 and sent[0][1] == number for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)):
+        if all(
+            len(sent) == 1 and sent[0][1] == number
+            for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)
+        ):
             return self._sent(item, parts[0], parts[1])
         return self._added_up(item, parts)
 
@@ -453,7 +485,9 @@ class Recomputed:
             side, value = self._sides[which], values[which]
             if pair.part is Part.INPUT_GRADIENT:
                 senders = self._senders[which].get(number, ())
-                own = [(call, number) for call, of in senders if value is None or of == value] or [(call, number) for call, _ in senders]
+                own = [(call, number) for call, of in senders if value is None or of == value] or [
+                    (call, number) for call, _ in senders
+                ]
                 found.append(own[:1] or side.contributions_inside(number))
             else:
                 found.append(side.contributions(value) if value is not None else ())
@@ -471,7 +505,9 @@ class Recomputed:
             score = audit.backward.get(number)
             incoming = _together([incoming, self._comes_back(which, call)])
             if score is None:
-                untold = untold or audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+                untold = (
+                    untold or audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+                )
                 continue
             ratios[which] = score.ratio
             if score.ratio > 1 and (which, number) not in self._accused:
@@ -487,7 +523,9 @@ class Recomputed:
     def _comes_back(self, which: int, call: Call) -> Judged:
         """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
         found = [
-            self._standing_of_gradient(which, gradient.tensor, set()) for gradient in call.gradients if gradient.role == "output"
+            self._standing_of_gradient(which, gradient.tensor, set())
+            for gradient in call.gradients
+            if gradient.role == "output"
         ]
         found += [self._standing(which, number) for number in (*inputs_of(call).values(), *outputs_of(call).values())]
         return _together(found)
@@ -508,7 +546,9 @@ class Recomputed:
         found: list[Judged] = []
         for call, _ in self._senders[which].get(number, ()):
             found += [
-                self._standing_of_gradient(which, gradient.tensor, seen) for gradient in call.gradients if gradient.role == "output"
+                self._standing_of_gradient(which, gradient.tensor, seen)
+                for gradient in call.gradients
+                if gradient.role == "output"
             ]
             found += [self._standing(which, value) for value in inputs_of(call).values()]
         for _, value in self._received[which].get(number, ()):
@@ -536,7 +576,9 @@ class Recomputed:
             if parts[which] and not self._adds_up(which, numbers[which], values[which], parts[which]):
                 why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
                 return self._untold_gradient(item, incoming, why)
-        return Judged(worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources)
+        return Judged(
+            worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
+        )
 
     def _adds_up(self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]) -> bool:
         """Whether a gradient is the sum of its parts, or of these and those of other numbers of the same weight."""
@@ -552,7 +594,9 @@ class Recomputed:
         """
         found: list[list[int]] = []
         for which, number in enumerate((pair.left, pair.right)):
-            values = [value for _, value in (*self._received[which].get(number, ()), *self._senders[which].get(number, ()))]
+            values = [
+                value for _, value in (*self._received[which].get(number, ()), *self._senders[which].get(number, ()))
+            ]
             if not values and pair.part is Part.PARAMETER_GRADIENT:
                 parameter = self._sides[which].parameter((pair.left_slot, pair.right_slot)[which])
                 values = [] if parameter is None else [parameter]
@@ -561,12 +605,14 @@ class Recomputed:
             bound = self._bound.get(right)
             if bound is not None and bound.left in found[0]:
                 return bound.left, right
-        return (found[0] or [None])[0], (found[1] or [None])[0]
+        return next(iter(found[0]), None), next(iter(found[1]), None)
 
     def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
         """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
         other = parts[1 - which]
-        theirs = {id(self._match_of[1 - which].get(call.id)) for call, _ in other if call.id in self._match_of[1 - which]}
+        theirs = {
+            id(self._match_of[1 - which].get(call.id)) for call, _ in other if call.id in self._match_of[1 - which]
+        }
         found = []
         for call, gradient in parts[which]:
             match = self._match_of[which].get(call.id)
@@ -580,7 +626,11 @@ class Recomputed:
         side, other = (("left", "right"), ("right", "left"))[which]
         cut = self._cut(1 - which, item)
         what = f"the {side}'s gradient has a part that the {other}'s lacks: it comes back from {name_of(call)}"
-        why = f"the {other} cuts the gradient: {name_of(cut)}" if cut is not None else f"only the {side} sends a gradient back through {name_of(call)}"
+        why = (
+            f"the {other} cuts the gradient: {name_of(cut)}"
+            if cut is not None
+            else f"only the {side} sends a gradient back through {name_of(call)}"
+        )
         mistake = Mistake("gradient", what, why, side="", backward=True)
         return Judged(Status.PARTED, None, what, (mistake,))
 
@@ -610,7 +660,9 @@ class Recomputed:
             return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
         if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
-            return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict), backward=True),))
+            return Judged(
+                Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict), backward=True),)
+            )
         return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
 
     # --- the whole ------------------------------------------------------------------------------------------------------
@@ -662,12 +714,12 @@ class Recomputed:
         mistakes = [text for text, counts in lone if counts]
         finished = []
         for result in results:
-            own = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
-            returned = _returned(result.match) if not own else ""
+            made = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
+            returned = _returned(result.match) if not made else ""
             if returned:
-                own = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
-                reached.add(own[0])
-            finished.append(replace(result, mistakes=own) if own else result)
+                made = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
+                reached.add(made[0])
+            finished.append(replace(result, mistakes=made) if made else result)
         return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes))
 
     def _ends(self, which: int) -> dict[int, Call]:
@@ -689,7 +741,10 @@ class Recomputed:
 
     def _lone_results(self, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> list[tuple[str, bool]]:
         """Results that one side alone has: (sentence, whether it is a mistake)."""
-        alone = [{number: call for number, call in ends[which].items() if number not in self._known[which]} for which in (0, 1)]
+        alone = [
+            {number: call for number, call in ends[which].items() if number not in self._known[which]}
+            for which in (0, 1)
+        ]
         found = []
         for which, side in enumerate(("left", "right")):
             other = ("right", "left")[which]
@@ -699,7 +754,12 @@ class Recomputed:
                 if call.gradients and call.site.kind is not Kind.MODULE:
                     found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
                 elif call.site.kind is not Kind.MODULE or alone[1 - which]:
-                    found.append((f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s", False))
+                    found.append(
+                        (
+                            f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s",
+                            False,
+                        )
+                    )
         return found
 
 
@@ -747,7 +807,9 @@ def _kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
     side = ("left", "right")[which]
     what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
     why = f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times beyond its rounding"
-    return Mistake("kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio)
+    return Mistake(
+        "kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio
+    )
 
 
 def _comes_in(pair: TensorPair) -> bool:
@@ -774,11 +836,21 @@ def _name(pair: TensorPair) -> str:
 
 def _told(terms: Terms, incoming: Status) -> str:
     ratios = " | ".join(f"{item:.2g}" for item in (terms.left, terms.right) if item is not None)
-    source = {Status.SAME: "", Status.CLEAN: ", inputs apart by rounding", Status.UNTOLD: ", inputs that could not be told", Status.PARTED: ", inputs that differ"}
+    source = {
+        Status.SAME: "",
+        Status.CLEAN: ", inputs apart by rounding",
+        Status.UNTOLD: ", inputs that could not be told",
+        Status.PARTED: ", inputs that differ",
+    }
     return f"recomputed: {ratios or '0'} of what rounding allows{source[incoming]}"
 
 
-_OUTCOMES = {Status.SAME: Outcome.SAME, Status.CLEAN: Outcome.ROUNDING, Status.UNTOLD: Outcome.UNKNOWN, Status.PARTED: Outcome.DIFFERENT}
+_OUTCOMES = {
+    Status.SAME: Outcome.SAME,
+    Status.CLEAN: Outcome.ROUNDING,
+    Status.UNTOLD: Outcome.UNKNOWN,
+    Status.PARTED: Outcome.DIFFERENT,
+}
 
 
 def _verdict(item: TensorResult, judged: Judged) -> Verdict:

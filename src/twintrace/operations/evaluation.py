@@ -54,7 +54,7 @@ _FUNCTION_UNITS = {"mindspore": 256.0, "msadapter": 256.0}
 """Units of elementary functions inside other operations (exp in a softmax): up to 160 were seen of MindSpore 2.10 on CPU."""
 _CHANNELS = 4096
 _SPREAD = 4.0
-"""Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25 times."""
+"""Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25."""
 _GAIN_ERRORS = 6.0
 """Standard errors by which the gain of independent rounding errors may differ from zero: once in 10⁹ tensors."""
 _SIXTEEN_BIT_SUM = 0.125
@@ -136,10 +136,16 @@ def evaluate(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[in
     except NotRecomputable:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a kernel makes of recorded arguments, the comparison goes on
-        raise NotRecomputable(f"{meaning.called or meaning.operation} failed in float64: {str(error).splitlines()[0][:120] if str(error) else type(error).__name__}") from None
+        raise NotRecomputable(
+            f"{meaning.called or meaning.operation} failed in float64: {_first_line(error)}"
+        ) from None
     if isinstance(result, Mapping):
         return dict(result)
     return dict(enumerate(_flat(result)))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -237,7 +243,11 @@ class Precision:
     def least(self) -> float:
         """Half of the smallest subnormal."""
         known = _DTYPES.get(self.dtype)
-        return torch.finfo(known).tiny * torch.finfo(known).eps / 2 if known is not None and known.is_floating_point else 0.0
+        return (
+            torch.finfo(known).tiny * torch.finfo(known).eps / 2
+            if known is not None and known.is_floating_point
+            else 0.0
+        )
 
     @property
     def largest(self) -> float:
@@ -255,7 +265,14 @@ def precision_of(dtype: str, meaning: Meaning, framework: str) -> Precision:
     return Precision(dtype, unit, unit if inside else working, working, functions)
 
 
-def judge_result(got: Tensor, want: Tensor, error: Tensor | None, precision: Precision, walk: Tensor | None = None, terms: float = 1.0) -> Score:
+def judge_result(
+    got: Tensor,
+    want: Tensor,
+    error: Tensor | None,
+    precision: Precision,
+    walk: Tensor | None = None,
+    terms: float = 1.0,
+) -> Score:
     """The three tests of one result. `walk` is √Σ(x·w)² where it is a sum of products of so many terms."""
     if got.shape != want.shape:
         if got.numel() != want.numel():
@@ -272,7 +289,9 @@ def judge_result(got: Tensor, want: Tensor, error: Tensor | None, precision: Pre
         limit = limit + error
     difference = (got - want).abs()
     both_nan = got.isnan() & want.isnan()
-    overflow = got.isinf() & (want.abs() + limit >= precision.largest * (1 - precision.unit)) & (got.sign() == want.sign())
+    overflow = (
+        got.isinf() & (want.abs() + limit >= precision.largest * (1 - precision.unit)) & (got.sign() == want.sign())
+    )
     saturated = (got.abs() == precision.largest) & (want.abs() + limit >= precision.largest)
     fine = both_nan | overflow | saturated | (got == want)
     bad = ~fine & (got.isnan() | want.isnan() | got.isinf() | want.isinf())
@@ -296,7 +315,11 @@ def judge_result(got: Tensor, want: Tensor, error: Tensor | None, precision: Pre
     )
     if walk is None or ratio > 1 or not bool(finite.all()):
         return score
-    allowed = precision.unit * size + _SPREAD * math.sqrt(terms) * precision.sums * float((walk + want.abs()).pow(2).mean().sqrt()) + precision.least
+    allowed = (
+        precision.unit * size
+        + _SPREAD * math.sqrt(terms) * precision.sums * float((walk + want.abs()).pow(2).mean().sqrt())
+        + precision.least
+    )
     if spread > allowed:
         return replace(score, ratio=spread / allowed, test="spread")
     return _gain(score, got - want, want, precision, terms)
@@ -308,7 +331,14 @@ def _exact(got: Tensor, want: Tensor) -> Score:
         return Score(0.0)
     worst = int(apart.reshape(-1).int().argmax())
     index = tuple(int(item) for item in torch.unravel_index(torch.tensor(worst), got.shape))
-    return Score(math.inf, "element", index, float(got.reshape(-1)[worst]), float(want.reshape(-1)[worst]), float(apart.double().mean()))
+    return Score(
+        math.inf,
+        "element",
+        index,
+        float(got.reshape(-1)[worst]),
+        float(want.reshape(-1)[worst]),
+        float(apart.double().mean()),
+    )
 
 
 def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms: float) -> Score:
@@ -319,13 +349,21 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
     for name, e, y in _channels(error, want):
         energy = (y * y).sum(-1)
         count = _distinct(y)
-        allowed = floor + _GAIN_ERRORS * own / math.sqrt(max(count, 1)) + precision.least / y.abs().amax(-1).clamp_min(1e-300)
+        allowed = (
+            floor + _GAIN_ERRORS * own / math.sqrt(max(count, 1)) + precision.least / y.abs().amax(-1).clamp_min(1e-300)
+        )
         gain = ((e * y).sum(-1) / energy).nan_to_num(0.0, 0.0, 0.0)
         ratio = gain.abs() / allowed
         place = int(ratio.argmax())
         if float(ratio[place]) > max(1.0, best.ratio) and count >= 64:
             test = name if name == "the whole result" else f"{name} {place}"
-            best = replace(score, ratio=float(ratio[place]), test=test, relative=float(gain[place].abs()), recorded=float(gain[place]))
+            best = replace(
+                score,
+                ratio=float(ratio[place]),
+                test=test,
+                relative=float(gain[place].abs()),
+                recorded=float(gain[place]),
+            )
     return best
 
 
@@ -334,7 +372,11 @@ def _channels(error: Tensor, want: Tensor) -> Iterable[tuple[str, Tensor, Tensor
     for axis in {want.dim() - 1, 1} if want.dim() > 1 else ():
         if axis < want.dim() and 1 < want.shape[axis] <= _CHANNELS and want.numel() // want.shape[axis] >= 64:
             order = [axis, *(other for other in range(want.dim()) if other != axis)]
-            yield f"channel on axis {axis}:", error.permute(order).reshape(want.shape[axis], -1), want.permute(order).reshape(want.shape[axis], -1)
+            yield (
+                f"channel on axis {axis}:",
+                error.permute(order).reshape(want.shape[axis], -1),
+                want.permute(order).reshape(want.shape[axis], -1),
+            )
 
 
 def _distinct(y: Tensor) -> int:
@@ -370,9 +412,32 @@ _ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish
 """Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
 
 _CONTRACTIONS = frozenset(
-    """linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear
-    torch.mm torch.bmm torch.matmul torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default
-    aten.convolution.default""".split()
+    [
+        "linear",
+        "matmul",
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "conv",
+        "conv_transpose",
+        "einsum",
+        "tensordot",
+        "dot",
+        "mv",
+        "outer",
+        "bilinear",
+        "torch.mm",
+        "torch.bmm",
+        "torch.matmul",
+        "torch.addmm",
+        "torch.baddbmm",
+        "aten.mm.default",
+        "aten.bmm.default",
+        "aten.addmm.default",
+        "aten.baddbmm.default",
+        "aten.convolution.default",
+    ]
 )
 
 
@@ -404,7 +469,9 @@ def _audit(
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
     results = [(number, key) for number, key in meaning.results.items()]
     dtypes = [values.spec(number).dtype for number, _ in results]
-    dtype = max((item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32")
+    dtype = max(
+        (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
+    )
     precision = precision_of(dtype, meaning, framework)
     if sixteen:
         # A plain product is accumulated in float32 everywhere; what is excused here are sums that meet in memory.
@@ -422,7 +489,9 @@ def _audit(
         if tensor.is_floating_point() and wanted:
             tensor = tensor.clone().requires_grad_()
         operands[path], numbers[path] = tensor, operand.tensor
-    mode = RunningError(precision.inner, precision.sums, precision.functions, precision.least if precision.inner > SINGLE else 0.0)
+    mode = RunningError(
+        precision.inner, precision.sums, precision.functions, precision.least if precision.inner > SINGLE else 0.0
+    )
     if sixteen:
         mode.sum_unit = precision.unit
         mode.largest_sum = _SIXTEEN_BIT_SUM
@@ -447,25 +516,29 @@ def _audit(
         got = values(number)
         if want.is_floating_point() != got.is_floating_point():
             got, want = got.to(torch.float64), want.to(torch.float64)
-        own = precision_of(values.spec(number).dtype, meaning, framework)
+        held = precision_of(values.spec(number).dtype, meaning, framework)
         if sixteen and meaning.operation == "conv_transpose":  # its products meet in memory
-            own = replace(own, sums=own.unit)
+            held = replace(held, sums=held.unit)
         if not got.is_floating_point() and not want.is_floating_point() and meaning.operation in _PLACES:
             scores[number] = _tied(meaning, operands, got, want)
             continue
         walk = squared.get(key)
-        terms = _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
-        error = mode.of(want)
+        terms = (
+            _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
+        )
+        bound = mode.of(want)
         if accuracy.absolute or accuracy.input:
             source = operands.get("input")
             size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()
             extra = precision.sums * (accuracy.absolute + accuracy.input * size)
-            error = extra if error is None else error + extra
-        scores[number] = judge_result(got, want, error, own, None if walk is None else walk.sqrt(), terms)
+            bound = extra if bound is None else bound + extra
+        scores[number] = judge_result(got, want, bound, held, None if walk is None else walk.sqrt(), terms)
     forward = scores
     if wanted and gradients is not None:
         try:
-            backward = _audit_backward(meaning, values, gradients, mode, computed, operands, numbers, precision, framework)
+            backward = _audit_backward(
+                meaning, values, gradients, mode, computed, operands, numbers, precision, framework
+            )
         except NotRecomputable as error:
             why = str(error)
     return forward, backward, why
@@ -487,11 +560,15 @@ def _audit_backward(
         if number in gradients.outputs and key in computed and computed[key].requires_grad:
             seed = values(gradients.outputs[number])
             result = computed[key]
-            mode.add(result, precision.unit * result.detach().abs() + precision.least)  # kernels save results as they were rounded
+            mode.add(
+                result, precision.unit * result.detach().abs() + precision.least
+            )  # kernels save results as they were rounded
             seeds.append((result, seed.reshape(result.shape) if seed.numel() == result.numel() else seed))
     if not seeds:
         raise NotRecomputable("no gradient of its results was recorded")
-    leaves = {path: tensor for path, tensor in operands.items() if tensor.requires_grad and numbers[path] in gradients.inputs}
+    leaves = {
+        path: tensor for path, tensor in operands.items() if tensor.requires_grad and numbers[path] in gradients.inputs
+    }
     if not leaves:
         return {}
     mode.unit = precision.unit
@@ -500,7 +577,9 @@ def _audit_backward(
     mode.function_units = max(mode.function_units, accuracy.absolute, accuracy.input)
     try:
         with mode:
-            found = torch.autograd.grad([y for y, _ in seeds], list(leaves.values()), [g for _, g in seeds], allow_unused=True)
+            found = torch.autograd.grad(
+                [y for y, _ in seeds], list(leaves.values()), [g for _, g in seeds], allow_unused=True
+            )
     except RuntimeError as error:
         raise NotRecomputable(f"its gradient failed in float64: {str(error).splitlines()[0][:120]}") from None
     made: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
@@ -519,21 +598,25 @@ def _audit_backward(
         for number in recorded:
             own = precision_of(values.spec(number).dtype, meaning, framework)
             got = values(number)
-            scored = [(judge_result(got, want.detach(), error, own), want, error) for want, error in candidates]
-            score, want, error = min(scored, key=lambda item: item[0].ratio)
+            scored = [(judge_result(got, want.detach(), bound, own), want, bound) for want, bound in candidates]
+            score, want, bound = min(scored, key=lambda item: item[0].ratio)
             if score.ratio > 1 and score.test == "element" and got.shape == want.shape:
                 path = next(path for path in leaves if numbers[path] == value)
-                if meaning.operation in _POOLS and _pooled_elsewhere(operands[path].detach(), got, want.detach(), error, own):
+                if meaning.operation in _POOLS and _pooled_elsewhere(
+                    operands[path].detach(), got, want.detach(), bound, own
+                ):
                     score = replace(score, ratio=1.0)
                 elif len(candidates) == 1 and meaning.operation not in _POOLS:
                     nearest = _at_kinks(meaning, operands, path, seeds, want.detach(), got)
-                    score = judge_result(got, nearest, error, own)
+                    score = judge_result(got, nearest, bound, own)
             scores[number] = score
     return scores
 
 
 _POOLS = frozenset(("max_pool", "adaptive_max_pool", "amax", "amin", "max", "min"))
-_PLACES = frozenset(("argmax", "argmin", "argsort", "sort", "topk", "max", "min", "max_with_places", "min_with_places", "kthvalue"))
+_PLACES = frozenset(
+    ("argmax", "argmin", "argsort", "sort", "topk", "max", "min", "max_with_places", "min_with_places", "kthvalue")
+)
 _KINK = 1e-9
 """Relative distance from a kink (ReLU at 0, a tie of two values) at which the derivative is that of one side."""
 
@@ -555,7 +638,12 @@ def _tied(meaning: Meaning, operands: Mapping[str, Tensor], got: Tensor, want: T
 
 
 def _at_kinks(
-    meaning: Meaning, operands: Mapping[str, Tensor], path: str, seeds: Sequence[tuple[Tensor, Tensor]], want: Tensor, got: Tensor
+    meaning: Meaning,
+    operands: Mapping[str, Tensor],
+    path: str,
+    seeds: Sequence[tuple[Tensor, Tensor]],
+    want: Tensor,
+    got: Tensor,
 ) -> Tensor:
     """The gradient nearest to the recorded one among those on both sides of a kink."""
     lowest, highest = want.clone(), want.clone()
@@ -608,7 +696,9 @@ def _rounded(tensor: Tensor, dtype: str) -> Tensor:
 def _squares(meaning: Meaning, operands: Mapping[str, Tensor]) -> dict[int | str, Tensor]:
     """Σ(x·w)² for a sum of products Σ x·w."""
     with torch.no_grad():
-        return evaluate(meaning, lambda path, _: operands[path] ** 2 if operands[path].is_floating_point() else operands[path])
+        return evaluate(
+            meaning, lambda path, _: operands[path] ** 2 if operands[path].is_floating_point() else operands[path]
+        )
 
 
 def _length(result: Tensor, sources: Sequence[Tensor]) -> float:

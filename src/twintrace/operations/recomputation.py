@@ -9,6 +9,7 @@ bound (`evaluation.audit`). Meaning is exact: no recorded result is in it, so it
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -105,7 +106,9 @@ class Recomputation:
             elif traits_of(meaning).random:
                 self._audits[key] = Audit({}, {}, "", "")
             else:
-                self._audits[key] = audit(meaning, self.values[which], self._gradients(which, call), framework=side.framework)
+                self._audits[key] = audit(
+                    meaning, self.values[which], self._gradients(which, call), framework=side.framework
+                )
         return self._audits[key]
 
     def _gradients(self, which: int, call: Call) -> Gradients:
@@ -185,7 +188,11 @@ class Recomputation:
         return float(apart.norm()) >= _MOST * float(alone.norm()) > 0
 
     def _unit(self, left: Slice, right: Slice) -> float:
-        return max(UNITS.get(self.values[0].spec(left.tensor).dtype, 0.0), UNITS.get(self.values[1].spec(right.tensor).dtype, 0.0), SINGLE)
+        return max(
+            UNITS.get(self.values[0].spec(left.tensor).dtype, 0.0),
+            UNITS.get(self.values[1].spec(right.tensor).dtype, 0.0),
+            SINGLE,
+        )
 
     def _both(
         self,
@@ -197,10 +204,8 @@ class Recomputation:
     ) -> tuple[Tensor, Tensor, Tensor]:
         f, error_f = self._compute(0, left, self.values[0], meanings[0])
         g, error_g = self._compute(1, right, self._from_left(bound), meanings[1])
-        try:
+        with contextlib.suppress(RuntimeError):  # another number of elements: told as that
             g, error_g = laid_out(g, layout, f.shape), laid_out(error_g, layout, f.shape)
-        except RuntimeError:
-            pass  # another number of elements: told as that
         if f.shape != g.shape:
             return f, g, torch.zeros(())
         coarse = self._coarsening(left, right, bound)
@@ -235,7 +240,9 @@ class Recomputation:
             if number < 0 or number in compared or not value.is_floating_point():
                 return value
             unit = UNITS.get(self.values[which].spec(number).dtype, 0.0)
-            return value * (1 + _LEAF_UNITS * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1))
+            return value * (
+                1 + _LEAF_UNITS * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1)
+            )
 
         with torch.no_grad():
             made = run(meanings, moved, part.copies)
@@ -252,9 +259,13 @@ class Recomputation:
 
     def _coarsening(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
         """Factor by which rounding is coarser than float32 where the two runs have different precisions."""
-        pairs = [(left.tensor, right.tensor), *((item.left, number) for number, item in bound.items() if number in right.edge)]
+        pairs = [
+            (left.tensor, right.tensor),
+            *((item.left, number) for number, item in bound.items() if number in right.edge),
+        ]
         units = [
-            (UNITS.get(self.values[0].spec(one).dtype, 0.0), UNITS.get(self.values[1].spec(two).dtype, 0.0)) for one, two in pairs
+            (UNITS.get(self.values[0].spec(one).dtype, 0.0), UNITS.get(self.values[1].spec(two).dtype, 0.0))
+            for one, two in pairs
         ]
         return max([1.0, *(max(pair) / SINGLE for pair in units if pair[0] != pair[1])])
 
@@ -296,7 +307,7 @@ class Recomputation:
     def causes(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Cause | None:
         """The change to the right side that makes it compute what the left does; None if none of those tried does."""
         try:
-            f, g, tolerance = self._both(left, right, bound, layout)
+            f, g, _tolerance = self._both(left, right, bound, layout)
             ours, theirs = self._meanings(0, left), self._meanings(1, right)
         except NotRecomputable:
             return None
@@ -330,11 +341,21 @@ class Recomputation:
                     bound,
                 )
             if len(settings) > 1:
-                changed = replace(two, arguments={**two.arguments, **{name: mine for name, (mine, _) in settings.items()}})
-                names = ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items()))
-                yield names, next(iter(sorted(settings))), f"set {', '.join(sorted(settings))} as on the left", (None, _exchanged(theirs, two, changed)), bound
+                changed = replace(
+                    two, arguments={**two.arguments, **{name: mine for name, (mine, _) in settings.items()}}
+                )
+                names = ", ".join(
+                    f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items())
+                )
+                yield (
+                    names,
+                    next(iter(sorted(settings))),
+                    f"set {', '.join(sorted(settings))} as on the left",
+                    (None, _exchanged(theirs, two, changed)),
+                    bound,
+                )
             yield from self._operand_candidates(one, two, ours, theirs, bound)
-        for which, meanings, others in ((0, ours, theirs), (1, theirs, ours)):
+        for which, meanings, _others in ((0, ours, theirs), (1, theirs, ours)):
             for position, meaning in enumerate(meanings):
                 if any(meaning is pair[which] for pair in pairs):
                     continue
@@ -342,7 +363,11 @@ class Recomputation:
                 if rest is not None:
                     side = ("left", "right")[which]
                     text = f"only the {side} calls {meaning.called or meaning.operation}"
-                    advice = f"{'add it on' if which == 0 else 'remove it from'} the right, or see why the left {'has it' if which == 0 else 'does without'}"
+                    advice = (
+                        "add it on the right, or see why the left has it"
+                        if which == 0
+                        else "remove it from the right, or see why the left does without"
+                    )
                     yield text, meaning.operation, advice, (rest, None) if which == 0 else (None, rest), bound
         yield from self._masks(left, right, ours, theirs, bound)
         for one, two in pairs:
@@ -358,7 +383,13 @@ class Recomputation:
                     )
         for two in theirs:
             for text, variant in variants(two, self.values[1].spec):
-                yield f"the right computes {text}" if not text.startswith("the ") else text, two.operation, "", (None, _exchanged(theirs, two, variant)), bound
+                yield (
+                    f"the right computes {text}" if not text.startswith("the ") else text,
+                    two.operation,
+                    "",
+                    (None, _exchanged(theirs, two, variant)),
+                    bound,
+                )
         yield from self._exchanged_operands(right, bound)
 
     def _operand_candidates(
@@ -367,13 +398,21 @@ class Recomputation:
         """Operands that one side alone has: a bias, a mask."""
         for which, has, lacks in ((0, one, two), (1, two, one)):
             for name, argument in has.arguments.items():
-                if isinstance(argument, Operand) and lacks.arguments.get(name, None) is None and name in lacks.arguments:
+                if (
+                    isinstance(argument, Operand)
+                    and lacks.arguments.get(name, None) is None
+                    and name in lacks.arguments
+                ):
                     without = replace(has, arguments={**has.arguments, name: None})
                     spec = self.values[which].spec(argument.tensor)
                     sides = ("left", "right") if which == 0 else ("right", "left")
                     text = f"the {sides[0]} has a {name}, {spec}; the {sides[1]} has none"
                     advice = f"give the {sides[1]} its {name}"
-                    changed = (_exchanged(ours, one, without), None) if which == 0 else (None, _exchanged(theirs, two, without))
+                    changed = (
+                        (_exchanged(ours, one, without), None)
+                        if which == 0
+                        else (None, _exchanged(theirs, two, without))
+                    )
                     yield text, name, advice, changed, bound
 
     def _masks(
@@ -391,17 +430,35 @@ class Recomputation:
             meanings = ours if mine is not None else theirs
             without = _exchanged(meanings, has.meaning, has.without())
             text = f"the {side} masks {has.text}; the {other} has no mask"
-            yield text, "mask", f"give the {other} the mask", (without, None) if mine is not None else (None, without), bound
+            yield (
+                text,
+                "mask",
+                f"give the {other} the mask",
+                (without, None) if mine is not None else (None, without),
+                bound,
+            )
             return
-        if torch.equal(*torch.broadcast_tensors(mine.allowed, theirs_.allowed)) if _broadcastable(mine.allowed, theirs_.allowed) else False:
+        if (
+            torch.equal(*torch.broadcast_tensors(mine.allowed, theirs_.allowed))
+            if _broadcastable(mine.allowed, theirs_.allowed)
+            else False
+        ):
             return
         number = -1 - len(self._constants)
         self._constants[number] = mine.additive()
         changed = theirs_.exchanged(Operand(number))
         text = f"the masks differ: the left masks {mine.text}, the right {theirs_.text}"
-        yield text, "mask", "build the mask on the right as on the left", (None, _exchanged(theirs, theirs_.meaning, changed)), bound
+        yield (
+            text,
+            "mask",
+            "build the mask on the right as on the left",
+            (None, _exchanged(theirs, theirs_.meaning, changed)),
+            bound,
+        )
 
-    def _mask(self, which: int, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]) -> _Mask | None:
+    def _mask(
+        self, which: int, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]
+    ) -> _Mask | None:
         """The mask of an attention: an argument of its own, or what is added to the scores."""
         with torch.no_grad():
             made = run(meanings, values, part.copies)
@@ -417,7 +474,8 @@ class Recomputation:
                 return _Mask(meaning, "attn_mask", value(own))
             if arguments.get("is_causal") is True and isinstance(arguments.get("query"), Operand):
                 query, key = arguments["query"], arguments["key"]
-                assert isinstance(query, Operand) and isinstance(key, Operand)
+                assert isinstance(query, Operand)
+                assert isinstance(key, Operand)
                 rows, columns = value(query).shape[-2], value(key).shape[-2]
                 return _Mask(meaning, "is_causal", torch.ones(rows, columns, dtype=torch.bool).tril())
             if meaning.operation in ("add", "masked_fill", "where"):
@@ -440,7 +498,13 @@ class Recomputation:
             for two in known[i + 1 :]:
                 if self.values[1].spec(one) == self.values[1].spec(two) and bound[one].left != bound[two].left:
                     exchanged = {**bound, one: bound[two], two: bound[one]}
-                    yield "two operands are exchanged", "operands", "exchange the two operands on the right", (None, None), exchanged
+                    yield (
+                        "two operands are exchanged",
+                        "operands",
+                        "exchange the two operands on the right",
+                        (None, None),
+                        exchanged,
+                    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +533,11 @@ class _Mask:
             if shape is not None and torch.equal(allowed, shape):
                 return f"{open_} ({kind})"
         widths = distance[allowed]
-        if widths.numel() and int(widths.min()) == 0 and torch.equal(allowed, (distance >= 0) & (distance <= int(widths.max()))):
+        if (
+            widths.numel()
+            and int(widths.min()) == 0
+            and torch.equal(allowed, (distance >= 0) & (distance <= int(widths.max())))
+        ):
             return f"{open_} (causal, a sliding window of {int(widths.max()) + 1})"
         return open_
 
@@ -479,7 +547,10 @@ class _Mask:
             return replace(self.meaning, arguments={**self.meaning.arguments, "is_causal": False})
         if self.argument == "attn_mask":
             return replace(self.meaning, arguments={**self.meaning.arguments, "attn_mask": None})
-        return replace(self.meaning, arguments={**self.meaning.arguments, self.argument: 0.0 if self.meaning.operation == "add" else False})
+        return replace(
+            self.meaning,
+            arguments={**self.meaning.arguments, self.argument: 0.0 if self.meaning.operation == "add" else False},
+        )
 
     def exchanged(self, mask: Operand) -> Meaning:
         """The call with another mask, additive."""
@@ -511,7 +582,10 @@ def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tu
         else:
             free.remove(other)
             yield one, other
-    computing = [item for item in rest if not traits_of(item).moves], [item for item in free if not traits_of(item).moves]
+    computing = (
+        [item for item in rest if not traits_of(item).moves],
+        [item for item in free if not traits_of(item).moves],
+    )
     if len(computing[0]) == len(computing[1]) == 1:
         yield computing[0][0], computing[1][0]
 
@@ -555,7 +629,12 @@ def _left_out(meanings: Sequence[Meaning], position: int) -> list[Meaning] | Non
     substitute = operands[0]
     changed = []
     for item in kept:
-        changed.append(replace(item, arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()}))
+        changed.append(
+            replace(
+                item,
+                arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
+            )
+        )
     if not any(result == operand.tensor for item in kept for _, operand in item.operands()):
         changed.append(Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone"))
     return changed

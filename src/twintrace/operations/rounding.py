@@ -14,9 +14,10 @@ in each element. An operation passes on the errors of its operands by its deriva
     exp, tanh, …      |f'(x)|·E(x) + c·u·|f(x)|                       c units: no two libraries have the same polynomial
 
 It works below autograd, on the few kernels that everything else is composed of, so it needs no rule for a layer norm or for a
-backward pass. What has neither a rule nor a decomposition is listed in `unknown`, and its result counts as inexact by eight units.
+backward pass. What has neither a rule nor a decomposition is in `unknown`; its result counts as inexact by eight units.
 
-2·√K instead of K: rounding errors are independent enough that the worst case is never seen; at K = 16384 it would excuse 8 % in float32.
+2·√K instead of K: rounding errors are independent enough that the worst case is never seen; at K = 16384 it would excuse
+8 % in float32.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Error = Tensor | None
 aten = torch.ops.aten
 
 FUNCTION_UNITS = 8.0
-"""Units of an elementary function. Vectorised erf is off by 6.5 units of 1 in float32 (PyTorch 2.13, AVX-512), the worst of those tried."""
+"""Units of an elementary function. Vectorised erf is off by 6.5 units of 1 in float32 (PyTorch 2.13), the worst of those tried."""
 
 WALK = 2.0
 """Random walks stay within twice their standard deviation at every element of a product; `tests/operations/test_rounding.py`."""
@@ -49,8 +50,10 @@ class RunningError(TorchDispatchMode):
         least: half the smallest subnormal of that precision, the absolute error of any rounding.
     """
 
-    def __init__(self, unit: float, sum_unit: float, function_units: float = FUNCTION_UNITS, least: float = 0.0) -> None:
-        super().__init__()
+    def __init__(
+        self, unit: float, sum_unit: float, function_units: float = FUNCTION_UNITS, least: float = 0.0
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.unit = unit
         self.sum_unit = sum_unit
         self.function_units = function_units
@@ -106,7 +109,13 @@ class RunningError(TorchDispatchMode):
         name = function._schema.name.removeprefix("aten::")
         if function.is_view or name in _EXACT:
             return function(*args, **kwargs)
-        if name.endswith("_") and not name.startswith("__") and name not in RULES and args and isinstance(args[0], Tensor):
+        if (
+            name.endswith("_")
+            and not name.startswith("__")
+            and name not in RULES
+            and args
+            and isinstance(args[0], Tensor)
+        ):
             return self._in_place(function, name, args, kwargs)
         rule = RULES.get(name)
         if rule is None:
@@ -189,14 +198,16 @@ def _deviation(x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool
     return _variance(x, dim, correction, keepdim).sqrt()
 
 
-def _normalized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     mean = x.mean(dims, True)
     centred = x - mean
     inverse = (centred.mul(centred).mean(dims, True) + eps).rsqrt()
     return centred.mul(inverse), mean, inverse
 
 
-def _native_layer_norm(x: Tensor, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _native_layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     y, mean, inverse = _normalized(x, list(range(x.dim() - len(shape), x.dim())), eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias, mean, inverse
@@ -241,11 +252,81 @@ COMPOSED: dict[str, Callable[..., Any]] = {
 
 
 _EXACT = frozenset(
-    """detach alias lift_fresh empty empty_like new_empty empty_strided zeros zeros_like new_zeros ones ones_like new_ones full
-    full_like new_full arange scalar_tensor eye linspace eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_not
-    argmax argmin sign floor ceil round trunc any all nonzero bernoulli rand randn rand_like randn_like randint randperm uniform normal
-    bitwise_and bitwise_or bitwise_not heaviside _local_scalar_dense item equal is_nonzero randint_like multinomial signbit
-    new_empty_strided resize_ set_ zero_ bucketize searchsorted one_hot unique2 _unique2 histc bincount""".split()
+    [
+        "detach",
+        "alias",
+        "lift_fresh",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "empty_strided",
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "new_ones",
+        "full",
+        "full_like",
+        "new_full",
+        "arange",
+        "scalar_tensor",
+        "eye",
+        "linspace",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "argmax",
+        "argmin",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "any",
+        "all",
+        "nonzero",
+        "bernoulli",
+        "rand",
+        "randn",
+        "rand_like",
+        "randn_like",
+        "randint",
+        "randperm",
+        "uniform",
+        "normal",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_not",
+        "heaviside",
+        "_local_scalar_dense",
+        "item",
+        "equal",
+        "is_nonzero",
+        "randint_like",
+        "multinomial",
+        "signbit",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "zero_",
+        "bucketize",
+        "searchsorted",
+        "one_hot",
+        "unique2",
+        "_unique2",
+        "histc",
+        "bincount",
+    ]
 )
 
 Rule = Callable[..., Any]
@@ -350,7 +431,9 @@ def _pow(mode: RunningError, y: Tensor, x: Any, exponent: Any) -> Error:
         return _sum(_times(slope, _of(mode, x)), mode.rounded(y, units))
     base, power = _magnitude(x), exponent if isinstance(exponent, Tensor) else torch.as_tensor(exponent)
     base = base if isinstance(base, Tensor) else torch.as_tensor(float(base), dtype=y.dtype)
-    growth = (power * base.log()).abs().nan_to_num(0.0, 0.0, 0.0)  # x**p = exp(p·log x): the exponent's rounding is magnified
+    growth = (
+        (power * base.log()).abs().nan_to_num(0.0, 0.0, 0.0)
+    )  # x**p = exp(p·log x): the exponent's rounding is magnified
     return _sum(
         _times((power * y / base).abs(), _of(mode, x)),
         _times((y * base.log()).abs(), _of(mode, exponent)),
@@ -400,7 +483,8 @@ def _function(name: str) -> Rule:
         units = 1.0 if name in _ROUNDED_ONCE else mode.function_units
         size = torch.ones_like(y) if name in _ABSOLUTE else y
         error = _of(mode, x)
-        passed = None if error is None else _times(slope(x, y), error).nan_to_num(0.0, math.inf, math.inf)
+        passed = _times(slope(x, y), error)
+        passed = None if passed is None else passed.nan_to_num(0.0, math.inf, math.inf)
         return _sum(passed, mode.rounded(size, units))
 
     return rule
@@ -419,7 +503,9 @@ def _sqrt(mode: RunningError, y: Tensor, x: Tensor) -> Error:
     return _sum(passed, mode.rounded(y))
 
 
-@_rule("neg", "abs", "relu", "clone", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold", "copy", "lift_fresh_copy")
+@_rule(
+    "neg", "abs", "relu", "clone", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold", "copy", "lift_fresh_copy"
+)
 def _passed_on(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **_: Any) -> Error:
     error = _of(mode, x)
     return None if error is None else error.expand_as(y)
@@ -536,7 +622,9 @@ def _prod(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -
 
 
 @_rule("linalg_vector_norm")
-def _vector_norm(mode: RunningError, y: Tensor, x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Error:
+def _vector_norm(
+    mode: RunningError, y: Tensor, x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> Error:
     error = _of(mode, x)
     passed = None if error is None else torch.linalg.vector_norm(error, ord, dim, keepdim)
     return _sum(passed, (2 * mode.sum_unit + mode.walk(_terms(x, y))) * y.abs(), mode.rounded(y))
@@ -546,7 +634,12 @@ def _vector_norm(mode: RunningError, y: Tensor, x: Tensor, ord: float = 2, dim: 
 
 
 def _product(
-    mode: RunningError, multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, terms: int, scattered: bool = False
+    mode: RunningError,
+    multiply: Callable[[Tensor, Tensor], Tensor],
+    a: Tensor,
+    b: Tensor,
+    terms: int,
+    scattered: bool = False,
 ) -> Tensor:
     """Error of a sum of products: those of the operands, and its own. `scattered`: parts of it meet in memory."""
     ma, mb = a.abs(), b.abs()
@@ -576,7 +669,8 @@ def _convolution(mode: RunningError, y: Tensor, x: Tensor, w: Tensor, bias: Tens
     terms = math.prod(w.shape[1:]) if not settings[3] else math.prod(w.shape[2:]) * x.shape[1]
 
     def multiply(a: Tensor, b: Tensor) -> Tensor:
-        return aten.convolution.default(a, b, None, *settings)
+        result: Tensor = aten.convolution.default(a, b, None, *settings)
+        return result
 
     error = _product(mode, multiply, x, w, terms, scattered=bool(settings[3]))
     if bias is not None:
@@ -587,7 +681,9 @@ def _convolution(mode: RunningError, y: Tensor, x: Tensor, w: Tensor, bias: Tens
 
 
 @_rule("convolution_backward")
-def _convolution_backward(mode: RunningError, y: Any, g: Tensor, x: Tensor, w: Tensor, sizes: Any, *settings: Any) -> Any:
+def _convolution_backward(
+    mode: RunningError, y: Any, g: Tensor, x: Tensor, w: Tensor, sizes: Any, *settings: Any
+) -> Any:
     def multiply(a: Tensor, b: Tensor, c: Tensor) -> Any:
         return aten.convolution_backward.default(a, b, c, sizes, *settings)
 
@@ -623,7 +719,33 @@ def _moved(name: str) -> Rule:
     return rule
 
 
-for _name in "index index_select gather take flip roll repeat tril triu diag_embed diagonal_copy reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d pixel_shuffle pixel_unshuffle im2col unfold_copy masked_select select_backward slice_backward diagonal_backward rot90 channel_shuffle".split():
+for _name in [
+    "index",
+    "index_select",
+    "gather",
+    "take",
+    "flip",
+    "roll",
+    "repeat",
+    "tril",
+    "triu",
+    "diag_embed",
+    "diagonal_copy",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "replication_pad1d",
+    "replication_pad2d",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "im2col",
+    "unfold_copy",
+    "masked_select",
+    "select_backward",
+    "slice_backward",
+    "diagonal_backward",
+    "rot90",
+    "channel_shuffle",
+]:
     if hasattr(aten, _name):
         RULES[_name] = _moved(_name)
 
@@ -658,7 +780,10 @@ def _added(name: str, value_at: int) -> Rule:
         value = args[value_at]
 
         def of(other: Tensor) -> Tensor:
-            changed = [torch.zeros_like(item) if place < value_at and _is_float(item) else item for place, item in enumerate(args)]
+            changed = [
+                torch.zeros_like(item) if place < value_at and _is_float(item) else item
+                for place, item in enumerate(args)
+            ]
             changed[value_at] = other
             result: Tensor = packet(*changed, **kwargs)
             return result
@@ -687,13 +812,18 @@ for _name, _place in {
 
 
 @_rule("index_put", "_unsafe_index_put")
-def _index_put(mode: RunningError, y: Tensor, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Error:
+def _index_put(
+    mode: RunningError, y: Tensor, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Error:
     ex, ev = _of(mode, x), _of(mode, values)
     zero = torch.zeros_like(x)
     if not accumulate:
         if ex is None and ev is None:
             return None
-        return aten.index_put(zero if ex is None else ex, indices, torch.zeros_like(values) if ev is None else ev)
+        moved: Tensor = aten.index_put(
+            zero if ex is None else ex, indices, torch.zeros_like(values) if ev is None else ev
+        )
+        return moved
     count = aten.index_put(zero, indices, torch.ones_like(values), True)
     size = aten.index_put(zero, indices, values.abs(), True)
     passed = None if ev is None else aten.index_put(zero, indices, ev, True)
@@ -733,11 +863,35 @@ def _bicubic(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any
     return _sum(None if error is None else 2 * error.max().expand_as(y), mode.rounded(size.expand_as(y), 32.0))
 
 
-for _name in "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward upsample_nearest2d_backward upsample_bilinear2d_backward upsample_nearest1d_backward upsample_linear1d_backward avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_nearest1d upsample_nearest2d".split():
+for _name in [
+    "avg_pool2d_backward",
+    "avg_pool3d_backward",
+    "_adaptive_avg_pool2d_backward",
+    "upsample_nearest2d_backward",
+    "upsample_bilinear2d_backward",
+    "upsample_nearest1d_backward",
+    "upsample_linear1d_backward",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "upsample_bilinear2d",
+    "upsample_linear1d",
+    "upsample_trilinear3d",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+]:
     RULES[_name] = _averaged(_name)
 
 
-@_rule("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d", "max_pool1d_with_indices")
+@_rule(
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "max_pool1d_with_indices",
+)
 def _max_pool(mode: RunningError, result: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
     error = _of(mode, x)
     return (None, None) if error is None else (error.max().expand_as(result[0]), None)
@@ -748,7 +902,9 @@ def _max_pool(mode: RunningError, result: Any, x: Tensor, *args: Any, **kwargs: 
 
 @_rule("_softmax", "_safe_softmax")
 def _softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Error:
-    distance = (x.amax(dim, True) - x).clamp_max(1e4).nan_to_num(0.0, 1e4, 0.0)  # beyond that exp is zero in any precision
+    distance = (
+        (x.amax(dim, True) - x).clamp_max(1e4).nan_to_num(0.0, 1e4, 0.0)
+    )  # beyond that exp is zero in any precision
     units = mode.function_units + mode.walk(x.shape[dim] if x.dim() else 1) / mode.unit
     own = y * mode.unit * (distance + units)
     error = _of(mode, x)
@@ -763,7 +919,9 @@ def _softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Err
 def _log_softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Error:
     finite = x.nan_to_num(0.0, 0.0, 0.0).abs()
     terms = mode.walk(x.shape[dim] if x.dim() else 1)
-    own = mode.unit * (finite + finite.amax(dim, True) + mode.function_units + y.nan_to_num(0.0, 0.0, 0.0).abs()) + terms
+    own = (
+        mode.unit * (finite + finite.amax(dim, True) + mode.function_units + y.nan_to_num(0.0, 0.0, 0.0).abs()) + terms
+    )
     error = _of(mode, x)
     if error is None:
         return own

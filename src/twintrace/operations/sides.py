@@ -160,7 +160,9 @@ class Side:
             else:
                 taken = [operand.tensor for _, operand in meaning.operands()]
             if len(calls) > _LONGEST:
-                return Slice(start, (), (), f"more than {_LONGEST} calls lie between it and the values that were compared")
+                return Slice(
+                    start, (), (), f"more than {_LONGEST} calls lie between it and the values that were compared"
+                )
             for item in taken:
                 if item not in seen:
                     seen.add(item)
