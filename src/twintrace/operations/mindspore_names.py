@@ -503,10 +503,10 @@ Reshape(input, shape=None) = reshape(shape=out_shape())
 View(input, shape=None) = reshape(shape=out_shape())
 view_as(input, other) = reshape(shape=out_shape())
 reshape_as(input, other) = reshape(shape=out_shape())
-flatten(input, *rest) = reshape(shape=out_shape())
+flatten(input, *rest, order='C', start_dim=0, end_dim=-1) = reshape(shape=out_shape())
 Flatten(input) = reshape(shape=out_shape())
 ravel(input) = reshape(shape=out_shape())
-unflatten(input, *rest) = reshape(shape=out_shape())
+unflatten(input, *rest, axis=0, dim=0, sizes=()) = reshape(shape=out_shape())
 squeeze(input, *axis) = reshape(shape=out_shape())
 Squeeze(input, *rest) = reshape(shape=out_shape())
 unsqueeze(input, dim) = reshape(shape=out_shape())
@@ -637,8 +637,8 @@ argwhere(input) = nonzero
 nonzero(input, *, as_tuple=False) = nonzero
 
 # creation
-zeros(*size, dtype=None) = zeros(size=out_shape(), dtype=out_dtype())
-ones(*size, dtype=None) = ones(size=out_shape(), dtype=out_dtype())
+zeros(*size, shape=None, dtype=None) = zeros(size=out_shape(), dtype=out_dtype())
+ones(*size, shape=None, dtype=None) = ones(size=out_shape(), dtype=out_dtype())
 Zeros(*size) = zeros(size=out_shape(), dtype=out_dtype())
 Ones(*size) = ones(size=out_shape(), dtype=out_dtype())
 zeros_like(input) = zeros(size=out_shape(), dtype=out_dtype())
