@@ -774,8 +774,14 @@ def test_a_compiled_function_under_a_recorder_gives_its_result(recorded):
     function = torch.compile(lambda t: torch.sin(t) * 2, backend="aot_eager")
     x = torch.ones(3)
     results = []
-    with pytest.warns(RuntimeWarning, match="compiled by torch.compile"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         recorded(lambda: results.append(function(x)))
+    told = [str(warning.message) for warning in caught if "twintrace" in str(warning.message)]
+    assert ["compiled by torch.compile" in told[0], "nothing was recorded: what ran was compiled" in told[1]] == [
+        True,
+        True,
+    ]
     np.testing.assert_allclose(results[0].numpy(), 2 * np.sin(np.ones(3)), rtol=1e-6)
 
 

@@ -117,12 +117,12 @@ class TestWhoIsAsked:
         def run():
             Wrapper.seen.clear()
             x = Wrapper(torch.ones(3))
-            model = nn.ReLU()
             model((x * 2 + 1).relu()).sum()
             return dict(Wrapper.seen)
 
+        model = nn.ReLU()
         bare = run()
-        with self.record(tmp_path, level, keep):
+        with self.record(tmp_path, level, keep, model):
             assert run() == bare
 
     def test_a_subclass_is_asked_as_often_as_without(self, tmp_path, level, keep):

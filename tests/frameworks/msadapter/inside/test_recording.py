@@ -180,10 +180,13 @@ def test_names_are_those_that_pytorchs_users_know(tmp_path, name):
 
 def test_questions_are_not_recorded(tmp_path):
     x = numbers(2, 2)
-    with record(tmp_path / "t"):
-        assert (x.shape, x.size(), x.dim(), x.dtype) == ((2, 2), (2, 2), 2, torch.float32)
-        assert x.numpy().shape == (2, 2)
-        assert (x.is_floating_point(), torch.is_tensor(x), len(x)) == (True, True, 2)
+    recorder = record(tmp_path / "t")
+    recorder.start()
+    assert (x.shape, x.size(), x.dim(), x.dtype) == ((2, 2), (2, 2), 2, torch.float32)
+    assert x.numpy().shape == (2, 2)
+    assert (x.is_floating_point(), torch.is_tensor(x), len(x)) == (True, True, 2)
+    with pytest.warns(RuntimeWarning, match="nothing was recorded: nothing was called"):
+        recorder.close()
     assert Reading(tmp_path / "t").calls == []
 
 
