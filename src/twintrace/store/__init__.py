@@ -12,6 +12,7 @@ other tools' layouts.
     appending.py  files that grow, and stay whole on a full disk
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     npy.py        one .npy file                     saved.py     a folder of them as a trace
+    decimals.py   numbers out of JSON text; decimals_numba.py    the same, compiled
 
 In: lines and bytes from `collect`; paths. Out: `Trace`, which gives `model` types and numpy arrays. Not here: what to record
 (`collect`), what two traces have in common (`align`). Surprising: there is no index file. Lines name their kind in the first

@@ -39,7 +39,7 @@ SCENARIOS = {
             "5_int": np.arange(6) + 1, "6_more": X + 2, "7_double": X + 1e-3, "8_scalar": np.float32(1),
             "9_empty": np.zeros((0, 3)), "10_bool": X > 0, "11_tolerance": X * np.float32(1.009),
             "12_inf": with_one(np.inf), "15_zeros": np.ones(3),
-            "16_sum": np.float64(4), "17_only": X, "14_zero": np.zeros(3),
+            "16_sum": np.float64(4), "17_alone": X, "14_zero": np.zeros(3),
         },
     ),
     "not finite": (

@@ -181,7 +181,7 @@ def test_statistics_alone(compared, tmp_path):
     forward, _, mapping, said = compared(None, None)
     assert len(mapping) == 2
     assert "max, min, mean diffs" in said
-    assert forward[0][2:] == ["(2, 3)", "(2, 3)", "0.00000, 0.00000, nan"]
+    assert forward[0][2:] == ["[2, 3]", "[2, 3]", "0.00000, 0.00000, nan"]
 
 
 def test_a_file_that_cannot_be_read_costs_its_row(compared, tmp_path):

@@ -15,7 +15,8 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     dumps.py                   a dump as items              layout.py     dumps as traces, for every verb
     folding.py                 records into calls           readings.py   elements into tensors and values
     payloads.py                .npy and .pt files           salvage.py    what can be read of damaged JSON
-    compare/                   two dumps, item by item
+    callbacks.py               callbacks of Model.train     saving.py     `save` of msprobe.mindspore
+    compare/                   two dumps, item by item      left_out.py   names that are not here, and why
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
 the closing braces of the last, so that it is valid JSON whenever the process is killed.
