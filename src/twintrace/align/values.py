@@ -41,7 +41,7 @@ def alike(left: Tensor, right: Tensor) -> int:
         return -1
     if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
         return -1
-    filled = (fill_of(one, size), fill_of(two, size)) if _may_be_filled(one) else (Fill.NONE,)
+    filled = (fill_of(one, size), fill_of(two, size)) if _may_be_filled(one) else (Fill.NONE, Fill.NONE)
     if Fill.NONE not in filled:
         return -1 if filled[0] is not filled[1] else 0 if filled[0] is Fill.MIXED else 1
     return 0 if is_constant(one, size) else 1
