@@ -17,6 +17,7 @@ Values are read one pair at a time, and only where more than one order of axes f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -67,7 +68,7 @@ class Arranger:
         if numel(one) != numel(two):
             return usual
         same = one.fingerprint is not None and one.fingerprint == two.fingerprint and one.spec == two.spec
-        orders = [] if same else list(_orders(one.spec.shape, two.spec.shape))
+        orders = () if same else _orders(one.spec.shape, two.spec.shape)
         if same or (usual is not None and len(orders) < 2):
             return usual
         known = self._known.get((left, right))
@@ -82,7 +83,7 @@ class Arranger:
 
     # --- by values ------------------------------------------------------------------------------------------------
 
-    def _tried(self, left: int, right: int, usual: Layout | None, orders: list[Layout]) -> Layout | None:
+    def _tried(self, left: int, right: int, usual: Layout | None, orders: tuple[Layout, ...]) -> Layout | None:
         strands = self._web.strands
         tensors = strands[0].tensor(left), strands[1].tensor(right)
         if not orders or alike(*tensors) < 0:
@@ -105,7 +106,7 @@ class Arranger:
 
     # --- by the flow of data --------------------------------------------------------------------------------------
 
-    def _followed(self, left: int, right: int, orders: list[Layout]) -> Layout | None:
+    def _followed(self, left: int, right: int, orders: tuple[Layout, ...]) -> Layout | None:
         """From the nearest tensors that were paired before, through the reshapes and transposes of both sides."""
         strands = self._web.strands
         shape = strands[0].tensor(left).spec.shape
@@ -147,8 +148,13 @@ class Arranger:
 _FOLLOWED = frozenset(("reshape", "transpose", "identity", "cast", "transfer"))
 
 
-def _orders(one: tuple[int, ...], two: tuple[int, ...]) -> Iterator[Layout]:
+@lru_cache(maxsize=65536)
+def _orders(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[Layout, ...]:
     """All ways to lay a right tensor of the second shape on a left one of the first, by the order of its axes."""
+    return tuple(_all_orders(one, two))
+
+
+def _all_orders(one: tuple[int, ...], two: tuple[int, ...]) -> Iterator[Layout]:
     long = [axis for axis, size in enumerate(two) if size != 1]
     short = [axis for axis, size in enumerate(two) if size == 1]
     ours = tuple(size for size in one if size != 1)

@@ -95,7 +95,7 @@ def _is_unwritten(web: Web, pair: TensorPair) -> bool:
 def _is_computed_twice(web: Web, which: int, bond: Bond) -> bool:
     """Does a call without a partner put out just what this one does? Then each has a part of the gradient."""
     strand = web.strands[which]
-    if len(bond.side(which)) != 1:
+    if len(bond.side(which)) != 1 or not web.has_free(which):
         return False
     own = bond.side(which)[0]
     into = [slot.tensor for slot in strand.inputs(own)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from ..model.pairs import Alone, Bearing, Part
+from ..model.pairs import Alone, Bearing, Part, TensorPair
 from ..model.records import Role
 from ..model.sites import Kind, Phase
 from .equivalents import MAKING, MOVING, SHAPING
@@ -29,12 +29,14 @@ from .webs import Web
 def alone(web: Web, which: int, mapped: Sequence[Mapped]) -> tuple[Alone, ...]:
     """The calls of one side that have no partner, in order. `mapped`: the tensors of all bonds."""
     strand = web.strands[which]
+    lone = [index for index in range(len(strand)) if web.bond(which, index) is None]
+    if not lone:
+        return ()
     found = []
     kinds = {call.site.kind for call in web.strands[1 - which].calls}
     bearings = Bearings(web, which, mapped)
-    for index, call in enumerate(strand.calls):
-        if not (index in web.left_out[which] or index in web.wrappers[which] or web.is_free(which, index)):
-            continue
+    for index in lone:
+        call = strand.calls[index]
         bearing, takers = bearings.of(index)
         if index in web.left_out[which]:
             because, skipped = "the mapping says to ignore it", True
@@ -63,12 +65,9 @@ class Bearings:
         self._web, self._which, self._strand = web, which, web.strands[which]
         side = attrgetter("right" if which else "left")
         pairs = [pair for item in mapped for pair in item.pairs if not pair.part.backward]
-        self._paired = {side(pair) for pair in pairs}
-        self._differ = {
-            side(pair)
-            for pair in pairs
-            if alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
-        }
+        self._paired: dict[int, list[TensorPair]] = {}
+        for pair in pairs:
+            self._paired.setdefault(side(pair), []).append(pair)
         self._ends = _ends(self._strand)
         self._marked = {
             slot.tensor: index
@@ -91,9 +90,17 @@ class Bearings:
         if bearing in (Bearing.NONE, Bearing.OPEN):
             return bearing is Bearing.OPEN
         return index in self._changing or any(
-            slot.tensor in self._differ
+            self._differs(slot.tensor)
             for taker in takers
             for slot in self._strand.outputs(self._strand.position[taker])
+        )
+
+    def _differs(self, tensor: int) -> bool:
+        """Is it compared, and known to hold something else than its partner?"""
+        strands = self._web.strands
+        return any(
+            alike(strands[0].tensor(pair.left), strands[1].tensor(pair.right)) < 0
+            for pair in self._paired.get(tensor, ())
         )
 
     def _followed(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
@@ -107,7 +114,7 @@ class Bearings:
                 user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]
             ]
             if tensor in self._paired:
-                if tensor in self._differ:
+                if self._differs(tensor):
                     self._changing.add(index)
                 takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
                 continue

@@ -52,6 +52,9 @@ class _Origins:
         maker = _UNKNOWN if known.producer is None else self.strand.position.get(known.producer, _UNKNOWN)
         if maker == _UNKNOWN:
             return maker, known.fingerprint or str(known.spec)
+        outputs = self.strand.outputs(maker)
+        if len(outputs) == 1:
+            return maker, outputs[0].slot
         slots = self._slots.get(maker)
         if slots is None:
             slots = self._slots[maker] = {slot.tensor: slot.slot for slot in self.strand.outputs(maker)}
@@ -143,6 +146,11 @@ def _has_no_rank_in_common(left: Strand, right: Strand, pair: Named) -> bool:
     """Has everything that goes in and comes out another number of axes there? A kernel that adds to counters in one run, and to
     moments in the other, has only its name in common with itself.
     """
+    first = left.outputs(pair.left)[:1], right.outputs(pair.right)[:1]
+    if first[0] and first[1]:  # as nearly always, what comes out first tells
+        shapes = left.tensor(first[0][0].tensor).spec.shape, right.tensor(first[1][0].tensor).spec.shape
+        if len(shapes[0]) == len(shapes[1]):
+            return False
     ranks = []
     for strand, index in ((left, pair.left), (right, pair.right)):
         slots = (*strand.inputs(index), *strand.outputs(index))

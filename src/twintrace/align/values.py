@@ -41,7 +41,7 @@ def alike(left: Tensor, right: Tensor) -> int:
         return -1
     if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
         return -1
-    filled = fill_of(one, size), fill_of(two, size)
+    filled = (fill_of(one, size), fill_of(two, size)) if _may_be_filled(one) else (Fill.NONE, Fill.NONE)
     if Fill.NONE not in filled:
         return -1 if filled[0] is not filled[1] else 0 if filled[0] is Fill.MIXED else 1
     return 0 if is_constant(one, size) else 1
@@ -71,13 +71,19 @@ _NEXT_TO_NOTHING = 1e-2
 """How large the other extreme, and the rest of the sum of squares, may be beside the fill value."""
 
 
+def _may_be_filled(statistics: Statistics) -> bool:
+    return statistics.min is not None and (statistics.min <= -_FILL or (statistics.max or 0) >= _FILL)
+
+
 def fill_of(statistics: Statistics, size: int) -> Fill:
     """Is one extreme a fill value beside which nothing else counts?
 
     If all elements are 0 or m, the sum of squares is the sum times m. Other elements change that by as much as they count.
     """
+    if not _may_be_filled(statistics):
+        return Fill.NONE
     scale = scale_of(statistics)
-    if scale < _FILL or statistics.mean is None or statistics.norm is None or not size:
+    if statistics.mean is None or statistics.norm is None or not size:
         return Fill.NONE
     assert statistics.min is not None
     assert statistics.max is not None

@@ -135,6 +135,11 @@ class Web:
         """Has it no partner yet, and may it have one?"""
         return not (index in self._bond[which] or index in self.left_out[which] or index in self.wrappers[which])
 
+    def has_free(self, which: int) -> bool:
+        """May any call of this side still have a partner?"""
+        settled = len(self._bond[which]) + len(self.left_out[which]) + len(self.wrappers[which])
+        return settled < len(self.strands[which])
+
     def partner(self, which: int, index: int) -> int | None:
         """The call that belongs to it, where it is one."""
         bond = self._bond[which].get(index)
