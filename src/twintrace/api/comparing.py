@@ -464,6 +464,8 @@ def _with_share(
     name = "loss" if not end.left.spec.shape else "output"
     if got.stopped:
         return replace(found, share=f"not known: the replay of the right side stops at {got.stopped}")
+    if got.failed:
+        return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
     fixed = "both start from the same" if found.mistake.kind == "leaf" else "this call gives what the left's gives"
