@@ -82,3 +82,27 @@ def test_noise_is_a_third_trace(compare, traces, tmp_path):
 
 def test_a_report_that_cannot_be_written_is_2(compare, traces, tmp_path):
     assert str(tmp_path) in compare(*traces, "--csv", tmp_path / "no" / "such" / "place.csv", expect=2)
+
+
+def test_accepted_differences_cost_no_exit_code(compare, traces, tmp_path):
+    assert "(1 entry)" in compare(*traces, "--write-accept", tmp_path / "a.toml", expect=1)
+    assert "part at" not in compare(*traces, "--accept", tmp_path / "a.toml", expect=0)
+    (tmp_path / "a.toml").write_text('[[accept]]\nplace = "nowhere"\n')
+    assert "fits no difference (place 'nowhere')" in compare(*traces, "--accept", tmp_path / "a.toml", expect=1)
+    (tmp_path / "a.toml").write_text("[[accept]]\nwhere = 1\n")
+    assert "got where" in compare(*traces, "--accept", tmp_path / "a.toml", expect=2)
+
+
+def test_a_mistake_can_be_bundled(compare, traces, tmp_path):
+    assert "b.zip" in compare(*traces, "--bundle", tmp_path / "b.zip", expect=1)
+    assert "mistake/show.py" in zipfile.ZipFile(tmp_path / "b.zip").namelist()
+    assert "there is no mistake to bundle" in compare(traces[0], traces[0], "--bundle", tmp_path / "c.zip", expect=0)
+
+
+def test_recomputation_can_be_left_out(compare, traces):
+    assert "The values were not recomputed (--no-recompute)" in compare(*traces, "--no-recompute", expect=1)
+    assert "not recomputed (--no-recompute)" not in compare(*traces, expect=1)
+
+
+def test_all_mistakes_are_listed(compare, traces):
+    assert "All mistakes, each with its place and cause:" in compare(*traces, "--all", expect=1)

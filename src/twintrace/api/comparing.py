@@ -507,6 +507,8 @@ def _with_share(
     name = "loss" if not end.left.spec.shape else "output"
     if got.stopped:
         return replace(found, share=f"not known: the replay of the right side stops at {got.stopped}")
+    if got.failed:
+        return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
     fixed = "both start from the same" if found.mistake.kind == "leaf" else "this call gives what the left's gives"
@@ -518,19 +520,21 @@ def _percent(share: float) -> str:
 
 
 def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:
-    """The last value of the forward pass that differs and that no call takes: the loss, or the output."""
+    """The last result of the forward pass that differs: the loss, or the output of the model."""
     side = recomputation.sides[1]
-    ends = [
-        (max(call.order for call in result.match.right), item)
-        for result in results
-        if (result.step, result.rank) == place
-        and result.match.right
-        and result.match.right[0].site.phase is Phase.FORWARD
-        for item in result.tensors
-        if item.pair.part is Part.OUTPUT
-        and item.verdict.outcome is Outcome.DIFFERENT
-        and not side.takers(item.pair.right)
-    ]
+    ends: list[tuple[int, TensorResult]] = []
+    for result in results:
+        last = max(result.match.right, key=lambda call: call.order, default=None)
+        if last is None or (result.step, result.rank) != place or last.site.phase is not Phase.FORWARD:
+            continue
+        outermost = last.parent is None and last.site.kind is Kind.MODULE
+        ends += [
+            (last.order, item)
+            for item in result.tensors
+            if item.pair.part is Part.OUTPUT
+            and item.verdict.outcome is Outcome.DIFFERENT
+            and (outermost or not side.takers(item.pair.right))
+        ]
     return max(ends, key=lambda end: end[0], default=(0, None))[1]
 
 

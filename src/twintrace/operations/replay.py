@@ -25,6 +25,10 @@ from .sides import Side, inputs_of, name_of, outputs_of
 from .traits import traits_of
 
 
+class _Stopped(NotRecomputable):
+    """A call on the way cannot be replayed; the message is its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A tensor of each side, and how the right one is laid on the left one."""
@@ -41,7 +45,9 @@ class Share:
     before: float = 0.0
     after: float = 0.0
     stopped: str = ""
-    """The call that stops the replay, or the reason why nothing was replayed."""
+    """The call that stops the replay."""
+    failed: str = ""
+    """Why nothing was replayed, where no call is to blame."""
 
     @property
     def gone(self) -> float:
@@ -59,17 +65,19 @@ def share(recomputation: Recomputation, origin: Compared, end: Compared) -> Shar
     try:
         corrected = laid_back(left(origin.left), origin.layout, right.spec(origin.right).shape)
         if corrected.shape != right(origin.right).shape:
-            return Share(stopped="the two values do not have the same shape")
+            return Share(failed="the two values do not have the same shape")
         wanted = left(end.left)
         meanings = _between(recomputation.sides[1], origin.right, end.right)
         found = []
         for value in (right(origin.right), corrected):
             result = _replayed(meanings, {origin.right: value}, recomputation, end.right)
             found.append(_distance(wanted, laid_out(result, end.layout, wanted.shape)))
-    except NotRecomputable as error:
+    except _Stopped as error:
         return Share(stopped=str(error))
+    except NotRecomputable as error:
+        return Share(failed=str(error))
     except RuntimeError as error:  # shapes that do not fit the changed value
-        return Share(stopped=str(error).splitlines()[0][:120])
+        return Share(failed=str(error).splitlines()[0][:120])
     return Share(found[0], found[1])
 
 
@@ -107,9 +115,9 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
             raise NotRecomputable("a value on the way was made by no recorded call")
         meaning = side.meaning(call)
         if meaning is None:
-            raise NotRecomputable(name_of(call))
+            raise _Stopped(name_of(call))
         if traits_of(meaning).random:
-            raise NotRecomputable(f"{name_of(call)}, which draws random numbers")
+            raise _Stopped(f"{name_of(call)}, which draws random numbers")
         calls[call.id] = call
         waiting += [operand.tensor for _, operand in meaning.operands()]
     ordered = sorted(calls.values(), key=lambda call: call.order)

@@ -46,7 +46,10 @@ def test_the_verdict_needs_no_script(visits, found):
     assert "eps: 1e-05 | 1e-06" in text
     assert "largest absolute error 0.0021" in text
     assert "60 pairs before it agree" in text
-    assert "give both sides the same eps" in text
+    assert "set eps=1e-05 on the right: model.py:60" in text
+    assert "with the left's the results agree: 2.1e-03 → 0.0e+00" in text
+    assert "99.8 % of the gap at the loss goes away" in text
+    assert "All mistakes (1)" in text
     assert "Not compared, since only one side has it: step 7 rank 0." in text
 
 
@@ -311,3 +314,13 @@ def test_a_page_that_complains_or_asks_fails_its_test(browser, tmp_path):
     visits.close()
     assert "log: 1" in visits.complaints
     assert "http://127.0.0.1:9/" in visits.requests
+
+
+def test_a_pair_shows_its_four_terms_and_its_cause(report, found):
+    page = report(found)
+    page.locator("#headline a.open").first.click()
+    page.locator("#details table.terms").first.wait_for()
+    text = page.locator("#details").inner_text()
+    assert "0.25 of what is allowed" in text
+    assert "0.002 relative" in text
+    assert "why: eps: 1e-05 | 1e-06; with the left's the results agree" in text
