@@ -479,9 +479,9 @@ class Session:
         text = self._start_call(identity, kind, name, number, phase, path, up)
         state = _State(self._epoch, None, len(around), mutates)
         call = Open(identity, kind, name, phase, found, [], wants_gradients, state)
-        settings = self._framework.precision()
-        if settings is not self._precision:
-            text += self._precision_text(settings)
+        precision = self._framework.precision()
+        if precision is not self._precision:
+            text += self._precision_text(precision)
         if module is not None:
             around.append((name, identity))
             text += self._module_text(module)

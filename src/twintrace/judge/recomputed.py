@@ -208,7 +208,7 @@ class Recomputed:
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
-            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
+            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if incoming.status is Status.PARTED and not self._still_visible(item, right):
             incoming = Judged(Status.CLEAN)
         return Judged(
@@ -410,7 +410,7 @@ class Recomputed:
         """The verdict without recomputation: settings still speak, and what it calls rounding is not proven."""
         mistakes = audited.mistakes
         if mistakes:
-            return Judged(Status.PARTED, audited.terms, mistakes[0].what, mistakes)
+            return Judged(Status.PARTED, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
         if incoming.status is Status.PARTED:
             return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
         stated = self._stated(left, right)
@@ -515,7 +515,7 @@ class Recomputed:
                 mistakes.append(replace(_kernel_mistake(which, call, score), backward=True))
         terms = Terms(ratios[0], None, None, ratios[1])
         if mistakes:
-            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes))
+            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if untold:
             return self._untold_gradient(item, incoming, untold)
         return Judged(incoming.status, terms, _told(terms, incoming.status), sources=incoming.sources)
