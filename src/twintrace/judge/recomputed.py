@@ -105,6 +105,8 @@ class Recomputed:
         """The worst that was found of each left tensor."""
         self._known: tuple[set[int], set[int]] = (set(), set())
         self._gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
+        self._told: set[int] = set()
+        """Mistakes that have their place, by identity."""
         self._accused: set[tuple[int, int]] = set()
         """Calls that were told already, by side."""
         self._senders = tuple(side.senders() for side in self._sides)
@@ -679,7 +681,9 @@ class Recomputed:
             tensors.append(replace(item, verdict=_verdict(item, own), terms=own.terms))
             untold = untold or own.untold
             if own.mistakes:
-                mistakes += [mistake for mistake in own.mistakes if mistake not in mistakes]
+                # A value goes through the modules around its call as well: a mistake is told where it was made.
+                mistakes += [mistake for mistake in own.mistakes if id(mistake) not in self._told]
+                self._told.update(map(id, own.mistakes))
         values = [item.verdict for item in tensors if not item.pair.part.backward]
         gradients = [item.verdict for item in tensors if item.pair.part.backward]
         forward = [mistake for mistake in mistakes if not mistake.backward]

@@ -1,0 +1,230 @@
+"""Verdicts by recomputation, on small recorded pairs whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import twintrace as tt  # noqa: E402
+from twintrace.model.results import Comparison, Mistake  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+
+
+class Net(nn.Module):
+    def __init__(self, forward: Callable[..., Any], **parts: nn.Module) -> None:
+        super().__init__()
+        self.run = forward
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Any) -> Any:
+        return self.run(self, *args)
+
+
+def rand(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def compared(tmp_path: Path, run: Callable[[int, Callable[..., Any]], None], **options: Any) -> Comparison:
+    """Both sides of a program recorded and compared; `run(side, record)` runs one."""
+    settings = {"level": "mix", "keep": "tensor", **options}
+    for side, name in enumerate(("left", "right")):
+        torch.manual_seed(0)
+        run(side, lambda model, name=name: tt.record(str(tmp_path / name), model, **settings))
+    return tt.compare(str(tmp_path / "left"), str(tmp_path / "right"))
+
+
+def only_mistake(result: Comparison) -> Mistake:
+    [mistake] = [mistake for item in result.results for mistake in item.mistakes if mistake.effective]
+    return mistake
+
+
+@DTYPES
+def test_another_setting_is_named_and_proven(tmp_path: Path, dtype: torch.dtype) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(16, 16), nn.ELU(0.8 if side else 1.0), nn.Linear(16, 4)).to(dtype)
+        with record(net):
+            net(rand(8, 16).to(dtype)).float().square().mean().backward()
+
+    mistake = only_mistake(compared(tmp_path, run))
+
+    assert mistake.kind == "meaning"
+    assert mistake.why.startswith("alpha: 1.0 | 0.8")
+    assert "→ 0.0e+00" in mistake.why
+
+
+@DTYPES
+def test_another_function_is_named(tmp_path: Path, dtype: torch.dtype) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.b((F.silu if side else F.gelu)(net.a(x))), a=nn.Linear(16, 16), b=nn.Linear(16, 4)).to(dtype)
+        with record(net):
+            net(rand(8, 16).to(dtype))
+
+    mistake = only_mistake(compared(tmp_path, run))
+
+    assert "gelu" in mistake.why
+    assert "silu" in mistake.why
+
+
+def test_an_operand_of_one_side_alone_is_told(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        conv = nn.Conv2d(3, 4, 3)
+        net = Net(lambda net, x: F.conv2d(x, net.c.weight, None if side else net.c.bias).relu(), c=conv)
+        with record(net):
+            net(rand(2, 3, 8, 8))
+
+    mistake = only_mistake(compared(tmp_path, run))
+
+    assert mistake.why.startswith("the left has a bias, f32[4]; the right has none")
+
+
+def test_a_rewrite_is_clean_forward_and_backward(tmp_path: Path) -> None:
+    def by_hand(x: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.l(by_hand(x, net.n) if side else net.n(x)), n=nn.LayerNorm(16), l=nn.Linear(16, 4))
+        with record(net):
+            net(rand(8, 16)).square().mean().backward()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 0
+    assert not any(item.mistakes for item in result.results)
+
+
+def test_a_kernel_that_is_wrong_in_one_element_is_named_with_its_side(tmp_path: Path) -> None:
+    class Wrong(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = super().forward(x)
+            with torch.no_grad(), tt_unseen():
+                y.view(-1)[5] *= 1.001
+            return y
+
+    class tt_unseen:
+        """Writes below the recorder, as a faulty kernel would."""
+
+        def __enter__(self) -> None:
+            self.guard = torch._C.DisableTorchFunction()
+            self.guard.__enter__()
+
+        def __exit__(self, *exc: object) -> None:
+            self.guard.__exit__(None, None, None)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = (Wrong if side else nn.Linear)(64, 32)
+        with record(net):
+            net(rand(16, 64))
+
+    result = compared(tmp_path, run, level="module")
+
+    assert result.code in (1, 3)
+    assert not result.agree
+
+
+def test_different_weights_are_a_parting_of_their_own(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Linear(8, 4)
+        with torch.no_grad():
+            net.weight[0, 0] += 0.25 * side
+        with record(net):
+            net(rand(4, 8))
+
+    result = compared(tmp_path, run)
+    mistakes = [mistake for item in result.results for mistake in item.mistakes]
+
+    assert result.code == 1
+    assert {mistake.kind for mistake in mistakes} == {"leaf"}
+
+
+def test_weights_a_few_units_apart_are_a_remark(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Linear(8, 4)
+        with torch.no_grad():
+            net.weight.copy_(torch.nextafter(net.weight, net.weight + side))
+        with record(net):
+            net(rand(4, 8))
+
+    assert compared(tmp_path, run).code == 0
+
+
+def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))
+        torch.manual_seed(10 + side)
+        with record(net):
+            net(rand(6, 8))
+
+    mistake = only_mistake(compared(tmp_path, run))
+
+    assert mistake.kind == "random"
+    assert "another seed or generator state" in mistake.why
+
+
+def test_a_mistake_whose_effect_is_gone_is_a_remark(tmp_path: Path) -> None:
+    """Masks of -1e9 and -1e4 give the same softmax."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        mask = torch.ones(8, 8).tril() == 0
+        net = Net(lambda net, x: F.softmax(net.a(x).masked_fill(mask, -1e4 if side else -1e9), -1), a=nn.Linear(8, 8))
+        with record(net):
+            net(rand(8, 8))
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 0
+    assert [mistake.effective for item in result.results for mistake in item.mistakes] == [False]
+
+
+def test_a_part_of_a_gradient_that_is_cut_is_named(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        first, second = nn.Linear(8, 8), nn.Linear(8, 2)
+        with record(nn.ModuleList([first, second])):
+            hidden = first(rand(6, 8)).tanh()
+            (second(hidden.detach() if side else hidden).square().mean() + hidden.square().mean()).backward()
+
+    result = compared(tmp_path, run)
+    whys = [mistake.why for item in result.results for mistake in item.mistakes if mistake.effective]
+
+    assert result.code == 1
+    assert any("detach" in why for why in whys)
+
+
+def test_what_cannot_be_recomputed_is_not_called_agreement(tmp_path: Path) -> None:
+    """Statistics were kept, and the two differ by rounding: nothing differs where it could be told."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Linear(512, 8)
+        x = rand(4, 512)
+        with record(net):
+            F.linear(x[:, :256], net.weight[:, :256]) + F.linear(x[:, 256:], net.weight[:, 256:]) if side else None
+            net(x + (1e-7 if side else 0.0))
+
+    result = compared(tmp_path, run, keep="statistics")
+
+    assert result.code in (1, 3)
+    assert not result
+
+
+def test_both_of_two_mistakes_reach_the_result(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.LayerNorm(16, eps=1e-2 if side else 1e-5), nn.Linear(16, 8), nn.LeakyReLU(0.3 if side else 0.1))
+        with record(net):
+            net(rand(8, 16))
+
+    result = compared(tmp_path, run)
+    whys = [mistake.why for item in result.results for mistake in item.mistakes if mistake.effective]
+
+    assert len(whys) == 2
+    assert whys[0].startswith("eps")
+    assert whys[1].startswith("negative_slope")
