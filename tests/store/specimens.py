@@ -70,7 +70,7 @@ def tensor_line(writer: TraceWriter, identity: int, array: np.ndarray, dtype: st
     line |= {"device": "cpu", "grad": False, "by": None}
     line |= {"stats": [*numbers, s.nan, s.posinf, s.neginf, s.zero], "fp": found.fingerprint}
     if s.order is not None:  # left out where no element is finite
-        line["order"] = list(s.order)
+        line["order"] = [round(n, 6) for n in s.order]  # their last digits differ from machine to machine
     place = writer.store(np.ascontiguousarray(array).reshape(-1).view(np.uint8), found.fingerprint)
     line["at"] = [place.offset, place.nbytes] + ([] if place.step is None else [place.step])
     return line | more

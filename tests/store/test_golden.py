@@ -2,7 +2,8 @@
 
 golden/trace/…               a trace with every kind of line, written by the store: exact bytes, checks and all
 golden/recorded.jsonl        what the recorder writes of two calls of a small network; what differs from machine to
-                             machine (environment, files, checks) is replaced by …
+                             machine (environment, files, checks) is replaced by …; order sums, whose last
+                             digits do, are rounded
 """
 
 import json
@@ -77,6 +78,8 @@ def normalised(journal: Path) -> str:
         if line["k"] == "head":
             line["environment"] = {"…": "…"}
             line["precision"] = {"…": "…"}
+        if "order" in line:
+            line["order"] = [round(n, 6) for n in line["order"]]
         if line["k"] == "stack":
             line["frames"] = [frame for frame in line["frames"] if frame[0] == "train.py"] + [["…"]]
         text += json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n"

@@ -226,14 +226,21 @@ def test_narrow_types_and_formats_of_devices_are_facts(tmp_path):
 
 
 def test_nothing_is_read_that_is_not_asked_for(tmp_path, monkeypatch):
-    """Listing a trace reads headers; only statistics and fingerprints read values, once."""
-    save(tmp_path, f"{NAME}.0.0.1.output.0.DefaultFormat.npy")
+    """Opening a trace reads headers; only statistics and fingerprints read values, once. A listing shows those of the results."""
+    save(tmp_path, f"{NAME}.0.0.1.input.0.DefaultFormat.npy", 2 * X)
+    save(tmp_path, f"{NAME}.0.0.1.output.0.DefaultFormat.npy", X)
+    save(tmp_path, f"{NAME}.0.0.2.output.0.DefaultFormat.npy", 3 * X)
     reads = []
     take = kernels.digest
     monkeypatch.setattr(kernels, "digest", lambda *arguments: reads.append(arguments) or take(*arguments))
-    assert api.listing(tmp_path).calls == 1
+    (journal,) = open_trace(tmp_path).journals()
+    call, _ = journal.calls()
+    assert len(list(journal.tensors())) == 3
+    assert api.listing(tmp_path, limit=0).calls == 2
     assert not reads
-    journal, call = only(tmp_path)
+    assert api.listing(tmp_path, limit=1).rows[0].ranges == ("0 … 5, norm 7.416",)
+    assert [array.max() for array, _ in reads] == [5]
+    reads.clear()
     tensor = journal.tensor(call.output.id)
     assert tensor.statistics.max == 5
     assert tensor.fingerprint == journal.tensor(call.output.id).fingerprint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -55,8 +56,11 @@ def listing(
             continue
         journal = trace.journal(*place)
         found = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
-        made = list(_rows(journal, found))
-        rows.extend(row for row in made if not nonfinite or any(_is_nonfinite(mark) for mark in row.marks))
+        made = _rows(journal, found)
+        if nonfinite:
+            rows.extend(row for row in made if any(_is_nonfinite(mark) for mark in row.marks))
+        else:  # no further than is shown: a row reads the values of a dump without statistics
+            rows.extend(made if limit is None else itertools.islice(made, max(limit - len(rows), 0)))
         calls += len(journal)
         tensors += sum(1 for _ in journal.tensors())
         notes += [f"{note.topic}: {note.text}" for note in journal.notes()]
