@@ -42,6 +42,7 @@ BORROWS = {"msadapter": {"mindspore"}}
 # Packages that are not ours, and where each may be imported; a package that is in neither table has no home yet.
 HOMES = {
     "torch": ("frameworks/torch/", "frameworks/msadapter/"),
+    "triton": ("frameworks/torch/",),
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
