@@ -31,6 +31,7 @@ from .complaints import Complaints, text_of
 from .configurations import Configurations
 from .flatten import Flattener, Unobserved
 from .kernels import Kernel, kernels_in
+from .late import HeldLines
 from .observer import Observer
 from .processes import adopt, release
 from .selection import Selection, Sieve
@@ -113,6 +114,7 @@ class Session:
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
         self._writer: Writer | None = None
+        self._translated = writer is not None  # into another tool's file
         if self._wanted_rank:
             manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
             self._writer = writer or TraceWriter.create(
@@ -621,7 +623,8 @@ class Session:
                 "settings": self._settings,
                 **self._surroundings(),
             }
-            self._journal = self._writer.begin_step(self._number, header)
+            journal = self._writer.begin_step(self._number, header)
+            self._journal = HeldLines(journal) if self._translated else journal
             self._observer.begin(self._journal)
         return self._journal
 
