@@ -25,7 +25,7 @@ REORDERED = {
     "rolled by a group": lambda x: np.roll(x, GROUP),
     "rolled by eight": lambda x: np.roll(x, 8),
     "reversed": lambda x: x[::-1],
-    "transposed": lambda x: x.reshape(64, -1).T.reshape(-1),
+    "transposed": lambda x: x.reshape(8, -1).T.reshape(-1),
     "two groups exchanged": lambda x: np.concatenate([x[GROUP : 2 * GROUP], x[:GROUP], x[2 * GROUP :]]),
     "shuffled": lambda x: np.random.default_rng(7).permutation(x),
     "two neighbours exchanged": lambda x: np.concatenate([x[1::-1], x[2:]]),
@@ -72,7 +72,7 @@ def test_both_implementations_give_the_same(dtype, count):
     found = digests.numbers_at(digests.address_of(raw), raw.nbytes, dtype, False)
     one, two = digests._numpy_kernel(dtype)(digests.address_of(raw), raw.nbytes, False)[-2:]
     if found[9] is None or found[10] is None:
-        assert found[0] is None or not (np.isfinite(one) and np.isfinite(two))
+        assert found[0] is None or (found[3] or 0.0) > 1e150  # sums that leave the range of float64 are left out
         return
     assert found[3] is not None
     assert found[9] == pytest.approx(one, rel=1e-12, abs=1e-13 * found[3])

@@ -148,6 +148,8 @@ def _tensor_line(writer: Writer, source: Journal, tensor: Tensor) -> Wire:
     }
     line |= {"device": tensor.device, "grad": tensor.requires_grad, "by": tensor.producer}
     line |= {"stats": statistics_wire(tensor), "fp": tensor.fingerprint}
+    if tensor.statistics is not None and tensor.statistics.order is not None:
+        line["order"] = list(tensor.statistics.order)
     missing = tensor.missing
     if tensor.payload is not None:
         try:
