@@ -230,7 +230,8 @@ def bandwidth() -> float | None:
 def same_bits(name: str, device: str, tiny: bool, configurations: Sequence[str], folder: Path) -> dict[str, str]:
     """Are gradients and weights after three steps those of bare steps, bit for bit?"""
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass adds in any order
+    for fused in _FUSED:  # their backward passes add in any order
+        fused(False)
 
     def trained(configuration: str | None) -> list[torch.Tensor]:
         work = Work(name, device, tiny)
@@ -260,7 +261,15 @@ def same_bits(name: str, device: str, tiny: bool, configurations: Sequence[str],
         return found
     finally:
         torch.use_deterministic_algorithms(False)
-        torch.backends.cuda.enable_cudnn_sdp(True)
+        for fused in _FUSED:
+            fused(True)
+
+
+_FUSED = (
+    torch.backends.cuda.enable_cudnn_sdp,
+    torch.backends.cuda.enable_flash_sdp,
+    torch.backends.cuda.enable_mem_efficient_sdp,
+)
 
 
 def measure_peer(work: Work, level: str, rounds: int, folder: Path) -> dict[str, Any] | None:

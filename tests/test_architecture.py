@@ -52,6 +52,7 @@ HOMES = {
         "operations/replay.py",
         "operations/rounding.py",
     ),
+    "triton": ("frameworks/torch/",),
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),

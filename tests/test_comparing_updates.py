@@ -67,7 +67,10 @@ def test_what_two_optimizers_were_told_differently_is_named(changed, told, tmp_p
     found = tt.compare(in_torch(tmp_path / "torch"), in_mindspore(tmp_path / "mindspore", **changed))
     assert found.divergence is not None
     assert found.divergence.result.settings == told
-    assert f"give both sides the same {next(iter(told))}" in tt.verdict(found)
+    assert found.divergence.mistake is not None
+    setting = {"betas.0": "beta1", "betas.1": "beta2"}.get(*[next(iter(told))] * 2)
+    assert found.divergence.mistake.why.startswith(f"{setting}: ")
+    assert "→" in found.divergence.mistake.why
 
 
 @pytest.mark.needs_torch

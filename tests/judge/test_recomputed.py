@@ -144,7 +144,7 @@ def test_different_weights_are_a_parting_of_their_own(tmp_path: Path) -> None:
     mistakes = [mistake for item in result.results for mistake in item.mistakes]
 
     assert result.code == 1
-    assert {mistake.kind for mistake in mistakes} == {"leaf"}
+    assert {mistake.kind for mistake in mistakes} == {"weights"}
 
 
 def test_weights_a_few_units_apart_are_a_remark(tmp_path: Path) -> None:

@@ -391,11 +391,13 @@ def test_a_comparison_has_a_row_for_every_weight_of_either_side():
     assert rows({"far": one}, {"far": -one}, values=False)["far"].allclose is None
 
 
-def test_the_tolerance_is_relative_to_the_right_as_numpy_has_it():
+def test_the_tolerance_is_relative_to_the_left_or_as_numpy_has_it_to_the_right():
     one, two = np.array([100.0], np.float32), np.array([110.0], np.float32)
     for rtol in (0.0905, 0.0915, 0.095, 0.1005):
-        expected = bool(np.allclose(one, two, rtol=rtol, atol=0))
-        assert rows({"w": one}, {"w": two}, rtol=rtol, atol=0.0)["w"].allclose is expected, rtol
+        to_left, to_right = (bool(np.allclose(*pair, rtol=rtol, atol=0)) for pair in ((two, one), (one, two)))
+        assert rows({"w": one}, {"w": two}, rtol=rtol, atol=0.0)["w"].allclose is to_left, rtol
+        found = rows({"w": one}, {"w": two}, rtol=rtol, atol=0.0, relative_to="right")
+        assert found["w"].allclose is to_right, rtol
 
 
 def test_integers_and_empty_tensors_are_compared_exactly():

@@ -33,7 +33,7 @@ else:
     import tomli as tomllib
 
 _KEYS = {"place", "cause", "reason"}
-_KINDS = ("meaning", "kernel", "leaf", "random", "gradient", "alone", "unproven")
+_KINDS = ("meaning", "kernel", "leaf", "weights", "random", "gradient", "alone", "unproven")
 
 
 @dataclass(frozen=True, slots=True)

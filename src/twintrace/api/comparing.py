@@ -366,6 +366,8 @@ class _Part:
     """Results that could not be told."""
     lone: tuple[str, ...] = ()
     """Results that one side alone has."""
+    notes: tuple[str, ...] = ()
+    """Differences that no setting removes."""
 
 
 def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
@@ -438,6 +440,7 @@ def _compare_place(
     progress(f"{label}: recomputing", 0, 1)
     judge = Recomputed(alignment, results, _recomputation(journals, sides), standing)
     judgement = judge.judge()
+    progress(f"{label}: recomputing", 1, 1)
     return _Part(
         judgement.results,
         alignment.only_left,
@@ -448,6 +451,7 @@ def _compare_place(
         judgement.parted,
         judgement.untold,
         judgement.remarks,
+        judgement.notes,
     )
 
 
@@ -511,7 +515,7 @@ def _with_share(
         return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
-    fixed = "both start from the same" if found.mistake.kind == "leaf" else "this call gives what the left's gives"
+    fixed = "both start from the same" if found.mistake.kind in ("leaf", "weights") else "this call gives what the left's gives"
     return replace(found, share=f"{_percent(got.gone)} of the gap at the {name} goes away if {fixed}")
 
 
@@ -784,6 +788,7 @@ def _remarks(
         more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
         shown = ", ".join(f"step {step} rank {rank}" for step, rank in left_out[:6])
         yield f"Not compared, only on one side: {shown}{more}."
+    yield from dict.fromkeys(note for part in parts for note in part.notes)
     for trace in traces:
         damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
         if damage:

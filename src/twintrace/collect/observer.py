@@ -34,6 +34,7 @@ from ..store.digest import address_of, gatherer, numbers_along, numbers_at, samp
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
+from .late import HeldLines
 
 if TYPE_CHECKING:
     from ..store.digest import Found
@@ -147,8 +148,12 @@ class Observer:
         self._batch += 1
         late, self._late = self._late, []
         assert self._journal is not None
-        for mark, head, rest in late:
-            self._journal.add(seal_text(f"{head}{known[mark]}{rest}"))
+        lines = [seal_text(f"{head}{known[mark]}{rest}") for mark, head, rest in late]
+        if isinstance(self._journal, HeldLines):
+            self._journal.release(lines)
+        else:
+            for line in lines:
+                self._journal.add(line)
 
     def _texts_of(self, outcomes: list[tuple[str, int, Any]]) -> list[str]:
         """What lines say of the values, by ticket."""
@@ -381,6 +386,8 @@ class Observer:
             text = self._known.get(values)
             if text is None:
                 self._late.append((values, head, rest))
+                if isinstance(self._journal, HeldLines):
+                    self._journal.hold()
                 if len(self._late) >= _MAX_LATE:
                     self.settle()
             else:

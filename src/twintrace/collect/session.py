@@ -32,6 +32,7 @@ from .configurations import Configurations
 from .flatten import Flattener, Unobserved
 from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
+from .late import HeldLines
 from .observer import Observer
 from .processes import adopt, release
 from .selection import Selection, Sieve
@@ -117,6 +118,7 @@ class Session:
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
         self._writer: Writer | None = None
+        self._translated = writer is not None  # into another tool's file
         if self._wanted_rank:
             manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
             self._writer = writer or TraceWriter.create(
@@ -689,7 +691,8 @@ class Session:
             self._precisions.clear()
             if self._precision:
                 header["precision"] = dict(self._precision)
-            self._journal = self._writer.begin_step(self._number, header)
+            journal = self._writer.begin_step(self._number, header)
+            self._journal = HeldLines(journal) if self._translated else journal
             self._observer.begin(self._journal)
             carried, self._carried = self._carried, []
             for topic, text in carried:

@@ -10,6 +10,7 @@ that it is inherited.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Divergence, TensorResult, badness
@@ -90,9 +91,13 @@ def first_mistake(results: Sequence[CallResult], *, backward: bool) -> Divergenc
         return None
     result, mistake = min(guilty, key=lambda pair: (not pair[1].effective, pair[1].marginal, order(pair[0])))
     tensors = sorted((item for item in result.tensors if _differs(item, backward=backward)), key=_most_telling)
-    tensors.sort(key=lambda item: item.pair.part.incoming is (mistake.kind != "leaf"))
+    tensors.sort(key=lambda item: item.pair.part.incoming is (mistake.kind not in ("leaf", "weights")))
     place = order(result)
     before = sum(1 for item in results if item.match.left and item.step <= result.step and order(item) < place)
+    if mistake.kind == "leaf" and _updates(result):  # gradients that no recorded call sent: added up, clipped, scaled
+        told = otherwise(result, results)
+        if told is not None:
+            mistake = replace(mistake, what=told[0], advice=told[1])
     return Divergence(result, backward, tuple(tensors), False, mistake.what, before, mistake.advice, mistake)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
+from ..model.pairs import Alignment, Bearing, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Kind, Phase
@@ -73,6 +73,8 @@ class Judgement:
     parted: bool
     """Whether a mistake reaches a result of the run."""
     remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Differences that nobody can set right, one sentence each."""
 
 
 class Recomputed:
@@ -105,6 +107,8 @@ class Recomputed:
         """The worst that was found of each left tensor."""
         self._known: tuple[set[int], set[int]] = (set(), set())
         self._gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
+        self._notes: dict[str, float] = {}
+        """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self._told: set[int] = set()
         """Mistakes that have their place, by identity."""
         self._accused: set[tuple[int, int]] = set()
@@ -205,7 +209,11 @@ class Recomputed:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None:
             terms = replace(terms, meaning=difference.relative)
-            if difference.significant:
+            if difference.significant and self._re.is_unavoidable(left, right):
+                names = " and ".join(dict.fromkeys(name_of(call) for call in (*left.calls, *right.calls)))
+                self._notes.setdefault(names, difference.relative)
+                self._notes[names] = max(self._notes[names], difference.relative)
+            elif difference.significant:
                 mistakes.append(self._meant(left, right, pair, difference))
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
@@ -257,20 +265,29 @@ class Recomputed:
         coarse = unit(left.spec.dtype, right.spec.dtype)
         if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= _LEAF_UNITS:
             return Judged(Status.CLEAN, because=f"within {_LEAF_UNITS:.0f} units of {left.spec.dtype}")
+        held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
+        if held and self._before and item.verdict.outcome.good:
+            why = f"{_name(pair)} was changed between two steps by something that was not recorded: record with level='mix'"
+            return Judged(Status.UNTOLD, untold=why)
         if measured is None and item.verdict.outcome.good:
             return Judged(Status.UNTOLD, untold=f"{_name(pair)} differs, and its values were not kept")
         kind = {Part.PARAMETER: "weights", Part.BUFFER: "buffers"}.get(pair.part, "data")
+        if kind == "data" and held:  # a function takes its weight as an argument
+            kind = "weights"
         shapes = left.spec.shape != right.spec.shape
         what = (
             f"{_name(pair)} is {left.spec} | {right.spec}"
             if shapes
             else f"the two start from different {kind}: {_name(pair)}"
         )
-        mistake = Mistake("leaf", what, size=item.verdict.error or 0.0, advice=f"give both sides the same {kind}")
+        mistake = Mistake("leaf" if kind == "data" else "weights", what, size=item.verdict.error or 0.0, advice=f"give both sides the same {kind}")
         return Judged(Status.PARTED, because=what, mistakes=(mistake,))
 
     def _between_modules(self, item: TensorResult) -> Judged:
         """Level module does not show the functions between modules: a difference there cannot be taken apart."""
+        before = _together([judged for judged in self._values.values() if judged.status is Status.PARTED])
+        if before.status is Status.PARTED:
+            return Judged(Status.PARTED, because=item.verdict.because, sources=before.sources)
         if item.verdict.outcome is Outcome.DIFFERENT:
             what = f"{_name(item.pair)} differs, by code between the modules that this level does not record"
             return Judged(
@@ -421,8 +438,18 @@ class Recomputed:
             return Judged(Status.PARTED, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
         if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
-            return Judged(Status.PARTED, None, what, (Mistake("unproven", what, size=_times(item.verdict)),))
+            lone = self._lone_call(left, right)
+            mistake = Mistake("unproven", what, lone, f"look at it: {lone}" if lone else "", size=_times(item.verdict))
+            return Judged(Status.PARTED, None, what, (mistake,))
         return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
+
+    def _lone_call(self, left: Slice, right: Slice) -> str:
+        """The last call between that one side alone makes; empty if there is none."""
+        for which, side, part in ((0, "left", left), (1, "right", right)):
+            for call in reversed(part.calls):
+                if call.id not in self._match_of[which]:
+                    return f"only the {side} calls {name_of(call)} before it"
+        return ""
 
     def _stated(self, left: Slice, right: Slice) -> str:
         """Difference that the calls themselves state, without a look at values: a setting, another function, exchanged operands."""
@@ -713,9 +740,15 @@ class Recomputed:
                 reached |= own.sources if own.status is Status.PARTED else set()
                 if own.status is Status.UNTOLD:
                     untold.append(own.untold or f"{_name(item.pair)} depends on calls that could not be recomputed")
-        lone = self._lone_results(ends)
+        lone = [*self._lone_results(ends), *self._lone_gradients()]
+        for which, side in enumerate(("left", "right")):
+            for alone in (self._alignment.only_left, self._alignment.only_right)[which]:
+                if not alone.skipped and alone.bearing is Bearing.OPEN:
+                    lone.append((f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False))
         untold += [text for text, counts in lone if not counts]
         mistakes = [text for text, counts in lone if counts]
+        # Other weights always count: the next input may show them.
+        reached |= {mistake for result in results for mistake in result.mistakes if mistake.kind == "weights"}
         finished = []
         for result in results:
             made = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
@@ -724,7 +757,11 @@ class Recomputed:
                 made = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
                 reached.add(made[0])
             finished.append(replace(result, mistakes=made) if made else result)
-        return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes))
+        notes = tuple(
+            f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
+            for names, size in self._notes.items()
+        )
+        return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes), notes)
 
     def _ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
@@ -740,7 +777,25 @@ class Recomputed:
                 continue
             if modules and (call.parent is not None or not call.gradients) and call.site.phase is not Phase.UPDATE:
                 continue
-            found.update({number: call for number in outputs_of(call).values() if not side.takers(number)})
+            made = [number for number in outputs_of(call).values() if not side.takers(number)]
+            if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
+                specs = {number: side.tensor(number).spec for number in made}
+                made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
+            found.update(dict.fromkeys(made, call))
+        return found
+
+    def _lone_gradients(self) -> list[tuple[str, bool]]:
+        """Gradients of parameters that one side alone has. One of zeros is what a framework gives for a parameter without use."""
+        found = []
+        sides = (("left", "right", self._alignment.stray_left), ("right", "left", self._alignment.stray_right))
+        for which, (side, other, strays) in enumerate(sides):
+            for stray in strays:
+                known = self._sides[which].tensor(stray.tensor).statistics
+                value = self._sides[which].parameter(stray.slot)
+                compared = value is None or value in self._known[which]
+                if compared and (known is None or known.norm):
+                    text = f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
+                    found.append((text, True))
         return found
 
     def _lone_results(self, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> list[tuple[str, bool]]:

@@ -67,7 +67,8 @@ class Mistake:
 
     kind: meaning   the two calls compute something else
           kernel    a recorded result is not what its own call computes
-          leaf      data, weights, buffers or state that no recorded call made
+          leaf      data that no recorded call made
+          weights   weights, buffers or state that no recorded call made: they count also where no result shows it
           random    random numbers that differ
           gradient  a part of a gradient that one side alone has
           alone     a call that one side alone makes, on which a result depends

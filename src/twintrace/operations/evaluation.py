@@ -139,8 +139,8 @@ def evaluate(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[in
         raise NotRecomputable(
             f"{meaning.called or meaning.operation} failed in float64: {_first_line(error)}"
         ) from None
-    if isinstance(result, Mapping):
-        return dict(result)
+    if isinstance(result, Mapping):  # an optimizer's count of steps is a number
+        return {key: item if isinstance(item, Tensor) else torch.as_tensor(item) for key, item in result.items()}
     return dict(enumerate(_flat(result)))
 
 

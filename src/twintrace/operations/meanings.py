@@ -90,10 +90,17 @@ def different_arguments(left: Meaning, right: Meaning) -> dict[str, tuple[Argume
     }
 
 
+FRAMEWORKS_OWN = frozenset(("eps_added",))
+"""Arguments that no user can set: where a framework's optimizer adds its epsilon."""
+
+
 def told(value: Argument) -> str:
     """An argument as it would be written."""
     if isinstance(value, Operand):
         return "a tensor"
     if isinstance(value, tuple):
         return f"({', '.join(map(told, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and math.isfinite(value):
+        short = f"{value:.7g}"  # a number that was held in float32 is 0.8, not 0.800000011920929
+        return repr(float(short)) if math.isclose(float(short), value, rel_tol=1e-7) else repr(value)
     return repr(value)

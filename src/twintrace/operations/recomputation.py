@@ -19,8 +19,9 @@ import torch
 
 from ..model.pairs import Layout
 from ..model.records import Call
+from ..model.sites import Phase
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
-from .meanings import Argument, Meaning, Operand, different_arguments, told
+from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
@@ -150,6 +151,15 @@ class Recomputation:
         """f(X_L) - g(X_L). Raises NotRecomputable."""
         f, g, tolerance = self._both(left, right, bound, layout)
         return _difference(f, g, tolerance, self._unit(left, right))
+
+    def is_unavoidable(self, left: Slice, right: Slice) -> bool:
+        """Whether two calls differ in nothing but what no argument of their frameworks can change."""
+        if len(left.calls) != 1 or len(right.calls) != 1:
+            return False
+        one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
+        if one is None or two is None or one.operation != two.operation or left.calls[0].site.phase is not Phase.UPDATE:
+            return False
+        return self.sides[0].framework != self.sides[1].framework and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
         """Whether the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
@@ -331,8 +341,9 @@ class Recomputation:
         pairs = list(_partners(ours, theirs))
         for one, two in pairs:
             settings = different_arguments(one, two)
+            fixed = {name: settings.pop(name)[0] for name in FRAMEWORKS_OWN & settings.keys()}
             for name, (mine, other) in sorted(settings.items()):
-                changed = replace(two, arguments={**two.arguments, name: mine})
+                changed = replace(two, arguments={**two.arguments, **fixed, name: mine})
                 yield (
                     f"{name}: {told(mine)} | {told(other)}",
                     name,

@@ -119,7 +119,8 @@ _MEASURED = {
 
 
 def _fields(kind: type[Statistics | StatisticsDifference]) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind)]
+    # Order sums mean nothing to people: what they tell is in the verdict.
+    return [field.name for field in dataclasses.fields(kind) if field.name != "order"]
 
 
 COLUMNS: tuple[Column, ...] = (

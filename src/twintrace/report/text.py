@@ -142,7 +142,7 @@ def reason(mistake: Mistake) -> str:
     """The cause with its proof, or that there is none."""
     if mistake.why:
         return mistake.why
-    if mistake.kind == "leaf":
+    if mistake.kind in ("leaf", "weights"):
         return "no recorded call made it: it differed before the first one"
     return "nothing that was tried explains it"
 
@@ -304,7 +304,7 @@ def difference(result: Comparison, found: Divergence) -> str:
         return what
     first = found.tensors[0]
     held = held_name(result, found, first.pair.left_slot)
-    if found.mistake is not None and found.mistake.kind == "leaf" and f"the {first.pair.part}" in what:
+    if found.mistake is not None and found.mistake.kind in ("leaf", "weights") and f"the {first.pair.part}" in what:
         spec = "" if str(first.left.spec) in what else f", {first.left.spec}"
         return what + (f" ({held})" if held else "") + spec
     return f"{what}: {tensor_name(first, held)}"
@@ -346,7 +346,7 @@ def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
     if found.mistake is None:
         return settings
     why = f"{found.mistake.why} {found.mistake.what}"
-    if "→" in why or found.mistake.kind in ("random", "leaf"):
+    if "→" in why or found.mistake.kind in ("random", "leaf", "weights"):
         return []
     return [(name, pair) for name, pair in settings if re.search(rf"\b{re.escape(name)}\b", why) is None]
 
@@ -479,12 +479,8 @@ def sureness(found: Divergence, result: Comparison) -> str:
 
 def advice(result: Comparison, found: Divergence) -> str:
     """The line of code to change, or the recording that would tell more."""
-    if found.mistake is not None:
-        return _change(result, found, found.mistake)
-    if found.advice:
-        return found.advice
-    names = list(found.result.settings)
-    if found.inherited and any(map(found.result.holds, found.tensors)):
+    other_weights = found.mistake is not None and found.mistake.kind == "weights"
+    if other_weights or (found.inherited and any(map(found.result.holds, found.tensors))):
         if _had_the_same_weights(result, found):
             return (
                 f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
@@ -492,6 +488,14 @@ def advice(result: Comparison, found: Divergence) -> str:
                 + ("" if _recorded_with(result, "level", "mix", "op") else "; level='mix' records it")
             )
         return "give both sides the same weights and compare again"
+    lone = _lone_gradient(result, found)
+    if lone:
+        return lone
+    if found.mistake is not None:
+        return _change(result, found, found.mistake)
+    if found.advice:
+        return found.advice
+    names = list(found.result.settings)
     if found.inherited and found.result.match.left and not found.after:
         return "compare what the two runs were fed: data, preprocessing, order, dtype"
     near = None if found.backward else _nearest_alone(result, found)
@@ -499,9 +503,6 @@ def advice(result: Comparison, found: Divergence) -> str:
         near = _nearest_alone(result, found, skipped=True)  # a padding that was taken to mean nothing
     if near and (found.inherited or not names):
         return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
-    lone = _lone_gradient(result, found)
-    if lone:
-        return lone
     if found.inherited:
         more = [] if _recorded_with(result, "level", "mix", "op") else ["level='mix'"]
         more += [] if 0 in result.left.steps and 0 in result.right.steps else ["every step from the first"]
@@ -531,7 +532,7 @@ def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
     if "level='mix'" in told and _recorded_with(result, "level", "mix", "op"):
         told = ""
     if told:
-        return told if mistake.kind in ("leaf", "random") or "record" in told else f"{told}{line}"
+        return told if mistake.kind in ("leaf", "weights", "random") or "record" in told else f"{told}{line}"
     if mistake.kind == "unproven" and "not kept" in mistake.what and not _recorded_with(result, "keep", "tensor"):
         return "record both runs with keep='tensor': then the values are recomputed"
     near = None if found.backward else _nearest_alone(result, found)

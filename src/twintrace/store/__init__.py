@@ -8,6 +8,7 @@ other tools' layouts.
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
     digest_numba.py, walk_numba.py, memory_numba.py     the same, compiled, where numba is installed
+    device_sums.py      the same from sums that a device has made
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
     appending.py  files that grow, and stay whole on a full disk
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)

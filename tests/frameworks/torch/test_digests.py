@@ -1,6 +1,8 @@
 """Tensors on a device wait to be read. A stand-in plays the device: CPU tensors that only the device's own operations may read."""
 
 import contextlib
+import json
+import re
 import warnings
 from pathlib import Path
 
@@ -369,3 +371,50 @@ def test_save_outside_a_recorded_region(stand_in, tmp_path):
     tensor.zero_()
     recorder.close()
     assert [told.fingerprint for told in tt.open(tmp_path / "trace").journal(0).tensors()] == [wanted]
+
+
+class Translator:
+    """Another tool's file: knows no line that comes later."""
+
+    def __init__(self):
+        self.lines: list[dict] = []
+
+    def has_step(self, step):
+        return False
+
+    def begin_step(self, step, header):
+        return self
+
+    def add(self, line):
+        self.lines.append(json.loads(line))
+
+    def commit(self):
+        pass
+
+    def end_step(self):
+        pass
+
+    close = abandon = end_step
+
+
+def test_who_translates_gets_a_tensor_before_its_call(stand_in, tmp_path):
+    """Values that are known late come first all the same."""
+    writer = Translator()
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with tt.record(tmp_path / "none", net, level="mix", writer=writer) as recorder:
+        for _ in range(2):
+            net(torch.randn(2, 4)).sum().backward()
+            recorder.step()
+    known: set[int] = set()
+    calls = 0
+    for line in writer.lines:
+        if line["k"] == "tensor":
+            known.add(line["id"])
+            assert line["fp"]
+        elif line["k"] == "call":
+            calls += 1
+            referred = {int(number) for number in re.findall(r'"\$t": (\d+)', json.dumps([line["in"], line["out"]]))}
+            assert referred <= known
+        elif line["k"] == "end":
+            known.clear()
+    assert calls >= 10

@@ -1,5 +1,0 @@
-"""Replacing functions for a while: as MindSpore's workshop does it. All of MSAdapter's are plain Python functions."""
-
-from ..mindspore.patches import Patch, patch
-
-__all__ = ["Patch", "patch"]

@@ -1,0 +1,46 @@
+"""Lines for a writer that must have a tensor's line before those that refer to it, where values on a device are known late.
+
+    lines = HeldLines(journal)
+    lines.hold()                 from here on lines are kept
+    lines.release([tensors])     the tensors' lines first, then all that was kept
+
+A trace of our own allows a tensor's line to come later. Other tools' files, into which a recorder writes directly, are
+translated line by line, and do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..store.writer import Lines
+
+
+class HeldLines:
+    """Passes lines on, or keeps them for a while."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._kept: list[bytes] = []
+        self._holding = False
+
+    def add(self, line: bytes) -> None:
+        """A sealed line."""
+        if self._holding:
+            self._kept.append(line)
+        else:
+            self._lines.add(line)
+
+    def commit(self) -> None:
+        """What was passed on is to survive; what is kept does not yet."""
+        if not self._holding:
+            self._lines.commit()
+
+    def hold(self) -> None:
+        """Keep what comes."""
+        self._holding = True
+
+    def release(self, first: Sequence[bytes]) -> None:
+        """These lines, then what was kept, in its order."""
+        kept, self._kept, self._holding = self._kept, [], False
+        for line in (*first, *kept):
+            self._lines.add(line)
