@@ -8,7 +8,6 @@ Nothing waits for the device and nothing is copied from it.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 from collections.abc import Sequence
 from types import ModuleType
@@ -66,9 +65,10 @@ def triton_for(device: torch.device) -> ModuleType | None:
 @functools.cache
 def _load_triton() -> ModuleType | None:
     try:
-        return importlib.import_module(".digest_triton", __package__)
+        from . import digest_triton
     except Exception:  # noqa: BLE001 - not installed, or at odds with this torch: the other way is there
         return None
+    return digest_triton
 
 
 def launch(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: ModuleType | None) -> None:
