@@ -210,14 +210,15 @@ def test_a_training_on_another_device_agrees(net, optimizer, level, keep, tmp_pa
 
 @pytest.mark.parametrize("net", ["attention", "normed"])
 def test_gradients_of_noise_may_be_clipped(net, tmp_path):
+    """Clipping by kernels for lists of tensors is not recomputed: untold, and nobody is accused."""
     found = on_two_devices(tmp_path, net, clipped=True)
-    assert found.agree, tt.verdict(found)
+    assert_not_accused(found, "mix", "clipped")
 
 
 @pytest.mark.parametrize("net", ["attention", "joined", "normed"])
 def test_kernels_of_an_optimizer_on_another_device_agree(net, tmp_path):
     found = on_two_devices(tmp_path, net, level="op", steps=3)
-    assert found.agree, tt.verdict(found)
+    assert_not_accused(found, "op", "tensor")
 
 
 @pytest.mark.slow
@@ -263,7 +264,8 @@ def test_a_gradient_that_was_scaled_in_one_step_is_found(net, tmp_path):
     found = on_two_devices(tmp_path, net, "SGD", mistake="gradient")
     assert found.divergence is not None
     assert (found.divergence.result.step, found.divergence.place) == (2, 2)
-    assert "look at what the right does to its gradients" in tt.verdict(found)
+    assert found.divergence.mistake is not None
+    assert "mul" in found.divergence.mistake.why
 
 
 # --- a port -----------------------------------------------------------------------------------------------------------

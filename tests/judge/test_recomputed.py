@@ -65,7 +65,9 @@ def test_another_setting_is_named_and_proven(tmp_path: Path, dtype: torch.dtype)
 @DTYPES
 def test_another_function_is_named(tmp_path: Path, dtype: torch.dtype) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
-        net = Net(lambda net, x: net.b((F.silu if side else F.gelu)(net.a(x))), a=nn.Linear(16, 16), b=nn.Linear(16, 4)).to(dtype)
+        net = Net(
+            lambda net, x: net.b((F.silu if side else F.gelu)(net.a(x))), a=nn.Linear(16, 16), b=nn.Linear(16, 4)
+        ).to(dtype)
         with record(net):
             net(rand(8, 16).to(dtype))
 
@@ -218,7 +220,9 @@ def test_what_cannot_be_recomputed_is_not_called_agreement(tmp_path: Path) -> No
 
 def test_both_of_two_mistakes_reach_the_result(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
-        net = nn.Sequential(nn.LayerNorm(16, eps=1e-2 if side else 1e-5), nn.Linear(16, 8), nn.LeakyReLU(0.3 if side else 0.1))
+        net = nn.Sequential(
+            nn.LayerNorm(16, eps=1e-2 if side else 1e-5), nn.Linear(16, 8), nn.LeakyReLU(0.3 if side else 0.1)
+        )
         with record(net):
             net(rand(8, 16))
 

@@ -521,7 +521,11 @@ def _with_share(
         return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
-    fixed = "both start from the same" if found.mistake.kind in ("leaf", "weights") else "this call gives what the left's gives"
+    fixed = (
+        "both start from the same"
+        if found.mistake.kind in ("leaf", "weights")
+        else "this call gives what the left's gives"
+    )
     return replace(found, share=f"{_percent(got.gone)} of the gap at the {name} goes away if {fixed}")
 
 

@@ -280,7 +280,12 @@ class Recomputed:
             if shapes
             else f"the two start from different {kind}: {_name(pair)}"
         )
-        mistake = Mistake("leaf" if kind == "data" else "weights", what, size=item.verdict.error or 0.0, advice=f"give both sides the same {kind}")
+        mistake = Mistake(
+            "leaf" if kind == "data" else "weights",
+            what,
+            size=item.verdict.error or 0.0,
+            advice=f"give both sides the same {kind}",
+        )
         return Judged(Status.PARTED, because=what, mistakes=(mistake,))
 
     def _between_modules(self, item: TensorResult) -> Judged:
@@ -746,7 +751,9 @@ class Recomputed:
         for which, side in enumerate(("left", "right")):
             for alone in (self._alignment.only_left, self._alignment.only_right)[which]:
                 if not alone.skipped and alone.bearing is Bearing.OPEN:
-                    lone.append((f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False))
+                    lone.append(
+                        (f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False)
+                    )
         untold += [text for text, counts in lone if not counts]
         mistakes = [text for text, counts in lone if counts]
         # Other weights always count: the next input may show them.

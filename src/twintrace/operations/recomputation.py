@@ -159,7 +159,10 @@ class Recomputation:
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation or left.calls[0].site.phase is not Phase.UPDATE:
             return False
-        return self.sides[0].framework != self.sides[1].framework and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
+        return (
+            self.sides[0].framework != self.sides[1].framework
+            and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
+        )
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
         """Whether the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""

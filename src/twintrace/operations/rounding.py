@@ -378,6 +378,10 @@ def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error
     scale = abs(alpha)
     errors = _sum(_of(mode, a), _times(scale, _of(mode, b)))
     own = mode.rounded(y)
+    if scale != 1 and isinstance(b, Tensor):
+        own = own + mode.rounded(
+            scale * b, 1.0 + _is_rounded(alpha)
+        )  # the product is rounded before it is added, where there is no fused instruction
     return own if errors is None else errors.expand_as(y) + own
 
 
@@ -387,7 +391,15 @@ def _mul(mode: RunningError, y: Tensor, a: Any, b: Any) -> Error:
     both = ea * eb if ea is not None and eb is not None else None
     if ea is None and eb is None and _is_power_of_two(a, b):
         return None
-    return _sum(_times(_magnitude(b), ea), _times(_magnitude(a), eb), both, mode.rounded(y))
+    own = mode.rounded(y, 1.0 + _is_rounded(a, b))
+    return _sum(_times(_magnitude(b), ea), _times(_magnitude(a), eb), both, own)
+
+
+def _is_rounded(*values: Any) -> bool:
+    """Whether a number among these is not one of float32: kernels hold it rounded."""
+    return any(
+        isinstance(value, float) and float(torch.tensor(value, dtype=torch.float32)) != value for value in values
+    )
 
 
 def _is_power_of_two(*values: Any) -> bool:
@@ -400,18 +412,19 @@ def _div(mode: RunningError, y: Tensor, a: Any, b: Any, rounding_mode: str | Non
     if rounding_mode is not None:
         return None
     size = _magnitude(b)
-    return _sum(_times(1 / size, _of(mode, a)), _times(y.abs() / size, _of(mode, b)), mode.rounded(y))
+    own = mode.rounded(y, 1.0 + _is_rounded(a, b))
+    return _sum(_times(1 / size, _of(mode, a)), _times(y.abs() / size, _of(mode, b)), own)
 
 
 @_rule("addcmul")
 def _addcmul(mode: RunningError, y: Tensor, x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Error:
-    product = _mul(mode, a * b, a, b)
+    product = _sum(_mul(mode, a * b, a, b), mode.rounded(a * b))
     return _sum(_of(mode, x), _times(abs(value), product), mode.rounded(y))
 
 
 @_rule("addcdiv")
 def _addcdiv(mode: RunningError, y: Tensor, x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Error:
-    quotient = _div(mode, a / b, a, b)
+    quotient = _sum(_div(mode, a / b, a, b), mode.rounded(a / b))
     return _sum(_of(mode, x), _times(abs(value), quotient), mode.rounded(y))
 
 
