@@ -57,6 +57,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "yaml": ("align/", "compat/msprobe/"),
+    "triton": ("frameworks/torch/",),
     "numba": ("store/", "measure/"),
     "llvmlite": ("store/",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),

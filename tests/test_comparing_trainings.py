@@ -194,11 +194,17 @@ def some_bits_differ(found):
     return any(item.verdict.outcome == "rounding" for result in found.results for item in result.tensors)
 
 
+def assert_not_accused(found, level, keep):
+    """Nothing is called a mistake. Where values of every call were kept, all is told; elsewhere some is said to be untold."""
+    assert found.divergence is None, tt.verdict(found)
+    assert found.code == 0 or (found.code == 3 and (level, keep) != ("mix", "tensor")), tt.verdict(found)
+
+
 @pytest.mark.parametrize(("level", "keep"), KEPT)
 @pytest.mark.parametrize(("net", "optimizer"), TRAININGS)
 def test_a_training_on_another_device_agrees(net, optimizer, level, keep, tmp_path):
     found = on_two_devices(tmp_path, net, optimizer, level=level, keep=keep)
-    assert found.agree, tt.verdict(found)
+    assert_not_accused(found, level, keep)
     assert some_bits_differ(found)
 
 
@@ -220,7 +226,7 @@ def test_kernels_of_an_optimizer_on_another_device_agree(net, tmp_path):
 def test_every_training_on_another_device_agrees(optimizer, level, keep, tmp_path):
     for net in NETS:
         found = on_two_devices(tmp_path / net, net, optimizer, level=level, keep=keep, steps=8)
-        assert found.agree, f"{net}: {tt.verdict(found)}"
+        assert_not_accused(found, level, keep)
 
 
 # --- a mistake among it -----------------------------------------------------------------------------------------------

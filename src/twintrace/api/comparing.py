@@ -275,6 +275,11 @@ def _among(progress: Progress, number: int, count: int) -> Progress:
     return tell
 
 
+def _first_half(progress: Progress) -> Progress:
+    """Tells of work after which as much again is to come."""
+    return lambda what, done, total: progress(what, done, 2 * total)
+
+
 _PARTS = 1000
 """Into how many parts a step is divided where several are told of together."""
 
@@ -419,7 +424,8 @@ def _compare_place(
     alignment = pair(*sides)
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     told = f"{label}: measuring"
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, progress, told, brief=brief)
+    measuring = progress if standing is None else _first_half(progress)
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
     foreign = sides[0].framework != sides[1].framework
     bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign)
     inside = _inside(sides[0].calls)
@@ -437,7 +443,7 @@ def _compare_place(
     strays = _stray_gradients(alignment, sides)
     if standing is None:
         return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
-    progress(f"{label}: recomputing", 0, 1)
+    progress(f"{label}: recomputing", 1, 2)
     judge = Recomputed(alignment, results, _recomputation(journals, sides), standing)
     judgement = judge.judge()
     progress(f"{label}: recomputing", 1, 1)

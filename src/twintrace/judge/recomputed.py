@@ -598,7 +598,9 @@ class Recomputed:
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
             parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
-            if self._re.is_the_difference(which, item.pair.left, item.pair.right, item.pair.layout, parts_alone):
+            told = self._re.is_the_difference(which, item.pair.left, item.pair.right, item.pair.layout, parts_alone)
+            # Without the values, a part that only one side recorded is no difference where the gradients have none.
+            if told or (told is None and item.verdict.outcome is Outcome.DIFFERENT):
                 return self._lone_gradient(item, which, lone[which][0])
         values = self._values_of_gradient(item.pair)
         for which in (0, 1):

@@ -185,8 +185,11 @@ class Recomputation:
         allowed = _ADDED * rounding * (size + size.pow(2).mean().sqrt())
         return bool(((summed - total).abs() <= allowed + 1e-300).all())
 
-    def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool:
-        """Whether two gradients differ by parts that one side alone has, and not only in how these were added up."""
+    def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
+        """Whether two gradients differ by parts that one side alone has, and not only in how these were added up.
+
+        None where the values to tell it by were not kept.
+        """
         try:
             one = self.values[0](left)
             apart = one - laid_out(self.values[1](right), layout, one.shape)
@@ -194,7 +197,7 @@ class Recomputation:
             for number in parts:
                 alone = alone + self.values[which](number).reshape(alone.shape)
         except (NotRecomputable, RuntimeError):
-            return True
+            return None
         return float(apart.norm()) >= _MOST * float(alone.norm()) > 0
 
     def _unit(self, left: Slice, right: Slice) -> float:
