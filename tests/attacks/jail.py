@@ -175,6 +175,9 @@ def main() -> None:
     measure(np.ones(2, np.float32), np.zeros(2, np.float32), "f32", "f32", rtol=0, atol=0, heat=True)  # compiles, once
     # A copy is made for every request: not with 64 MB for the ring each time.
     native.TraceWriter = SimpleNamespace(create=partial(TraceWriter.create, buffer=specimens.SMALL_RING))
+    with tempfile.TemporaryDirectory() as folder:  # a first comparison imports torch, which is no part of what is timed
+        path = specimens.write_small(Path(folder) / "trace")
+        api.compare(path, path)
     sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
     print("ready", flush=True)  # noqa: T201 - how this process answers
     for line in sys.stdin:
