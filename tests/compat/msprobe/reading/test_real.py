@@ -10,8 +10,8 @@ import pytest
 
 import twintrace as tt
 from twintrace.compat.msprobe.dumps import open_dump
-from twintrace.model.verdicts import Outcome
 from twintrace.model.values import Nest, TensorRef, Token, leaves
+from twintrace.model.verdicts import Outcome
 
 pytestmark = [pytest.mark.needs_torch]
 MODES = ("statistics_statistics", "statistics_md5", "tensor_statistics")
