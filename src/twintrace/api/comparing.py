@@ -463,12 +463,17 @@ def _compare_place(
 
 def can_recompute() -> bool:
     """Whether PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
+    from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
     loaded = sys.modules.get("torch")
     if loaded is not None:
-        return hasattr(loaded, "_C") and hasattr(loaded, "autograd")
-    return find_spec("torch") is not None
+        core = getattr(getattr(loaded, "_C", None), "__file__", None) or ""
+        return core.endswith(tuple(EXTENSION_SUFFIXES))
+    try:
+        return find_spec("torch._C") is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
 
 
 def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> Recomputation:

@@ -194,7 +194,7 @@ class Recomputed:
         right = Slice(pair.right, (), (pair.right,)) if known[1] else self._sides[1].slice(pair.right, self._known[1])
         if self._is_uninitialised(0, left) or self._is_uninitialised(1, right):
             return Judged(Status.SAME, because="memory that nothing has written to yet")
-        if not left.calls and not right.calls:
+        if self._is_leaf(0, left) and self._is_leaf(1, right):
             return self._leaf(item)
         incoming = self._incoming(left, right)
         random = self._random(left, right)
@@ -211,8 +211,10 @@ class Recomputed:
             terms = replace(terms, meaning=difference.relative)
             if difference.significant and self._re.is_unavoidable(left, right):
                 names = " and ".join(dict.fromkeys(name_of(call) for call in (*left.calls, *right.calls)))
-                self._notes.setdefault(names, difference.relative)
-                self._notes[names] = max(self._notes[names], difference.relative)
+                if (
+                    difference.relative < _SHARES
+                ):  # beyond that it is gradients of noise, which an optimizer makes full steps of
+                    self._notes[names] = max(self._notes.get(names, 0.0), difference.relative)
             elif difference.significant:
                 mistakes.append(self._meant(left, right, pair, difference))
         if audited.untold and not mistakes:
@@ -302,6 +304,18 @@ class Recomputed:
             Status.UNTOLD,
             untold=f"{_name(item.pair)} was made between the modules, which level 'module' does not show: record level='mix'",
         )
+
+    def _is_leaf(self, which: int, part: Slice) -> bool:
+        """Whether a value is a leaf, or one that was only moved or cast since."""
+        meanings = [self._sides[which].meaning(call) for call in part.calls]
+        if any(number in self._known[which] for number in part.edge if number != part.tensor) or len(part.edge) != 1:
+            return not part.calls
+        if not all(
+            meaning is not None and (traits_of(meaning).moves or traits_of(meaning).casts) for meaning in meanings
+        ):
+            return False
+        edge, own = self._sides[which].tensor(part.edge[0]), self._sides[which].tensor(part.tensor)
+        return not part.calls or (edge.fingerprint is not None and edge.fingerprint == own.fingerprint)
 
     def _is_uninitialised(self, which: int, part: Slice) -> bool:
         """Whether a value is memory as it was: made by `empty`, and only looked at since."""

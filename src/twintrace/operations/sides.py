@@ -113,7 +113,9 @@ class Side:
             return None
         innermost = min(makers, key=lambda call: call.order)  # what is inside ends first
         call: Call | None = innermost
-        while call is not None:
+        passed: set[int] = set()  # a damaged trace may have calls that are in each other
+        while call is not None and call.id not in passed:
+            passed.add(call.id)
             if call in makers and self.meaning(call) is not None:
                 return call
             call = self._by_id.get(call.parent) if call.parent is not None else None
@@ -239,7 +241,9 @@ class Side:
 
     def _is_inside(self, call: Call, module: Call) -> bool:
         up: int | None = call.parent
-        while up is not None and up != module.id:
+        passed: set[int] = set()
+        while up is not None and up != module.id and up not in passed:
+            passed.add(up)
             up = self._by_id[up].parent if up in self._by_id else None
         return up == module.id
 

@@ -569,7 +569,7 @@ def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
         for item in before.tensors
         if before.holds(item)
     ]
-    return bool(weights) and all(item.verdict.outcome in (Outcome.SAME, Outcome.ROUNDING) for item in weights)
+    return bool(weights) and all(item.verdict.outcome is not Outcome.DIFFERENT for item in weights)
 
 
 def _nearest_alone(result: Comparison, found: Divergence, *, skipped: bool = False) -> tuple[str, Call] | None:

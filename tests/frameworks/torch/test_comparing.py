@@ -45,7 +45,8 @@ def test_a_difference_inside_what_is_compiled_is_named(tmp_path):
 
 def test_another_dtype_is_rounding_and_is_told(tmp_path):
     found = tt.compare(run(tmp_path / "single"), run(tmp_path / "half", dtype=torch.bfloat16))
-    assert found.agree, tt.verdict(found)
+    assert found.divergence is None, tt.verdict(found)
+    assert found.code in (0, 3)  # level module does not show the functions between the modules
     assert any("f32 | bf16" in remark for remark in found.remarks)
 
 
