@@ -1,5 +1,6 @@
 """THE BENCH: numbers and a policy in; verdicts with reasons out.
 
+    recomputed.py    verdicts by recomputation: mistakes, their causes, what they reach
     policies.py      what is allowed: auto | msprobe | troubleshooter | torch_testing | rtol and atol by hand
     tolerances.py    rtol and atol per dtype and per name, from a TOML file
     rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes
@@ -13,8 +14,8 @@
     gradients.py     what happens to gradients between the backward pass and the optimizer
 
 In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
-(`measure`). Surprising: the bench needs no threshold, because it sees the errors of what came in: a call is judged by
-what it adds.
+(`measure`), or computing anything again (`operations`). Surprising: there is no threshold. What differs is computed again in
+float64 on both sides; where that cannot be done, `bench.py` estimates what rounding explains, and nothing is called agreement.
 """
 
 from __future__ import annotations
