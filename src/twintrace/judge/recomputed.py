@@ -285,7 +285,7 @@ class Recomputed:
         mistake = Mistake(
             "leaf" if kind == "data" else "weights",
             what,
-            size=item.verdict.error or 0.0,
+            size=(item.verdict.error or 0.0) / coarse if coarse else 0.0,
             advice=f"give both sides the same {kind}",
         )
         return Judged(Status.PARTED, because=what, mistakes=(mistake,))

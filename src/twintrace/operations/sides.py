@@ -159,6 +159,8 @@ class Side:
             if meaning is None:
                 failure = failure or f"{name_of(maker)} is not among the operations that can be recomputed"
                 taken = list(inputs_of(maker).values())
+                for inner in self._inside.get(maker.id, ()):  # a module made it of what the modules in it made
+                    taken += outputs_of(inner).values()
             else:
                 taken = [operand.tensor for _, operand in meaning.operands()]
             if len(calls) > _LONGEST:
