@@ -41,7 +41,7 @@ MISTAKE = Mistake(
     size=35000.0,
 )
 
-STATISTICS = Statistics(-3.25, 2.5, 0.0125, 41.0, 0, 0, 0, 3, order=(0.75, -1.5))
+STATISTICS = Statistics(-3.25, 2.5, 0.0125, 41.0, 0, 0, 0, 3)
 UNPLEASANT = Statistics(-3.25, 2.5, 0.0125, float("inf"), 2, 1, 1, 0)
 DIFFERENCE = StatisticsDifference(0.0, 0.0, 2e-9, -1e-6, 0.0, 0.0, 1.6e-7, -2.4e-8, 0, 0, 0)
 ONE_SIDED = StatisticsDifference(0.0, None, float("nan"), float("inf"), None, None, None, None, 2, -2, 0)
