@@ -369,7 +369,7 @@ class Recomputed:
 
     def _different_settings(self, left: Slice, right: Slice) -> str:
         from ..operations import different_arguments
-        from ..operations.meanings import told
+        from ..operations.meanings import FRAMEWORKS_OWN, told
 
         if len(left.calls) != 1 or len(right.calls) != 1:
             return ""
@@ -377,7 +377,9 @@ class Recomputed:
         if one is None or two is None or one.operation != two.operation:
             return ""
         return ", ".join(
-            f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in different_arguments(one, two).items()
+            f"{name}: {told(mine)} | {told(other)}"
+            for name, (mine, other) in different_arguments(one, two).items()
+            if name not in FRAMEWORKS_OWN
         )
 
     # --- roundings and meaning -----------------------------------------------------------------------------------------
@@ -480,7 +482,9 @@ class Recomputed:
         if one.operation != two.operation:
             return f"{one.operation} | {two.operation}"
         settings = self._different_settings(left, right)
-        if settings:
+        if (
+            settings or left.calls[0].site.phase is Phase.UPDATE
+        ):  # one optimizer has a state where another begins without
             return settings
         ours, theirs = dict(one.operands()), dict(two.operands())
         lacking = sorted(set(ours) ^ set(theirs))
