@@ -315,7 +315,8 @@ class Recomputed:
         ):
             return False
         edge, own = self._sides[which].tensor(part.edge[0]), self._sides[which].tensor(part.tensor)
-        return not part.calls or (edge.fingerprint is not None and edge.fingerprint == own.fingerprint)
+        same = edge.spec == own.spec and edge.fingerprint is not None and edge.fingerprint == own.fingerprint
+        return not part.calls or same
 
     def _is_uninitialised(self, which: int, part: Slice) -> bool:
         """Whether a value is memory as it was: made by `empty`, and only looked at since."""
