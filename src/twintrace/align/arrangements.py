@@ -200,7 +200,7 @@ def _agree(one: _Array, two: _Array, bound: float) -> bool:
 
 
 def _moved(strand: Strand, places: _Array, calls: tuple[int, ...]) -> _Array | None:
-    """What these calls do to an array of places; None where that is not known."""
+    """Array of places after these calls; None where that is not known."""
     for index in calls:
         call = strand.calls[index]
         shape = strand.tensor(strand.outputs(index)[0].tensor).spec.shape if strand.outputs(index) else None

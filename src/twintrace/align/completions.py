@@ -94,7 +94,7 @@ def _with_sum(web: Web, which: int, bond: Bond) -> tuple[int, ...]:
 
 
 def _others(web: Web, which: int, way: list[int]) -> Iterator[int]:
-    """What the last call of a chain takes, but for what the chain gives it."""
+    """Operands of the last call of a chain that the chain itself does not give it."""
     strand = web.strands[which]
     given = {slot.tensor for slot in strand.outputs(way[-2])}
     return (slot.tensor for slot in strand.inputs(way[-1]) if slot.tensor not in given)

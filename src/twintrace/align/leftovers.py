@@ -59,7 +59,7 @@ _QUESTIONS = frozenset(("all", "any", "eq", "ne", "lt", "gt", "le", "ge", "isnan
 
 
 class Bearings:
-    """How far the results of one side depend on its calls without a partner."""
+    """Bearing of a side's calls without a partner on its results."""
 
     def __init__(self, web: Web, which: int, mapped: Sequence[Mapped]) -> None:
         self._web, self._which, self._strand = web, which, web.strands[which]

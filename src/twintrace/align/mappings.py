@@ -89,7 +89,7 @@ class Unused:
                     seen.update(f"{prefix}{name}" for name in (*call.parameters, *call.buffers))
 
     def sentence(self) -> str:
-        """What is named and not there, or nothing."""
+        """Sentence about names that are not there; empty if all are."""
         found = [f"{side} {name!r} ({part})" for part, side, name in self._absent()]
         if not found:
             return ""

@@ -103,7 +103,7 @@ class Regions:
                 self._bind(left, right, False)
 
     def _flowing_keys(self, which: int, members: list[int]) -> frozenset[int]:
-        """What goes into these calls and is no mask, in numbers of the right side; empty if anything has no partner."""
+        """Inputs of these calls that are no masks, in numbers of the right side; empty if anything has no partner."""
         found = set()
         for tensor in self._arguments(which, members)[0]:
             tensor = self._web.source(which, tensor)
@@ -130,7 +130,7 @@ class Regions:
         return left, right
 
     def _inner_arguments(self, which: int, members: list[int], end: int) -> set[int]:
-        """What the last of these calls takes from the others."""
+        """Operands that the last of these calls takes from the others."""
         makers = self._web.flow(which).makers
         inside = {*members}
         return {

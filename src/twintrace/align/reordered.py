@@ -40,7 +40,7 @@ def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> lis
 
 
 class _Origins:
-    """Where the tensors of one side come from."""
+    """Origins of the tensors of one side."""
 
     def __init__(self, strand: Strand) -> None:
         self.strand = strand

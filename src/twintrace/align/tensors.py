@@ -184,7 +184,7 @@ class Mapper:
         operation: str,
         functions: tuple[str, str],
     ) -> list[_Chosen]:
-        """What is left over and plays the same part: of other shapes, which is a difference by itself; or the last of each side.
+        """Pairs of leftovers that play the same part: of other shapes, which is a difference by itself; or the last of each side.
 
         A result goes by its place. An operand goes by its meaning if the tensors come from calls that belong together, or from no
         call; what was made in two ways is no pair, whatever it is for.

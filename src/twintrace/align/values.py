@@ -58,7 +58,7 @@ def is_coarse(tensor: Tensor) -> bool:
 
 
 class Fill(enum.Enum):
-    """Whether a fill value decides all statistics of a tensor: scores of which half are -1e4 have the norm of their mask."""
+    """True if a fill value decides all statistics of a tensor: scores of which half are -1e4 have the norm of their mask."""
 
     NONE = 0
     PURE = 1  # nothing but zeros and the fill value: a mask

@@ -48,7 +48,7 @@ class Accepted:
         return f"place {self.place!r}" + (f", cause {self.cause!r}" if self.cause else "")
 
     def fits(self, result: CallResult, mistake: Mistake) -> bool:
-        """Whether this is the mistake that was accepted."""
+        """True if this is the mistake that was accepted."""
         if self.cause in _KINDS:
             if mistake.kind != self.cause:
                 return False
@@ -57,7 +57,7 @@ class Accepted:
         return any(fnmatchcase(name, self.place) for name in _names(result))
 
     def fits_result(self, text: str) -> bool:
-        """Whether a result that one side alone has was accepted."""
+        """True if a result that one side alone has was accepted."""
         fits = self.cause == "alone" or (self.cause not in _KINDS and self.cause.casefold() in text.casefold())
         return fits and fnmatchcase(text, f"*{self.place}*")
 

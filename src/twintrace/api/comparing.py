@@ -366,7 +366,7 @@ class _Part:
     standing: Mapping[tuple[str, str], Status]
     """Standing of the values that the step made, by the fingerprints of both sides."""
     parted: bool = False
-    """Whether a mistake reaches a result."""
+    """True if a mistake reaches a result."""
     untold: tuple[str, ...] = ()
     """Results that could not be told."""
     lone: tuple[str, ...] = ()
@@ -462,7 +462,7 @@ def _compare_place(
 
 
 def can_recompute() -> bool:
-    """Whether PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
+    """True if PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
@@ -709,7 +709,7 @@ def _measure_all(
 
 
 class _Kernels:
-    """Whether this process has measured before. The first time on a machine numba compiles, for about ten seconds: that is told."""
+    """True if this process has measured before. The first time on a machine numba compiles, for about ten seconds: that is told."""
 
     loaded = False
 

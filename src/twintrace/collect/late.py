@@ -31,7 +31,7 @@ class HeldLines:
             self._lines.add(line)
 
     def commit(self) -> None:
-        """What was passed on is to survive; what is kept does not yet."""
+        """Lines that were passed on survive; those that are held do not yet."""
         if not self._holding:
             self._lines.commit()
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..store.digest import Found
 
 _ORDER = ',"order":'
-"""Where the text of a tensor's values goes on with the order sums."""
+"""Position of the order sums in the text of a tensor's values."""
 _PURGE_EVERY = 4096
 _MAX_WRITTEN = 16  # tensors of a call whose writer is remembered; an optimizer's are its results anyway
 _MAX_WALKED = 4 << 30  # bytes of a view that is walked here at all: half a second's work
@@ -133,7 +133,7 @@ class Observer:
             self._digests.before_write(tensors)
 
     def before_unseen(self) -> None:
-        """What comes may write to anything: have all read that waits."""
+        """Reads all that waits: the next call may write to anything."""
         if self._digests is not None:
             self._digests.flush()
 
@@ -156,7 +156,7 @@ class Observer:
                 self._journal.add(line)
 
     def _texts_of(self, outcomes: list[tuple[str, int, Any]]) -> list[str]:
-        """What lines say of the values, by ticket."""
+        """Texts about the values, by ticket."""
         texts = [""] * len(outcomes)
         read: list[int] = []
         nothing = np.zeros(16, np.int64)

@@ -283,7 +283,7 @@ class Session:
 
     @property
     def awaits_gradients(self) -> bool:
-        """Whether gradients of recorded calls may still come: their graph is there, and hooked."""
+        """True if gradients of recorded calls may still come: their graph is there, and hooked."""
         return not self._closed and self._watch.awaits_gradients()
 
     @property
@@ -408,7 +408,7 @@ class Session:
                 self._observer.forget_everything()
 
     def _quietly(self, work: Callable[[], None]) -> None:
-        """What is done on a device at the recorder's own wish is not reported, and raises only where the user wants that."""
+        """Work on a device at the recorder's own wish is not reported, and raises only where the user wants that."""
         here = _HERE
         before = here.busy
         here.busy = True

@@ -157,7 +157,7 @@ class NodeHooks:
 
 
 def _is_alive(handle: Any) -> bool:
-    """Whether what a handle belongs to still exists; True of a handle that cannot tell."""
+    """True if what a handle belongs to still exists; True of a handle that cannot tell."""
     hooks = getattr(handle, "hooks_dict_ref", None) or getattr(handle, "hook_dict_ref", None)  # torch's, MindSpore's
     return hooks is None or hooks() is not None
 

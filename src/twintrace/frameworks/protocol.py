@@ -143,7 +143,7 @@ class Sink(Protocol):
         """These, or some of them, are about to be written to."""
 
     def before_unseen(self) -> None:
-        """What comes now may write to anything: an optimizer's step, a graph's replay, memory that is given back."""
+        """Called before something that may write to anything: an optimizer's step, a graph's replay, memory that is given back."""
 
     def forget_everything(self) -> None:
         """Any tensor may have been written to, in a way that its version does not show."""
@@ -261,7 +261,7 @@ class Framework(Protocol):
         """
 
     def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> Digests | None:
-        """What reads tensors whose look says `elsewhere`; None where all are read on the host.
+        """Reader of tensors whose look says `elsewhere`; None where all are read on the host.
 
         `room`: bytes of device memory that may be held for tensors that wait; None: the framework's own default.
         `tell(topic, text)`: a sentence for the user.

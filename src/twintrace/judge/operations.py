@@ -25,7 +25,7 @@ from ..model.sites import Kind
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of an operation."""
+    """Properties of an operation that a judge must know."""
 
     contracts: bool = False
     cancels: bool = False

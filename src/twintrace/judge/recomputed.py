@@ -71,7 +71,7 @@ class Judgement:
     untold: tuple[str, ...]
     """Results of the run that could not be told, one sentence each."""
     parted: bool
-    """Whether a mistake reaches a result of the run."""
+    """True if a mistake reaches a result of the run."""
     remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """Differences that nobody can set right, one sentence each."""
@@ -306,7 +306,7 @@ class Recomputed:
         )
 
     def _is_leaf(self, which: int, part: Slice) -> bool:
-        """Whether a value is a leaf, or one that was only moved or cast since."""
+        """True if a value is a leaf, or one that was only moved or cast since."""
         meanings = [self._sides[which].meaning(call) for call in part.calls]
         if any(number in self._known[which] for number in part.edge if number != part.tensor) or len(part.edge) != 1:
             return not part.calls
@@ -319,7 +319,7 @@ class Recomputed:
         return not part.calls or same
 
     def _is_uninitialised(self, which: int, part: Slice) -> bool:
-        """Whether a value is memory as it was: made by `empty`, and only looked at since."""
+        """True if a value is memory as it was: made by `empty`, and only looked at since."""
         meanings = [self._sides[which].meaning(call) for call in part.calls]
         kinds = [traits_of(meaning) for meaning in meanings if meaning is not None]
         return (
@@ -433,7 +433,7 @@ class Recomputed:
         return "none of the changes that were tried explains it"
 
     def _still_visible(self, item: TensorResult, right: Slice) -> bool:
-        """Whether a mistake before is more than rounding here."""
+        """True if a mistake before is more than rounding here."""
         error = item.verdict.error or 0.0
         measured = item.measurement
         if measured is not None and measured.rmse is not None and measured.rms_left:
@@ -636,7 +636,7 @@ class Recomputed:
         )
 
     def _adds_up(self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]) -> bool:
-        """Whether a gradient is the sum of its parts, or of these and those of other numbers of the same weight."""
+        """True if a gradient is the sum of its parts, or of these and those of other numbers of the same weight."""
         own = [gradient for _, gradient in parts]
         if self._re.adds_up(which, number, own):
             return True
@@ -754,7 +754,7 @@ class Recomputed:
         )
 
     def _conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
-        """Whether a mistake reaches a result of the run, and which results could not be told."""
+        """True if a mistake reaches a result of the run, and which results could not be told."""
         ends = self._ends(0), self._ends(1)
         untold: list[str] = []
         reached: set[Mistake] = set()

@@ -124,7 +124,7 @@ class Match:
 
 
 class Bearing(Word):
-    """How far the results of a run depend on a call without a partner."""
+    """Bearing of a call without a partner on the results of a run."""
 
     NONE = "no result depends on it"
     COMPARED = "all that comes of it is compared"

@@ -87,7 +87,7 @@ class Mistake:
     """Times its bound, or units of the run's rounding."""
     backward: bool = False
     effective: bool = True
-    """Whether it reaches a result of the run."""
+    """True if it reaches a result of the run."""
     accepted: str = ""
     """Why it was accepted by the user; empty if it was not."""
 
@@ -173,7 +173,7 @@ class Divergence:
     advice: str = ""
     """What to do about it, where the records tell."""
     mistake: Mistake | None = None
-    """What was found by recomputing."""
+    """Mistake that recomputing found."""
     share: str = ""
     """How much of the gap at the end of the run it explains, one sentence; empty if that is not known."""
 
@@ -196,7 +196,7 @@ class Recording:
     calls: int = 0
     environment: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What was asked of the recorder: level, keep."""
+    """Settings of the recorder: level, keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +224,9 @@ class Comparison:
     strays: int = 0
     """Gradients that only one side has."""
     recomputed: bool = False
-    """Whether what is not equal was computed again in float64."""
+    """True if what is not equal was computed again in float64."""
     parted: bool = False
-    """Whether a mistake reaches a result of the run, by recomputation."""
+    """True if a mistake reaches a result of the run, by recomputation."""
     untold: tuple[str, ...] = ()
     """Results of the run that differ and could not be told, one sentence each."""
     lone: tuple[str, ...] = ()
@@ -330,7 +330,7 @@ class Row:
     ranges: tuple[str, ...] = ()
     """Of each output: smallest and largest value, and the norm; empty where they are not known."""
     marks: tuple[str, ...] = ()
-    """What a reader must see: NaN and infinities in outputs and gradients, values at the end of their type's range."""
+    """Marks that a reader must see: NaN and infinities in outputs and gradients, values at the end of their type's range."""
 
 
 @dataclass(frozen=True, slots=True)

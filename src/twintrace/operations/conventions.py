@@ -135,7 +135,7 @@ class Context:
         self._spec, self._outputs = spec, outputs
 
     def names(self) -> Mapping[str, Any]:
-        """What the right side of a row may call."""
+        """Functions that the right side of a row may call."""
         own = {name: getattr(self, name) for name in dir(self) if name[0] != "_" and name != "names"}
         return {**_FUNCTIONS, **own}
 

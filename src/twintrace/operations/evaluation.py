@@ -103,7 +103,7 @@ class Values:
         return tensor
 
     def has(self, number: int) -> bool:
-        """Whether the values can be read."""
+        """True if the values can be read."""
         try:
             self(number)
         except NotRecomputable:
@@ -201,7 +201,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How far a recorded result is from the float64 one: the worst of the three tests, 1 at the limit."""
+    """Distance of a recorded result from the float64 one: the worst of the three tests, 1 at the limit."""
 
     ratio: float
     test: str = "element"
@@ -669,7 +669,7 @@ def _at_kinks(
 
 
 def _pooled_elsewhere(source: Tensor, got: Tensor, want: Tensor, error: Tensor | None, precision: Precision) -> bool:
-    """Whether two gradients of a maximum differ only in which of several equal values they went to."""
+    """True if two gradients of a maximum differ only in which of several equal values they went to."""
     limit = precision.unit * (want.abs() + got.abs()) + precision.least + (0.0 if error is None else error)
     apart = (got - want).abs() > limit
     if int(apart.sum()) > 100_000:

@@ -1,4 +1,4 @@
-"""What each operation computes, in float64: one function for each row of the catalog, with the same argument names.
+"""Float64 computation of each operation: one function for each row of the catalog, with the same argument names.
 
     KERNELS["layer_norm"](input=x, normalized_shape=(8,), weight=w, bias=None, eps=1e-5)
 

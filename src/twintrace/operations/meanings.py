@@ -72,7 +72,7 @@ Reading: TypeAlias = Callable[[Call, SpecOf], "Meaning | None"]
 
 
 def equal_arguments(left: Argument, right: Argument) -> bool:
-    """Whether two arguments have the same value. Numbers are compared as both sides hold them: 1 equals 1.0, True does not."""
+    """True if two arguments have the same value. Numbers are compared as both sides hold them: 1 equals 1.0, True does not."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(equal_arguments, left, right))
     if isinstance(left, bool) != isinstance(right, bool):

@@ -40,7 +40,7 @@ _STATES = {
     "moment": "momentum_buffer", "sum": "sum", "step": "step", "state_step": "step", "step_t": "step",
     "beta1_power": "beta1_power", "beta2_power": "beta2_power", "group_lr": "group_lr",
 }  # fmt: skip
-"""What frameworks call the state of an optimizer, by its name here; `accum` is what its optimizer uses it for."""
+"""Frameworks' names of an optimizer's state, by its name here; `accum` is what its optimizer uses it for."""
 
 
 def is_step(call: Call) -> bool:

@@ -42,7 +42,7 @@ _LEAF_UNITS = 4.0
 _WOBBLE = 4.0
 """Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
 _MASKED = -1e3
-"""What is added to a score to mask it is below this: -1e4, -65504, -1e9, -3.4e38, -inf."""
+"""Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
 _MOST = 0.5
@@ -68,7 +68,7 @@ class Difference:
     """The same, in units of the rounding of the recorded results."""
     index: tuple[int, ...] = ()
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    """Where the two results do not have the same number of elements."""
+    """Shapes of two results that do not have the same number of elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Recomputation:
     # --- meaning --------------------------------------------------------------------------------------------------------
 
     def same_meaning(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> bool:
-        """Whether two slices are one call each, of one operation, with equal settings and operands that belong together."""
+        """True if two slices are one call each, of one operation, with equal settings and operands that belong together."""
         if len(left.calls) != 1 or len(right.calls) != 1:
             return False
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
@@ -153,7 +153,7 @@ class Recomputation:
         return _difference(f, g, tolerance, self._unit(left, right))
 
     def is_unavoidable(self, left: Slice, right: Slice) -> bool:
-        """Whether two calls differ in nothing but what no argument of their frameworks can change."""
+        """True if two calls differ in nothing but what no argument of their frameworks can change."""
         if len(left.calls) != 1 or len(right.calls) != 1:
             return False
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
@@ -165,7 +165,7 @@ class Recomputation:
         )
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
-        """Whether the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
+        """True if the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
         one, error = self._compute(1, right, self._from_left(bound))
         two, other = self._compute(1, right, self.values[1])
         coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
@@ -173,7 +173,7 @@ class Recomputation:
         return bool(~((one - two).abs() <= limit).logical_or(one == two).all())
 
     def adds_up(self, which: int, gradient: int, parts: Sequence[int]) -> bool:
-        """Whether a recorded gradient is the sum of its parts: what may be missing is as small as their rounding."""
+        """True if a recorded gradient is the sum of its parts: what may be missing is as small as their rounding."""
         values = self.values[which]
         try:
             total, size = values(gradient), None
@@ -189,7 +189,7 @@ class Recomputation:
         return bool(((summed - total).abs() <= allowed + 1e-300).all())
 
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
-        """Whether two gradients differ by parts that one side alone has, and not only in how these were added up.
+        """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
 
         None where the values to tell it by were not kept.
         """
@@ -267,7 +267,7 @@ class Recomputation:
         return _WOBBLE * (apart + apart.pow(2).mean().sqrt())
 
     def _structure(self, left: Slice, right: Slice, meanings: tuple[Any, Any]) -> bool:
-        """Whether both sides are one call of one operation: then float64's own rounding is all that may lie between them."""
+        """True if both sides are one call of one operation: then float64's own rounding is all that may lie between them."""
         if len(left.calls) != 1 or len(right.calls) != 1:
             return False
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])

@@ -396,7 +396,7 @@ def _mul(mode: RunningError, y: Tensor, a: Any, b: Any) -> Error:
 
 
 def _is_rounded(*values: Any) -> bool:
-    """Whether a number among these is not one of float32: kernels hold it rounded."""
+    """True if a number among these is not one of float32: kernels hold it rounded."""
     return any(
         isinstance(value, float) and float(torch.tensor(value, dtype=torch.float32)) != value for value in values
     )

@@ -73,7 +73,7 @@ class Side:
                     self._takers.setdefault(number, []).append(call)
 
     def is_leaf(self, call: Call) -> bool:
-        """Whether nothing was recorded inside a call."""
+        """True if nothing was recorded inside a call."""
         return call.id not in self._inside
 
     def meaning(self, call: Call) -> Meaning | None:
@@ -126,7 +126,7 @@ class Side:
         return self._takers.get(number, ())
 
     def is_container(self, call: Call) -> bool:
-        """Whether a call is a module that others were recorded in, and has no meaning of its own."""
+        """True if a call is a module that others were recorded in, and has no meaning of its own."""
         return call.site.kind is Kind.MODULE and call.id in self._inside and self.meaning(call) is None
 
     def slice(self, number: int, known: Collection[int]) -> Slice:

@@ -12,7 +12,7 @@ from .rows import NotTold
 from .torch_reading import read_call as read_torch_call
 
 _UNREADABLE = (NotTold, TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
-"""What reading raises where a call was made in a way that its row does not know; no meaning is told then."""
+"""Exceptions of reading where a call was made in a way that its row does not know; no meaning is told then."""
 
 
 def meaning_of(call: Call, framework: str, spec: SpecOf) -> Meaning | None:

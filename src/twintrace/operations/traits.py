@@ -23,7 +23,7 @@ from .torch_names import QUESTIONS
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of an operation."""
+    """Properties of an operation that a judge must know."""
 
     random: bool = False
     """It draws random numbers."""
@@ -154,7 +154,7 @@ _ACCURACIES: Mapping[tuple[str, str], Accuracy] = {
 
 
 def accuracy_of(operation: str, framework: str) -> Accuracy:
-    """How far the framework's own function may be from the true one. MSAdapter runs MindSpore's kernels."""
+    """Error bound of the framework's own function. MSAdapter runs MindSpore's kernels."""
     home = "mindspore" if framework == "msadapter" else framework
     return _ACCURACIES.get((home, operation), _DEFAULT)
 
@@ -170,7 +170,7 @@ _ROLES: Mapping[str, str] = {
 
 
 def role_of(operation: str, path: str) -> str:
-    """What an operand is for its operation: `weight`, `mask`, `operand 2`."""
+    """Role of an operand in its operation: `weight`, `mask`, `operand 2`."""
     head, _, rest = path.partition(".")
     if operation == "embedding" and head == "weight":
         return "table"

@@ -243,7 +243,7 @@ def recording(result: Comparison) -> str:
 
 
 def _recorded_with(result: Comparison, name: str, *values: str) -> bool:
-    """Whether both sides were recorded so."""
+    """True if both sides were recorded so."""
     return all(str(side.settings.get(name, "")) in values for side in (result.left, result.right))
 
 

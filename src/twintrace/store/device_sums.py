@@ -1,4 +1,4 @@
-"""What a device's sums say of tensors: the same numbers as `digest.numbers_at`, from sums that were made where the tensors lie.
+"""Statistics of tensors from sums that a device made: the same numbers as `digest.numbers_at`.
 
     finish(int64[tensors, 16], ["f32", …], [4096, …], wanted=True)  ->  [(low, high, mean, norm, …, fingerprint, one, two), …]
 

@@ -1,4 +1,4 @@
-"""What is written of a tensor in place of its bytes: numbers and a fingerprint.
+"""Digest of a tensor, written in place of its bytes: numbers and a fingerprint.
 
     digest(array, "f32")                      Digest(Statistics(min=-1.5, max=2.0, …), "9f86d081884c7d65…")
     digest(array, "f32", fingerprint=False)   Digest(Statistics(…), None)

@@ -311,7 +311,7 @@ def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, w
 
 
 _SAME = ("format", "version", "framework", "settings", "world")
-"""What two recordings in one trace must have in common."""
+"""Settings that two recordings in one trace must have in common."""
 
 
 def _resume(root: Path, document: Mapping[str, Any], *, rank: int) -> None:

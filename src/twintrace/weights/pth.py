@@ -297,7 +297,7 @@ def _opened(path: Path, item: Any, notes: list[str]) -> Any:
 
 
 def _module_state(path: Path, root: _Object, notes: list[str]) -> dict[str, Any]:
-    """What `state_dict()` of a module gives: parameters and buffers that are kept, by the paths of their modules, in its order."""
+    """State dict of a module: parameters and buffers that are kept, by the paths of their modules, in its order."""
     state: dict[str, Any] = {}
     hooked: list[str] = []
     pending: list[tuple[str, _Object, tuple[int, ...]]] = [("", root, (id(root),))]

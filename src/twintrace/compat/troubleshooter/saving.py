@@ -60,7 +60,7 @@ _COUNTER, _STEP = _Counter(), _Step()
 
 
 def next_step() -> None:
-    """What is saved from here on belongs to the next step."""
+    """Begins the next step: later saves belong to it."""
     _STEP.number += 1
 
 

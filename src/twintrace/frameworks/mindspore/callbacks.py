@@ -1,4 +1,4 @@
-"""What MindSpore's `Model.train` tells whoever asks: the class that a callback must be of."""
+"""Callbacks of MindSpore's `Model.train`: the class that a callback must be of."""
 
 from __future__ import annotations
 

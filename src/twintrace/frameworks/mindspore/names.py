@@ -191,7 +191,7 @@ def describe_primitive(primitive: Any) -> Api | None:
 
 
 def settings_of(primitive: Any) -> Mapping[str, Any] | None:
-    """What a primitive was made with, defaults included (`transpose_b`, `pad_mode`, `epsilon`), as its constructor was given it.
+    """Constructor arguments of a primitive, defaults included (`transpose_b`, `pad_mode`, `epsilon`).
 
     The attributes that MindSpore derives from these are of its own making: a number for `pad_mode`, four strides for two.
     """

@@ -88,7 +88,7 @@ def _order(real: Tensor, first: int) -> tuple[Tensor, Tensor]:
 
 
 def _prints(data: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """What the blocks add to A and B."""
+    """Contributions of the blocks to A and B."""
     count = data.numel()
     blocks = -(-count // BLOCK)
     words = torch.nn.functional.pad(data, (0, blocks * BLOCK - count)).view(torch.int64).view(blocks, 128)

@@ -25,7 +25,7 @@ __all__ = ["Place", "Request", "read_request", "request_of"]
 
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
 _OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
-"""What the documents of 1.x and 8.x call the fields of `compare(input_param, …)`."""
+"""Names in the documents of 1.x and 8.x of the fields of `compare(input_param, …)`."""
 _STEP, _RANK = re.compile(r"step(\d{1,9})"), re.compile(r"rank(\d{0,9})|proc(\d+)")
 # A remark in a compare.json, as the tool's own document has them; a `#` in a text is none.
 _REMARK = re.compile(r'("(?:\\.|[^"\\])*")|#[^\n]*|//[^\n]*')

@@ -76,7 +76,7 @@ class _Scope:
 
 
 class _Region:
-    """What lies between a start and a stop: its recorder, its writer, and what its calls are called."""
+    """Region between a start and a stop: its recorder, its writer, and what its calls are called."""
 
     def __init__(self, number: int, settings: tuple[_Scope, Content]) -> None:
         self.number, self.settings = number, settings
