@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.model.results import Comparison, Mistake  # noqa: E402
+from twintrace.store.lines import seal  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -105,33 +108,36 @@ def test_a_rewrite_is_clean_forward_and_backward(tmp_path: Path) -> None:
     assert not any(item.mistakes for item in result.results)
 
 
-def test_a_kernel_that_is_wrong_in_one_element_is_named_with_its_side(tmp_path: Path) -> None:
-    class Wrong(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = super().forward(x)
-            with torch.no_grad(), tt_unseen():
-                y.view(-1)[5] *= 1.001
-            return y
+class Kernels(TorchDispatchMode):
+    """Changes the results of matrix products, as other or faulty kernels would."""
 
-    class tt_unseen:
-        """Writes below the recorder, as a faulty kernel would."""
+    def __init__(self, change: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.change = change
 
-        def __enter__(self) -> None:
-            self.guard = torch._C.DisableTorchFunction()
-            self.guard.__enter__()
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        return self.change(result, *args) if function is torch.ops.aten.addmm.default else result
 
-        def __exit__(self, *exc: object) -> None:
-            self.guard.__exit__(None, None, None)
+
+@pytest.mark.parametrize("side_at_fault", [0, 1], ids=["left", "right"])
+@DTYPES
+def test_a_kernel_that_is_wrong_in_one_element_is_named_with_its_side(
+    tmp_path: Path, dtype: torch.dtype, side_at_fault: int
+) -> None:
+    def damaged(y: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        y = y.clone()
+        y[5, 7] = y[5, 7] * 1.03 + 0.05
+        return y
 
     def run(side: int, record: Callable[..., Any]) -> None:
-        net = (Wrong if side else nn.Linear)(64, 32)
-        with record(net):
-            net(rand(16, 64))
+        net, x = nn.Linear(64, 32).to(dtype), rand(16, 64).to(dtype)
+        with Kernels(damaged if side == side_at_fault else lambda y, *_: y), record(net):
+            net(x)
 
-    result = compared(tmp_path, run, level="module")
+    mistake = only_mistake(compared(tmp_path, run))
 
-    assert result.code in (1, 3)
-    assert not result.agree
+    assert (mistake.kind, mistake.side) == ("kernel", ("left", "right")[side_at_fault])
 
 
 def test_different_weights_are_a_parting_of_their_own(tmp_path: Path) -> None:
@@ -202,20 +208,42 @@ def test_a_part_of_a_gradient_that_is_cut_is_named(tmp_path: Path) -> None:
     assert any("detach" in why for why in whys)
 
 
-def test_what_cannot_be_recomputed_is_not_called_agreement(tmp_path: Path) -> None:
-    """Statistics were kept, and the two differ by rounding: nothing differs where it could be told."""
+@pytest.mark.parametrize(("keep", "code"), [("tensor", 0), ("statistics", 3)])
+def test_what_cannot_be_recomputed_is_not_called_agreement(tmp_path: Path, keep: str, code: int) -> None:
+    """The right has a kernel that rounds once: a few last bits differ."""
+
+    def exact(y: torch.Tensor, bias: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(bias.double(), x.double(), w.double()).to(y.dtype)
 
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Linear(512, 8)
-        x = rand(4, 512)
-        with record(net):
-            F.linear(x[:, :256], net.weight[:, :256]) + F.linear(x[:, 256:], net.weight[:, 256:]) if side else None
-            net(x + (1e-7 if side else 0.0))
+        with Kernels(exact if side else lambda y, *_: y), record(net):
+            net(rand(4, 512))
 
-    result = compared(tmp_path, run, keep="statistics")
+    result = compared(tmp_path, run, keep=keep)
 
-    assert result.code in (1, 3)
-    assert not result
+    assert result.code == code
+    assert bool(result) is (code == 0)
+
+
+def test_operands_rounded_to_tf32_are_right_where_the_run_allowed_it(tmp_path: Path) -> None:
+    def rounded(y: torch.Tensor, bias: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        coarse = [(item.view(torch.int32) & ~0x1FFF).view(torch.float32).double() for item in (x, w.contiguous())]
+        return torch.addmm(bias.double(), *coarse).to(y.dtype)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Linear(512, 64)
+        with Kernels(rounded if side else lambda y, *_: y), record(net):
+            net(rand(64, 512))
+
+    assert compared(tmp_path, run).code == 1
+    for name in ("left", "right"):  # as a run on an accelerator would say it; this machine has none
+        journal = tmp_path / name / "step0" / "rank0" / "journal.jsonl"
+        first, _, rest = journal.read_bytes().partition(b"\n")
+        head = {key: value for key, value in json.loads(first).items() if key != "crc"}
+        head["precision"]["reduced_f32"] = ["onednn_matmul"]
+        journal.write_bytes(seal(head) + rest)
+    assert tt.compare(str(tmp_path / "left"), str(tmp_path / "right")).code == 0
 
 
 def test_both_of_two_mistakes_reach_the_result(tmp_path: Path) -> None:

@@ -456,7 +456,7 @@ def _compare_place(
         judge.left_behind,
         judgement.parted,
         judgement.untold,
-        judgement.remarks,
+        judgement.lone,
         judgement.notes,
     )
 
@@ -495,7 +495,13 @@ def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) 
         return Values(read, lambda number: journal.tensor(number).spec)
 
     graphs = [
-        Graph(side.framework, side.calls, side.tensor, str(journal.header.settings.get("level", "mix")))
+        Graph(
+            side.framework,
+            side.calls,
+            side.tensor,
+            str(journal.header.settings.get("level", "mix")),
+            journal.header.precision,
+        )
         for side, journal in zip(sides, journals, strict=True)
     ]
     return Recomputation((graphs[0], graphs[1]), (reading(journals[0]), reading(journals[1])))

@@ -72,7 +72,8 @@ class Judgement:
     """Results of the run that could not be told, one sentence each."""
     parted: bool
     """True if a mistake reaches a result of the run."""
-    remarks: tuple[str, ...] = ()
+    lone: tuple[str, ...] = ()
+    """Results and gradients that one side alone has, one sentence each."""
     notes: tuple[str, ...] = ()
     """Differences that nobody can set right, one sentence each."""
 
@@ -200,7 +201,7 @@ class Recomputed:
         random = self._random(left, right)
         if random is not None:
             return self._drawn(item, left, right, random, incoming)
-        audited = self._audited(left, right, backward=False)
+        audited = self._audited(left, right)
         mistakes = [mistake for mistake in audited.mistakes]
         terms = audited.terms or Terms()
         try:
@@ -256,12 +257,7 @@ class Recomputed:
             return Judged(gradient.status, because="a gradient of the backward pass", sources=gradient.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
             return Judged(Status.UNTOLD, untold=item.verdict.because)
-        if (
-            "module" in (self._sides[0].level, self._sides[1].level)
-            and pair.part is Part.INPUT
-            and self._values
-            and not _is_first(pair, self._values)
-        ):
+        if "module" in (self._sides[0].level, self._sides[1].level) and pair.part is Part.INPUT and self._values:
             return self._between_modules(item)
         measured = item.measurement
         coarse = unit(left.spec.dtype, right.spec.dtype)
@@ -385,7 +381,7 @@ class Recomputed:
 
     # --- roundings and meaning -----------------------------------------------------------------------------------------
 
-    def _audited(self, left: Slice, right: Slice, *, backward: bool) -> Judged:
+    def _audited(self, left: Slice, right: Slice) -> Judged:
         """Own roundings of the calls of both sides: terms, mistakes of kernels, why something could not be told."""
         ratios: list[float | None] = [None, None]
         mistakes: list[Mistake] = []
@@ -901,10 +897,6 @@ def _kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
 
 def _comes_in(pair: TensorPair) -> bool:
     return pair.part in (Part.INPUT, Part.PARAMETER, Part.BUFFER)
-
-
-def _is_first(pair: TensorPair, known: Mapping[tuple[int, int], Judged]) -> bool:
-    return False
 
 
 def _backward_order(result: CallResult) -> tuple[int, int]:

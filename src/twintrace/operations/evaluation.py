@@ -447,16 +447,19 @@ def audit(
     gradients: Gradients | None = None,
     *,
     framework: str = "torch",
-    tensor_float: bool = False,
+    operand_unit: float = 0.0,
 ) -> Audit:
-    """Recompute one call from its own recorded operands and score its recorded results, forward and backward."""
+    """Recompute one call from its own recorded operands and score its recorded results, forward and backward.
+
+    `operand_unit` is the unit of the mode in which products of float32 were allowed to round their operands (TF32: 2**-11).
+    """
     try:
-        forward, backward, why = _audit(meaning, values, gradients, framework, tensor_float, sixteen=False)
+        forward, backward, why = _audit(meaning, values, gradients, framework, operand_unit, sixteen=False)
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
     coarse = any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in (*forward, *backward))
     if coarse and any(score.ratio > 1 for score in (*forward.values(), *backward.values())):
-        relaxed = _audit(meaning, values, gradients, framework, tensor_float, sixteen=True)
+        relaxed = _audit(meaning, values, gradients, framework, operand_unit, sixteen=True)
         for own, other in ((forward, relaxed[0]), (backward, relaxed[1])):
             for number, score in own.items():
                 if score.ratio > 1 >= other[number].ratio and score.test == "element":
@@ -465,7 +468,7 @@ def audit(
 
 
 def _audit(
-    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, tensor_float: bool, sixteen: bool
+    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, operand_unit: float, sixteen: bool
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
     results = [(number, key) for number, key in meaning.results.items()]
     dtypes = [values.spec(number).dtype for number, _ in results]
@@ -500,14 +503,14 @@ def _audit(
     why = ""
     accuracy = accuracy_of(meaning.operation, framework)
     with torch.set_grad_enabled(wanted), mode, _plain_attention():
-        if tensor_float and contraction:
+        if operand_unit and contraction:
             for tensor in operands.values():
                 if tensor.is_floating_point():
-                    mode.add(tensor, 2.0**-11 * tensor.detach().abs())
+                    mode.add(tensor, operand_unit * tensor.detach().abs())
         if accuracy.argument and _is_float(operands.get("input")):
             mode.add(operands["input"], accuracy.argument * precision.sums * operands["input"].detach().abs())
         computed = evaluate(meaning, lambda path, _: operands[path])
-    squared = _squares(meaning, operands) if contraction and not tensor_float else {}
+    squared = _squares(meaning, operands) if contraction and not operand_unit else {}
     scores: dict[int, Score] = {}
     for number, key in results:
         if key not in computed:

@@ -108,7 +108,11 @@ class Recomputation:
                 self._audits[key] = Audit({}, {}, "", "")
             else:
                 self._audits[key] = audit(
-                    meaning, self.values[which], self._gradients(which, call), framework=side.framework
+                    meaning,
+                    self.values[which],
+                    self._gradients(which, call),
+                    framework=side.framework,
+                    operand_unit=side.operand_unit(call, meaning),
                 )
         return self._audits[key]
 

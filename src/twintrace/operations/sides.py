@@ -19,6 +19,8 @@ from ..model.values import TensorRef, leaves, tensor_slots
 from .meanings import Meaning
 from .telling import meaning_of
 
+_TENSOR_FLOAT = 2.0**-11
+_BRAIN_FLOAT = 2.0**-8
 _LONGEST = 256
 """Calls between two compared values beyond which nobody would believe a region."""
 
@@ -44,6 +46,8 @@ class Side:
     calls: Sequence[Call]
     tensor: Callable[[int], Tensor]
     level: str = "mix"
+    precision: Mapping[str, object] = field(default_factory=dict)
+    """Precision settings of the journal; a call may have others."""
     _by_id: dict[int, Call] = field(default_factory=dict)
     _inside: dict[int, list[Call]] = field(default_factory=dict)
     _makers: dict[int, list[Call]] = field(default_factory=dict)
@@ -102,6 +106,17 @@ class Side:
                     self._by_bits.setdefault((bits, self.tensor(other).spec), []).append(other)
         same = self._by_bits.get((tensor.fingerprint, tensor.spec), ())
         return min((other for other in same if other < number), default=number)
+
+    def operand_unit(self, call: Call, meaning: Meaning) -> float:
+        """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
+        settings = {**self.precision, **call.precision}
+        allowed = settings.get("reduced_f32")
+        kind = "convolution" if meaning.operation.startswith("conv") else "matmul"
+        on_host = all(self.tensor(operand.tensor).device.startswith("cpu") for _, operand in meaning.operands())
+        name = f"onednn_{kind}" if on_host else kind
+        if not isinstance(allowed, list | tuple) or name not in allowed:
+            return 0.0
+        return _BRAIN_FLOAT if settings.get("float32_matmul") == "medium" else _TENSOR_FLOAT
 
     def maker(self, number: int) -> Call | None:
         """The call that made a tensor: the innermost, or the next around it whose meaning can be told."""
