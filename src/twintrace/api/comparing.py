@@ -480,19 +480,9 @@ def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) 
     from ..operations.evaluation import Values
     from ..operations.recomputation import Recomputation
     from ..operations.sides import Side as Graph
-    from ..store.arrays import as_float
 
     def reading(journal: Journal) -> Values:
-        def read(number: int) -> Any:
-            tensor = journal.tensor(number)
-            if tensor.payload is None:
-                return None
-            try:
-                return as_float(journal.array(tensor), tensor.spec.dtype)
-            except (TwintraceError, OSError):
-                return None
-
-        return Values(read, lambda number: journal.tensor(number).spec)
+        return Values(_values(journal), lambda number: journal.tensor(number).spec)
 
     graphs = [
         Graph(
