@@ -1,4 +1,4 @@
-"""Let the tests of this folder say `from harness import …`."""
+"""Let the tests of this folder say `from operation_cases import …`."""
 
 import sys
 from pathlib import Path

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from harness import Recording
+from operation_cases import Recording
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

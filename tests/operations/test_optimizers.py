@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from harness import UNITS
+from operation_cases import UNITS
 
 import twintrace as tt
 from twintrace.operations import meaning_of
@@ -13,7 +13,7 @@ UNITS_ALLOWED = 64
 
 def check_steps(path):
     """Every recorded step gives the parameters and the state that its meaning says."""
-    from harness import computed
+    from operation_cases import computed
 
     meanings = []
     for journal in tt.open(path).journals():

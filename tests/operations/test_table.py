@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import Recording, computed
+from operation_cases import Recording, computed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import Recording
+from operation_cases import Recording
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -353,7 +353,7 @@ def test_a_model_that_raises_keeps_what_was_read(stand_in, tmp_path):
 
 
 def test_sparse_and_meta_tensors(stand_in, tmp_path):
-    with tt.record(tmp_path / "trace", level="api") as recorder:
+    with tt.record(tmp_path / "trace", framework="torch", level="api") as recorder:
         torch.eye(3).to_sparse() * 2
         torch.empty(3, device="meta") + 1
         recorder.step()
@@ -364,7 +364,7 @@ def test_sparse_and_meta_tensors(stand_in, tmp_path):
 
 def test_save_outside_a_recorded_region(stand_in, tmp_path):
     """Nobody watches who writes to it then, so it is read at once."""
-    recorder = tt.record(tmp_path / "trace", level="api")
+    recorder = tt.record(tmp_path / "trace", framework="torch", level="api")
     tensor = torch.randn(4)
     wanted = fingerprint(tensor)
     recorder.save("it", tensor)
