@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from operation_cases import Recording
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operation_cases import Recording
 
 from twintrace.operations import is_question, meaning_of
 

@@ -5,9 +5,9 @@ import inspect
 import pytest
 import torch
 import torch.nn.functional as F
-from operation_cases import Recording, computed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operation_cases import Recording, computed
 
 from twintrace.model.records import Call
 from twintrace.model.sites import Kind, Phase, Site

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from operation_cases import Recording
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from operation_cases import Recording
 
 few = settings(max_examples=4, deadline=None, derandomize=True)
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.float16])
