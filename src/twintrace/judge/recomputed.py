@@ -108,6 +108,8 @@ class Recomputed:
         """The worst that was found of each left tensor."""
         self._known: tuple[set[int], set[int]] = (set(), set())
         self._gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
+        self._parameters: dict[tuple[int, int], int | None] = {}
+        """Weights by the side and the number of a gradient that is called by a name that no module has."""
         self._notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self._told: set[int] = set()
@@ -611,6 +613,9 @@ class Recomputed:
         numbers = (item.pair.left, item.pair.right)
         if not parts[0] and not parts[1]:
             return self._leaf_gradient(item)
+        values = self._values_of_gradient(item.pair)
+        summed = [self._summands(which, numbers[which], values[which], parts[which]) for which in (0, 1)]
+        parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
         lone = [self._lone_parts(which, parts) for which in (0, 1)]
         incoming = _together(
             [self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]]
@@ -622,22 +627,24 @@ class Recomputed:
             # Without the values, a part that only one side recorded is no difference where the gradients have none.
             if told or (told is None and item.verdict.outcome is Outcome.DIFFERENT):
                 return self._lone_gradient(item, which, lone[which][0])
-        values = self._values_of_gradient(item.pair)
-        for which in (0, 1):
-            if parts[which] and not self._adds_up(which, numbers[which], values[which], parts[which]):
-                why = f"the gradient is more than the sum of what the recorded calls of the {('left', 'right')[which]} sent back"
+        for which, side in enumerate(("left", "right")):
+            if parts[which] and summed[which] is None:
+                why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
         return Judged(
             worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
         )
 
-    def _adds_up(self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]) -> bool:
-        """True if a gradient is the sum of its parts, or of these and those of other numbers of the same weight."""
-        own = [gradient for _, gradient in parts]
-        if self._re.adds_up(which, number, own):
-            return True
-        more = [] if value is None else [gradient for _, gradient in self._sides[which].other_contributions(value)]
-        return bool(more) and self._re.adds_up(which, number, own + more)
+    def _summands(
+        self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]
+    ) -> Sequence[tuple[Call, int]] | None:
+        """The parts whose sum a gradient is, of the calls that took its value or the same weight under another number."""
+        more = [] if value is None else self._sides[which].other_contributions(value)
+        for offered in ([*parts], [*parts, *more]) if more else ([*parts],):
+            chosen = self._re.summands(which, number, [gradient for _, gradient in offered])
+            if chosen is not None:
+                return [item for item in offered if item[1] in chosen]
+        return None
 
     def _values_of_gradient(self, pair: TensorPair) -> tuple[int | None, int | None]:
         """The value on each side that two gradients are the gradients of. What hands its gradient on unchanged shares it with
@@ -650,6 +657,8 @@ class Recomputed:
             ]
             if not values and pair.part is Part.PARAMETER_GRADIENT:
                 parameter = self._sides[which].parameter((pair.left_slot, pair.right_slot)[which])
+                if parameter is None:
+                    parameter = self._parameter_by_gradient(which, number)
                 values = [] if parameter is None else [parameter]
             found.append(values)
         for right in found[1]:
@@ -657,6 +666,18 @@ class Recomputed:
             if bound is not None and bound.left in found[0]:
                 return bound.left, right
         return next(iter(found[0]), None), next(iter(found[1]), None)
+
+    def _parameter_by_gradient(self, which: int, gradient: int) -> int | None:
+        """The weight whose parts add up to a gradient, for one that is used under another name than it is kept (a tied one)."""
+        key = which, gradient
+        if key not in self._parameters:
+            side = self._sides[which]
+            leaves = side.leaves_of(side.tensor(gradient).spec.shape)
+            fitting = (
+                leaf for leaf in leaves if self._summands(which, gradient, leaf, side.contributions(leaf)) is not None
+            )
+            self._parameters[key] = next(fitting, None)
+        return self._parameters[key]
 
     def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
         """Calls of one side that send a part of a gradient back which has no counterpart on the other."""

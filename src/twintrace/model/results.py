@@ -308,7 +308,8 @@ class Comparison:
     @property
     def _damaged(self) -> bool:
         """Was something recorded that cannot be read any more? (What could not be recorded at all is no damage.)"""
-        unknown = (x for result in self.results for x in result.tensors if x.verdict.outcome is Outcome.UNKNOWN)
+        tensors = (item for result in self.results for item in result.tensors if item.measurement is None)
+        unknown = (item for item in tensors if item.verdict.outcome is Outcome.UNKNOWN)
         return any(side.is_lost or side.payload is not None for item in unknown for side in (item.left, item.right))
 
 

@@ -10,6 +10,7 @@ bound (`evaluation.audit`). Meaning is exact: no recorded result is in it, so it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ _MASKED = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
+_SUMMANDS = 8
+"""Parts of a gradient up to which all selections are tried: 255 sums."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -176,21 +179,26 @@ class Recomputation:
         limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
         return bool(~((one - two).abs() <= limit).logical_or(one == two).all())
 
-    def adds_up(self, which: int, gradient: int, parts: Sequence[int]) -> bool:
-        """True if a recorded gradient is the sum of its parts: what may be missing is as small as their rounding."""
+    def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+        """Those of the parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
+
+        All of them, if that will do; else as many as possible: a part may belong to another tensor with the same bits.
+        """
         values = self.values[which]
         try:
-            total, size = values(gradient), None
-            summed = torch.zeros_like(total)
-            size = torch.zeros_like(total)
-            for number in parts:
-                part = values(number).reshape(total.shape)
-                summed, size = summed + part, size + part.abs()
+            total = values(gradient)
+            pieces = [values(number).reshape(total.shape) for number in parts]
         except (NotRecomputable, RuntimeError):
-            return False
-        rounding = UNITS.get(values.spec(gradient).dtype, SINGLE) * (len(parts) + 1)
-        allowed = _ADDED * rounding * (size + size.pow(2).mean().sqrt())
-        return bool(((summed - total).abs() <= allowed + 1e-300).all())
+            return None
+        unit = UNITS.get(values.spec(gradient).dtype, SINGLE)
+        chosen: Iterator[tuple[int, ...]] = (tuple(range(len(pieces))) for _ in range(1))
+        if len(pieces) <= _SUMMANDS:
+            sizes = range(len(pieces), 0, -1)
+            chosen = itertools.chain.from_iterable(itertools.combinations(range(len(pieces)), size) for size in sizes)
+        for places in chosen:
+            if _is_sum(total, [pieces[place] for place in places], unit):
+                return tuple(parts[place] for place in places)
+        return None
 
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
@@ -582,6 +590,15 @@ class _Mask:
             return replace(self.meaning, arguments={**arguments, self.argument: mask})
         source = arguments["input"]
         return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
+
+
+def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
+    """True if a tensor is the sum of others: what may be missing is as small as their rounding."""
+    summed, size = torch.zeros_like(total), torch.zeros_like(total)
+    for part in parts:
+        summed, size = summed + part, size + part.abs()
+    allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())
+    return bool(((summed - total).abs() <= allowed + 1e-300).all())
 
 
 def _broadcastable(one: Tensor, two: Tensor) -> bool:

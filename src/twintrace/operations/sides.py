@@ -213,25 +213,38 @@ class Side:
     def contributions(self, number: int) -> Sequence[tuple[Call, int]]:
         """`(call, gradient)` that the calls which took a tensor sent back to it.
 
-        A call that hands its argument on under another number, and has no gradients of its own (a cast to the same type), is
-        passed through.
+        It may have been taken under other numbers too: as a copy that came about unseen (a hook wraps what goes through it), or
+        as the result of a call that handed it on and has no gradients of its own (a cast to the same type). Some of these may
+        have been counted elsewhere already: see `Recomputation.summands`.
         """
-        found = list(self._sent_back.get(number, ()))
-        for copy in self._copies().get(number, ()):
-            found += self._sent_back[copy]
-        bits = self.tensor(number).fingerprint
-        for call in self._takers.get(number, ()) if bits else ():
-            if not call.gradients:
-                for output in outputs_of(call).values():
-                    if output > number and self.tensor(output).fingerprint == bits:
-                        found += self.contributions(output)
+        found: list[tuple[Call, int]] = []
+        seen = {number, self.origin(number)}
+        waiting = sorted(seen)
+        while waiting:
+            current = waiting.pop()
+            found += self._sent_back.get(current, ())
+            for same in (*self._copies().get(current, ()), *self._handed_on(current)):
+                if same not in seen:
+                    seen.add(same)
+                    waiting.append(same)
         return found
+
+    def _handed_on(self, number: int) -> list[int]:
+        """Results with the bits of their operand, of calls that took part in no backward pass."""
+        bits = self.tensor(number).fingerprint
+        return [
+            output
+            for call in (self._takers.get(number, ()) if bits else ())
+            if not call.gradients
+            for output in outputs_of(call).values()
+            if output > number and self.tensor(output).fingerprint == bits
+        ]
 
     def _copies(self) -> Mapping[int, Sequence[int]]:
         """Numbers under which a tensor was taken that came about unseen, by the tensor of the same bits that a call made."""
         if self._copied is None:
             self._copied = {}
-            for number in self._sent_back:
+            for number in self._takers:
                 origin = self.origin(number)
                 if origin != number:
                     self._copied.setdefault(origin, []).append(number)
@@ -248,6 +261,14 @@ class Side:
                     self._leaves.setdefault((self.tensor(other).fingerprint, self.tensor(other).spec), []).append(other)
         same = self._leaves.get((tensor.fingerprint, tensor.spec), ())
         return [item for other in same if other != number for item in self._sent_back[other]]
+
+    def leaves_of(self, shape: Sequence[int]) -> list[int]:
+        """Tensors of one shape that no recorded call made and that calls sent gradients back to."""
+        return [
+            number
+            for number in self._sent_back
+            if self.tensor(number).spec.shape == tuple(shape) and self._maker(self.origin(number)) is None
+        ]
 
     def contributions_inside(self, gradient: int) -> Sequence[tuple[Call, int]]:
         """The same within the module that a gradient left; nothing if it left none."""
