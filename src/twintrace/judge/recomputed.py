@@ -16,7 +16,7 @@ Gradients go the other way, by the vector-Jacobian product of each call; what co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -108,10 +108,18 @@ class Recomputed:
         """The worst that was found of each left tensor."""
         self._known: tuple[set[int], set[int]] = (set(), set())
         self._gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
+        self._gradient_bits = {
+            self._sides[0].tensor(gradient.tensor).fingerprint: gradient.order
+            for call in reversed(self._sides[0].calls)
+            for gradient in call.gradients
+        }
+        """Earliest place of each gradient of the left, by its fingerprint."""
+        self._gradient_by_bits: dict[tuple[str | None, str | None], Judged] = {}
         self._parameters: dict[tuple[int, int], int | None] = {}
         """Weights by the side and the number of a gradient that is called by a name that no module has."""
         self._notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
+        self._remarks: list[str] = []
         self._told: set[int] = set()
         """Mistakes that have their place, by identity."""
         self._accused: set[tuple[int, int]] = set()
@@ -135,7 +143,7 @@ class Recomputed:
         judged: dict[int, dict[int, Judged]] = {number: {} for number in range(len(self._results))}
         gradients = self._gradient_numbers()
         for number, result in enumerate(self._results):
-            if any(item.pair.left in gradients[0] for item in result.tensors if _comes_in(item.pair)):
+            if any(self._takes_gradient(result, item, gradients[0]) for item in result.tensors if _comes_in(item.pair)):
                 self._judge_gradients(judged)  # clipping, a norm, an optimizer's step: the backward pass is over
             for incoming in (True, False):
                 for place, item in enumerate(result.tensors):
@@ -163,6 +171,13 @@ class Recomputed:
                     found[0].add(item.pair.left)
                     found[1].add(item.pair.right)
         return found
+
+    def _takes_gradient(self, result: CallResult, item: TensorResult, gradients: Collection[int]) -> bool:
+        """True if a call takes a gradient: by its number, or one that was there before, by its bits."""
+        if item.pair.left in gradients:
+            return True
+        since = self._gradient_bits.get(item.left.fingerprint)
+        return since is not None and bool(result.match.left) and since < result.match.left[0].order
 
     # --- values ---------------------------------------------------------------------------------------------------------
 
@@ -255,6 +270,7 @@ class Recomputed:
         gradient = self._gradients.get((pair.left, pair.right))
         if gradient is None and pair.left in self._gradient_of[0] and pair.right in self._gradient_of[1]:
             gradient = _together([self._gradient_of[0][pair.left], self._gradient_of[1][pair.right]])
+        gradient = gradient or self._gradient_by_bits.get((left.fingerprint, right.fingerprint))
         if gradient is not None:
             return Judged(gradient.status, because="a gradient of the backward pass", sources=gradient.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
@@ -509,6 +525,8 @@ class Recomputed:
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._gradients[key] = judged
+            if item.left.fingerprint and item.right.fingerprint:
+                self._gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged
             for which, number in enumerate(key):
                 known = self._gradient_of[which].get(number)
                 if known is None or _ORDER[known.status] < _ORDER[judged.status]:
@@ -805,7 +823,7 @@ class Recomputed:
         notes = tuple(
             f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
             for names, size in self._notes.items()
-        )
+        ) + tuple(self._remarks)
         return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes), notes)
 
     def _ends(self, which: int) -> dict[int, Call]:
@@ -838,10 +856,23 @@ class Recomputed:
                 known = self._sides[which].tensor(stray.tensor).statistics
                 value = self._sides[which].parameter(stray.slot)
                 compared = value is None or value in self._known[which]
-                if compared and (known is None or known.norm):
-                    text = f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
-                    found.append((text, True))
+                if not compared or (known is not None and not known.norm):
+                    continue
+                if value is not None and self._sides[1 - which].is_buffer(self._partner(which, value)):
+                    self._remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
+                    continue
+                text = (
+                    f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
+                )
+                found.append((text, True))
         return found
+
+    def _partner(self, which: int, number: int) -> int | None:
+        """The other side's tensor that one was compared with."""
+        if which:
+            bound = self._bound.get(number)
+            return bound.left if bound is not None else None
+        return next((right for right, bound in self._bound.items() if bound.left == number), None)
 
     def _lone_results(self, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> list[tuple[str, bool]]:
         """Results that one side alone has: (sentence, whether it is a mistake)."""

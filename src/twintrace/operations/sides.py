@@ -289,6 +289,10 @@ class Side:
         """Number of the value of a parameter, by its name in the model, as the first module that holds it had it."""
         return self._parameters.get(name)
 
+    def is_buffer(self, number: int | None) -> bool:
+        """True if a module holds a tensor as a buffer."""
+        return any(number in call.buffers.values() for call in self.calls if call.buffers)
+
     def senders(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that a call sent back: the call, and the value that it is the gradient of."""
         found: dict[int, list[tuple[Call, int]]] = {}
