@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..model.records import Call
@@ -51,6 +52,19 @@ def is_step(call: Call) -> bool:
 def read_step(call: Call) -> Meaning:
     """Meaning of an optimizer's step."""
     return _Step(call).meaning()
+
+
+def of_one_parameter(meaning: Meaning, result: int) -> Meaning:
+    """A step of an optimizer for the one parameter that a result belongs to; any other meaning as it is."""
+    key = meaning.results.get(result)
+    if meaning.operation not in _RESULTS or not isinstance(key, str):
+        return meaning
+    name, _, number = key.partition(".")
+    place = int(number or 0)
+    arguments = {
+        own: (value[place],) if isinstance(value, tuple) else value for own, value in meaning.arguments.items()
+    }
+    return replace(meaning, arguments=arguments, results={result: f"{name}.0" if number else name})
 
 
 class _Step:

@@ -23,6 +23,7 @@ from ..model.records import Call
 from ..model.sites import Phase
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
+from .optimizers import of_one_parameter
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
@@ -261,6 +262,7 @@ class Recomputation:
         Two ways to write one function hold different constants: a table of sines here, its formula there; √(2/π) or 0.7978845608.
         """
         meanings = [_held_in_single(item) for item in (changed if changed is not None else self._meanings(which, part))]
+        meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         generator = torch.Generator().manual_seed(0)
 
         def moved(number: int) -> Tensor:
@@ -313,6 +315,7 @@ class Recomputation:
         self, which: int, part: Slice, values: Callable[[int], Tensor], changed: Sequence[Meaning] | None = None
     ) -> tuple[Tensor, Tensor]:
         meanings = changed if changed is not None else self._meanings(which, part)
+        meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         with torch.no_grad(), RunningError(SINGLE, SINGLE) as errors:
             made = run(meanings, values, part.copies)
             result = made[part.tensor] if part.tensor in made else values(part.tensor)
