@@ -8,6 +8,7 @@ known to be equal (on all cores, one pair of arrays at a time), and the pairs ar
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -38,9 +39,10 @@ Source = str | os.PathLike[str] | Trace
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
 
-_PICTURES = (
-    200  # pairs that differ and get a picture of where; more would make a report large, and nobody looks at them
-)
+_PICTURES = 200
+"""Pairs that differ and get a picture of where. More would make a report large, and nobody looks at them."""
+_TENSORS = 100_000
+"""Descriptions of tensors held at once, about 1 KB each."""
 
 
 def compare(
@@ -481,20 +483,23 @@ def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) 
     from ..operations.recomputation import Recomputation
     from ..operations.sides import Side as Graph
 
-    def reading(journal: Journal) -> Values:
-        return Values(_values(journal), lambda number: journal.tensor(number).spec)
+    # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
+    tensors = [functools.lru_cache(_TENSORS)(side.tensor) for side in sides]
+
+    def reading(which: int) -> Values:
+        return Values(_values(journals[which]), lambda number: tensors[which](number).spec)
 
     graphs = [
         Graph(
             side.framework,
             side.calls,
-            side.tensor,
+            tensor,
             str(journal.header.settings.get("level", "mix")),
             journal.header.precision,
         )
-        for side, journal in zip(sides, journals, strict=True)
+        for side, journal, tensor in zip(sides, journals, tensors, strict=True)
     ]
-    return Recomputation((graphs[0], graphs[1]), (reading(journals[0]), reading(journals[1])))
+    return Recomputation((graphs[0], graphs[1]), (reading(0), reading(1)))
 
 
 def _with_share(

@@ -49,6 +49,8 @@ _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
 _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
+_EXCHANGED = 8
+"""Inputs up to which each two are tried in each other's place: an optimizer has hundreds."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -526,6 +528,8 @@ class Recomputation:
     ) -> Iterator[tuple[str, str, str, tuple[None, None], Mapping[int, Bound]]]:
         """Two inputs of one shape, each in the other's place."""
         known = [number for number in right.edge if number in bound]
+        if len(known) > _EXCHANGED:
+            return
         for i, one in enumerate(known):
             for two in known[i + 1 :]:
                 if self.values[1].spec(one) == self.values[1].spec(two) and bound[one].left != bound[two].left:
