@@ -31,6 +31,7 @@ from ..operations.traits import traits_of
 from .rounding import unit
 
 if TYPE_CHECKING:
+    from ..operations.causes import Cause
     from ..operations.evaluation import Score
     from ..operations.recomputation import Bound, Difference, Recomputation
 
@@ -39,6 +40,8 @@ _LEAF_UNITS = 4.0
 _SHARES = 1e-2
 """From this relative error on a difference is there for all to see, and its rest need not be computed."""
 
+_SMALL = 100.0
+"""Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -120,6 +123,9 @@ class Recomputed:
         self._notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self._remarks: list[str] = []
+        self._always: set[Mistake] = set()
+        """Mistakes that count because they are in a result."""
+        self._precisions: bool | None = None
         self._told: set[int] = set()
         """Mistakes that have their place, by identity."""
         self._accused: set[tuple[int, int]] = set()
@@ -225,7 +231,10 @@ class Recomputed:
             difference = self._meaning(left, right, pair.layout)
         except _not_recomputable() as error:
             return self._fallback(item, incoming, audited, str(error), left, right)
-        if difference is not None:
+        precise = self._precision(item, left, right, difference)
+        if precise is not None:
+            mistakes.append(precise)
+        elif difference is not None:
             terms = replace(terms, meaning=difference.relative)
             if difference.significant and self._re.is_unavoidable(left, right):
                 names = " and ".join(dict.fromkeys(name_of(call) for call in (*left.calls, *right.calls)))
@@ -239,7 +248,7 @@ class Recomputed:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
-        if incoming.status is Status.PARTED and not self._still_visible(item, right):
+        if incoming.status is Status.PARTED and not self._still_visible(item, right, incoming.sources):
             incoming = Judged(Status.CLEAN)
         return Judged(
             worse(Status.CLEAN, incoming.status), terms, _told(terms, incoming.status), sources=incoming.sources
@@ -359,9 +368,8 @@ class Recomputed:
         if incoming.status in (Status.PARTED, Status.UNTOLD):
             because = "random numbers, applied to values that differ already"
             return Judged(incoming.status, because=because, sources=incoming.sources)
-        names = " | ".join(
-            dict.fromkeys(self._random_name(which, part) for which, part in enumerate((left, right)) if random[which])
-        )
+        drawing = tuple(self._drawing(which, part) for which, part in enumerate((left, right)))
+        names = " | ".join(dict.fromkeys(name_of(call) for calls in drawing for call in calls))
         if all(random):
             settings = self._different_settings(left, right)
             if settings:
@@ -369,18 +377,21 @@ class Recomputed:
                 return Judged(Status.PARTED, because=what, mistakes=(Mistake("meaning", what, why=settings),))
             what = f"{names} draws random numbers: another seed or generator state"
             advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
-            return Judged(Status.PARTED, because=what, mistakes=(Mistake("random", what, why=what, advice=advice),))
+            mistake = Mistake("random", what, what, advice, left=drawing[0], right=drawing[1])
+            return Judged(Status.PARTED, because=what, mistakes=(mistake,))
         side = "left" if random[0] else "right"
         what = f"only the {side} draws random numbers: {names}"
         why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
-        return Judged(Status.PARTED, because=what, mistakes=(Mistake("random", what, why=why, side=side),))
+        mistake = Mistake("random", what, why, side=side, left=drawing[0], right=drawing[1])
+        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
 
-    def _random_name(self, which: int, part: Slice) -> str:
+    def _drawing(self, which: int, part: Slice) -> tuple[Call, ...]:
+        """The first call of a slice that draws random numbers."""
         for call in part.calls:
             meaning = self._sides[which].meaning(call)
             if meaning is not None and traits_of(meaning).random:
-                return name_of(call)
-        return ""
+                return (call,)
+        return ()
 
     def _different_settings(self, left: Slice, right: Slice) -> str:
         from ..operations import different_arguments
@@ -423,7 +434,7 @@ class Recomputed:
         return self._re.difference(left, right, self._bound, layout)
 
     def _meant(self, left: Slice, right: Slice, pair: TensorPair, difference: Difference) -> Mistake:
-        cause = self._re.causes(left, right, self._bound, pair.layout)
+        cause = self._re.causes(left, right, self._bound, pair.layout) or self._earlier_cause(left, right, pair)
         if difference.shapes is not None:
             what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
         else:
@@ -431,8 +442,89 @@ class Recomputed:
         if cause is None:
             why = self._guess(left, right)
             return Mistake("meaning", what, why, size=difference.units)
-        why = f"{cause.text}; with the left's the results agree: {cause.proof}" if cause.proof else cause.text
-        return Mistake("meaning", what, why, cause.advice, size=difference.units)
+        if cause.proof:
+            with_it = "without it" if cause.lone is not None else "with the left's"
+            why = f"{cause.text}; {with_it} the results agree: {cause.proof}"
+        else:
+            why = cause.text
+        place: dict[str, tuple[Call, ...]] = {}
+        if cause.lone is not None:
+            place = {("left", "right")[cause.lone[0]]: (cause.lone[1],)}
+        return Mistake("meaning", what, why, cause.advice, size=difference.units, **place)  # type: ignore[arg-type]
+
+    def _precision(
+        self, item: TensorResult, left: Slice, right: Slice, difference: Difference | None
+    ) -> Mistake | None:
+        """A cast or a computation in a coarser element type that one side alone has, in runs of the same precision."""
+        size = (difference.relative if difference is not None else 0.0) or item.verdict.error or 0.0
+        apart = f"the two calls mean something else: {size:.1e} apart on the same inputs"
+        coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
+        casts = [self._coarse_cast(which, part) for which, part in enumerate((left, right))]
+        if (casts[0] is None) != (casts[1] is None):
+            which = 0 if casts[0] is not None else 1
+            side, call = ("left", "right")[which], casts[which]
+            assert call is not None
+            to = " | ".join(self._sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
+            why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
+            blamed = ((call,), ()) if which == 0 else ((), (call,))
+            return Mistake(
+                "meaning", apart, why, "compute in the same precision on both sides", side, size / coarse,
+                left=blamed[0], right=blamed[1],
+            )  # fmt: skip
+        types = item.left.spec.dtype, item.right.spec.dtype
+        if types[0] == types[1] or not all(map(_is_float, types)) or self._other_precision():
+            return None
+        entries = [
+            (self._sides[0].tensor(self._bound[number].left).spec.dtype, self._sides[1].tensor(number).spec.dtype)
+            for number in right.edge
+            if number in self._bound
+        ]
+        if not any(one == two and _is_float(one) for one, two in entries):
+            return None
+        what = f"the two compute in another precision: {types[0]} | {types[1]}"
+        why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
+        return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
+
+    def _coarse_cast(self, which: int, part: Slice) -> Call | None:
+        """A cast in a slice to an element type that is coarser than what goes in and what comes out."""
+        side = self._sides[which]
+        ends = [side.tensor(number).spec.dtype for number in (part.tensor, *part.edge)]
+        finest = max((unit(dtype, dtype) for dtype in ends if _is_float(dtype)), default=1.0)
+        for call in part.calls:
+            meaning = side.meaning(call)
+            if meaning is None or meaning.operation != "cast":
+                continue
+            made = [side.tensor(number).spec.dtype for number in meaning.results]
+            if any(_is_float(dtype) and unit(dtype, dtype) > finest for dtype in made):
+                return call
+        return None
+
+    def _other_precision(self) -> bool:
+        """True if one whole run has another precision than the other: most of its products have another element type."""
+        if self._precisions is None:
+            other = same = 0
+            for result in self._results:
+                calls = result.match.left
+                meaning = self._sides[0].meaning(calls[-1]) if calls else None
+                if meaning is None or not traits_of(meaning).product:
+                    continue
+                for item in result.tensors:
+                    if item.pair.part is Part.OUTPUT:
+                        other += item.left.spec.dtype != item.right.spec.dtype
+                        same += item.left.spec.dtype == item.right.spec.dtype
+            self._precisions = other >= same
+        return self._precisions
+
+    def _earlier_cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
+        """The cause among the calls that laid out the inputs in another order on one side."""
+        turned = {number: bound.left for number, bound in self._bound.items() if bound.layout.axes is not None}
+        if not turned.keys() & set(right.edge):
+            return None
+        longer = (
+            self._sides[0].slice(pair.left, self._known[0] - set(turned.values())),
+            self._sides[1].slice(pair.right, self._known[1] - turned.keys()),
+        )
+        return self._re.causes(*longer, self._bound, pair.layout)
 
     def _guess(self, left: Slice, right: Slice) -> str:
         """Something to begin with where no single change explains it."""
@@ -446,8 +538,10 @@ class Recomputed:
             return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
         return "none of the changes that were tried explains it"
 
-    def _still_visible(self, item: TensorResult, right: Slice) -> bool:
-        """True if a mistake before is more than rounding here."""
+    def _still_visible(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
+        """True if a mistake before is more than rounding here. One that never was more cannot be gone by that."""
+        if any(mistake.kind == "meaning" and mistake.size < _SMALL for mistake in sources):
+            return True
         error = item.verdict.error or 0.0
         measured = item.measurement
         if measured is not None and measured.rmse is not None and measured.rms_left:
@@ -649,6 +743,11 @@ class Recomputed:
             if parts[which] and summed[which] is None:
                 why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
+        if lone[0] and lone[1] and item.verdict.outcome is Outcome.DIFFERENT and incoming.status is not Status.PARTED:
+            cut = self._cut_off(0) or self._cut_off(1)
+            if cut is not None:
+                return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
+            return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         return Judged(
             worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
         )
@@ -714,23 +813,25 @@ class Recomputed:
 
     def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
         side, other = (("left", "right"), ("right", "left"))[which]
-        cut = self._cut(1 - which, item)
         what = f"the {side}'s gradient has a part that the {other}'s lacks: it comes back from {name_of(call)}"
-        why = (
-            f"the {other} cuts the gradient: {name_of(cut)}"
-            if cut is not None
-            else f"only the {side} sends a gradient back through {name_of(call)}"
-        )
-        mistake = Mistake("gradient", what, why, side="", backward=True)
+        cut = self._cut_off(1 - which)
+        if cut is not None:
+            mistake = replace(cut[0], what=f"{what}: {cut[0].what}")
+        else:
+            why = f"only the {side} sends a gradient back through {name_of(call)}"
+            mistake = Mistake("gradient", what, why, backward=True)
         return Judged(Status.PARTED, None, what, (mistake,))
 
-    def _cut(self, which: int, item: TensorResult) -> Call | None:
-        """A call on one side that stops a gradient: detach, stop_gradient, no_grad code."""
-        number = (item.pair.left, item.pair.right)[which]
-        for _, value in self._received[which].get(number, ()):
-            for call in self._sides[which].takers(value):
-                meaning = self._sides[which].meaning(call)
-                if meaning is not None and meaning.operation == "detach":
+    def _cut(self, which: int) -> Call | None:
+        """A call on one side that stops a gradient which the other side sends on: detach, stop_gradient."""
+        side, other = self._sides[which], self._sides[1 - which]
+        for call in reversed(side.calls):
+            meaning = side.meaning(call) if side.is_leaf(call) else None
+            if meaning is None or meaning.operation != "detach" or call.id in self._match_of[which]:
+                continue
+            for _, operand in meaning.operands():
+                partner = self._partner(which, operand.tensor)
+                if partner is not None and other.has_gradient(partner):
                     return call
         return None
 
@@ -801,10 +902,13 @@ class Recomputed:
                 reached |= own.sources if own.status is Status.PARTED else set()
                 if own.status is Status.UNTOLD:
                     untold.append(own.untold or f"{_name(item.pair)} depends on calls that could not be recomputed")
-        lone = [*self._lone_results(ends), *self._lone_gradients()]
+        results, handled = self._other_results(results, ends)
+        lone = [*self._lone_results(ends, handled), *self._lone_gradients(results)]
+        reached |= self._always
         for which, side in enumerate(("left", "right")):
             for alone in (self._alignment.only_left, self._alignment.only_right)[which]:
-                if not alone.skipped and alone.bearing is Bearing.OPEN:
+                ended = {*outputs_of(alone.call).values()} & handled[which]
+                if not alone.skipped and alone.bearing is Bearing.OPEN and not ended:
                     lone.append(
                         (f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False)
                     )
@@ -832,13 +936,15 @@ class Recomputed:
         """
         side = self._sides[which]
         modules = [call for call in side.calls if call.parent is None and call.site.kind is Kind.MODULE]
+        trained = any(call.gradients for call in side.calls)
         found: dict[int, Call] = {}
         for call in modules:
             found.update(dict.fromkeys(outputs_of(call).values(), call))
         for call in side.calls:
             if not side.is_leaf(call) or call.site.phase is Phase.BACKWARD:
                 continue
-            if modules and (call.parent is not None or not call.gradients) and call.site.phase is not Phase.UPDATE:
+            inner = call.parent is not None or (trained and not call.gradients)
+            if modules and inner and call.site.phase is not Phase.UPDATE:
                 continue
             made = [number for number in outputs_of(call).values() if not side.takers(number)]
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
@@ -847,7 +953,48 @@ class Recomputed:
             found.update(dict.fromkeys(made, call))
         return found
 
-    def _lone_gradients(self) -> list[tuple[str, bool]]:
+    def _other_results(
+        self, results: list[CallResult], ends: tuple[Mapping[int, Call], Mapping[int, Call]]
+    ) -> tuple[list[CallResult], tuple[set[int], set[int]]]:
+        """Results that one side goes on to compute from what is the other's result: a loss that is divided on one side only.
+
+        Returns the results with these mistakes, and the numbers of both sides that are told by them.
+        """
+        handled: tuple[set[int], set[int]] = (set(), set())
+        for which in (0, 1):
+            for number in ends[which]:
+                if number in self._known[which]:
+                    continue
+                rest = self._sides[which].slice(number, self._known[which])
+                partners = [self._partner(which, edge) for edge in rest.edge]
+                partner = next((item for item in partners if item is not None and item in ends[1 - which]), None)
+                if partner is None:
+                    continue
+                handled[which].add(number)
+                here = Slice(partner, (), (partner,))
+                left, right = (rest, here) if which == 0 else (here, rest)
+                pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
+                try:
+                    difference = self._re.difference(left, right, self._bound, pair.layout)
+                except _not_recomputable():
+                    handled[which].discard(number)
+                    continue
+                if difference.significant:
+                    results = self._add_mistake(results, which, rest, self._meant(left, right, pair, difference))
+        return results, handled
+
+    def _add_mistake(self, results: list[CallResult], which: int, part: Slice, mistake: Mistake) -> list[CallResult]:
+        """The results with a mistake that counts, at the pair that made what a slice begins with."""
+        self._always.add(mistake)
+        for place, result in enumerate(results):
+            made = [item.pair for item in result.tensors if item.pair.part is Part.OUTPUT]
+            if any((pair.left, pair.right)[which] in part.edge for pair in made):
+                results = list(results)
+                results[place] = replace(result, mistakes=(*result.mistakes, mistake))
+                break
+        return results
+
+    def _lone_gradients(self, results: list[CallResult]) -> list[tuple[str, bool]]:
         """Gradients of parameters that one side alone has. One of zeros is what a framework gives for a parameter without use."""
         found = []
         sides = (("left", "right", self._alignment.stray_left), ("right", "left", self._alignment.stray_right))
@@ -861,11 +1008,62 @@ class Recomputed:
                 if value is not None and self._sides[1 - which].is_buffer(self._partner(which, value)):
                     self._remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
                     continue
+                tie = self._tie(which, stray.slot, value)
+                explained = tie or self._cut_off(1 - which)
+                if explained is not None:
+                    mistake, call = explained
+                    if mistake not in self._always:
+                        self._always.add(mistake)
+                        _attach(results, call, which if tie is not None else 1 - which, mistake)
+                    continue
                 text = (
                     f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
                 )
                 found.append((text, True))
         return found
+
+    def _tie(self, which: int, name: str, value: int | None) -> tuple[Mistake, Call] | None:
+        """A weight of its own on one side, which the other shares with another layer."""
+        if value is None:
+            return None
+        side, other = ("left", "right") if which == 0 else ("right", "left")
+        spec = self._sides[which].tensor(value).spec
+        for call in (call for call in self._sides[which].calls if value in inputs_of(call).values()):
+            match = self._match_of[which].get(call.id)
+            for partner in (match.left, match.right)[1 - which] if match is not None else ():
+                shared = None
+                for number in inputs_of(partner).values():
+                    own = self._partner(1 - which, number)
+                    if own in (None, value) or own in inputs_of(call).values():
+                        continue
+                    if self._sides[1 - which].tensor(number).spec == spec:
+                        shared = self._sides[1 - which].parameter_name(number)
+                if shared is None:
+                    continue
+                what = f"{name} is not tied: a weight of its own on the {side}, one with {shared} on the {other}"
+                why = f"on the {other} the weight is shared (tied to {shared}), so that its gradient has a part more"
+                calls = ((call,), (partner,)) if which == 0 else ((partner,), (call,))
+                mistake = Mistake(
+                    "gradient", what, why, f"tie {name} to {shared} on both sides or on none", backward=True,
+                    left=calls[0], right=calls[1],
+                )  # fmt: skip
+                return mistake, call
+        return None
+
+    def _cut_off(self, which: int) -> tuple[Mistake, Call] | None:
+        """The call that stops the gradients of one side, where the other sends them on."""
+        call = self._cut(which)
+        if call is None:
+            return None
+        side = ("left", "right")[which]
+        what = f"the {side} cuts the gradient: {name_of(call)}"
+        why = f"only the {side} calls {name_of(call)}: no gradient goes back beyond it"
+        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        mistake = Mistake(
+            "gradient", what, why, f"remove it from the {side}, or see why the other does without", side, backward=True,
+            left=blamed[0], right=blamed[1],
+        )  # fmt: skip
+        return mistake, call
 
     def _partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""
@@ -874,10 +1072,12 @@ class Recomputed:
             return bound.left if bound is not None else None
         return next((right for right, bound in self._bound.items() if bound.left == number), None)
 
-    def _lone_results(self, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> list[tuple[str, bool]]:
+    def _lone_results(
+        self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
+    ) -> list[tuple[str, bool]]:
         """Results that one side alone has: (sentence, whether it is a mistake)."""
         alone = [
-            {number: call for number, call in ends[which].items() if number not in self._known[which]}
+            {number: call for number, call in ends[which].items() if number not in self._known[which] | handled[which]}
             for which in (0, 1)
         ]
         found = []
@@ -899,6 +1099,24 @@ class Recomputed:
 
 
 _UNSEEN = Judged(Status.SAME)
+
+
+def _attach(results: list[CallResult], call: Call, which: int, mistake: Mistake) -> None:
+    """Put a mistake at the pair of a call, or at the one that ended last before it."""
+    best = None
+    for place, result in enumerate(results):
+        calls = (result.match.left, result.match.right)[which]
+        if any(item.id == call.id for item in calls):
+            best = place
+            break
+        if calls and calls[-1].order <= call.order:
+            best = place if best is None or calls[-1].order > _last(results[best], which) else best
+    best = 0 if best is None else best
+    results[best] = replace(results[best], mistakes=(*results[best].mistakes, mistake))
+
+
+def _last(result: CallResult, which: int) -> int:
+    return (result.match.left, result.match.right)[which][-1].order
 
 
 def _together(judged: Sequence[Judged]) -> Judged:
@@ -954,6 +1172,10 @@ def _comes_in(pair: TensorPair) -> bool:
 def _backward_order(result: CallResult) -> tuple[int, int]:
     orders = [gradient.order for call in result.match.left for gradient in call.gradients]
     return (0, min(orders)) if orders else (1, 0)
+
+
+def _is_float(dtype: str) -> bool:
+    return unit(dtype, dtype) > 0
 
 
 def _times(verdict: Verdict) -> float:

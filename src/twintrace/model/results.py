@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from .measurements import Measurement, StatisticsDifference
 from .pairs import Alone, Match, Part, TensorPair
+from .records import Call
 from .sites import Kind, Phase
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
@@ -90,6 +91,9 @@ class Mistake:
     """True if it reaches a result of the run."""
     accepted: str = ""
     """Why it was accepted by the user; empty if it was not."""
+    left: tuple[Call, ...] = field(default=(), compare=False)
+    """Calls to blame, where these are not the pair that shows it: one that the left alone makes."""
+    right: tuple[Call, ...] = field(default=(), compare=False)
 
     @property
     def marginal(self) -> bool:
@@ -154,6 +158,13 @@ def badness(verdict: Verdict) -> tuple[int, float]:
     return _BADNESS[verdict.outcome], verdict.score
 
 
+def blamed(result: CallResult, mistake: Mistake | None) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Calls to blame for a mistake: its own, or those of the pair that shows it."""
+    if mistake is not None and (mistake.left or mistake.right):
+        return mistake.left, mistake.right
+    return result.match.left, result.match.right
+
+
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """Where two runs first part, forward or backward: what comes in agrees, what goes out does not.
@@ -176,6 +187,11 @@ class Divergence:
     """Mistake that recomputing found."""
     share: str = ""
     """How much of the gap at the end of the run it explains, one sentence; empty if that is not known."""
+
+    @property
+    def calls(self) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+        """Calls to blame, of both sides; one side has none if the other alone makes the call."""
+        return blamed(self.result, self.mistake)
 
     @property
     def place(self) -> int:

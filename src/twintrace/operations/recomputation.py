@@ -21,36 +21,28 @@ import torch
 from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
+from .causes import Cause, cause_of
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
-from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
+from .meanings import FRAMEWORKS_OWN, Argument, Meaning, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
-from .variants import variants
 
 Tensor = torch.Tensor
 
 _EXACT = 64 * 2.0**-29
 """Bounds are for float32; float64 is finer by 2⁻²⁹. 64: the two sides may differ in the order of their float64 sums."""
-_AGREE = 1e-3
-"""Share of a difference that may be left when a cause explains it."""
-
-
 _UNBOUNDED = 1e-4
 """Relative difference in meaning that is passed over where the running error bound is infinite."""
 _LEAF_UNITS = 4.0
 """Units by which leaves may differ before they count as different; see `judge.recomputed`."""
 _WOBBLE = 4.0
 """Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
-_MASKED = -1e3
-"""Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
 _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
-_EXCHANGED = 8
-"""Inputs up to which each two are tried in each other's place: an optimizer has hundreds."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -75,16 +67,6 @@ class Difference:
     index: tuple[int, ...] = ()
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     """Shapes of two results that do not have the same number of elements."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why two calls mean something else, proven by computing with the change."""
-
-    text: str
-    proof: str = ""
-    setting: str = ""
-    advice: str = ""
 
 
 class Recomputation:
@@ -159,7 +141,7 @@ class Recomputation:
 
     def difference(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Difference:
         """f(X_L) - g(X_L). Raises NotRecomputable."""
-        f, g, tolerance = self._both(left, right, bound, layout)
+        f, g, tolerance = self.both(left, right, bound, layout)
         return _difference(f, g, tolerance, self._unit(left, right))
 
     def is_unavoidable(self, left: Slice, right: Slice) -> bool:
@@ -176,7 +158,7 @@ class Recomputation:
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
         """True if the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
-        one, error = self._compute(1, right, self._from_left(bound))
+        one, error = self._compute(1, right, self.from_left(bound))
         two, other = self._compute(1, right, self.values[1])
         coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
         limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
@@ -225,7 +207,7 @@ class Recomputation:
             SINGLE,
         )
 
-    def _both(
+    def both(
         self,
         left: Slice,
         right: Slice,
@@ -234,7 +216,7 @@ class Recomputation:
         meanings: tuple[Sequence[Meaning] | None, Sequence[Meaning] | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor]:
         f, error_f = self._compute(0, left, self.values[0], meanings[0])
-        g, error_g = self._compute(1, right, self._from_left(bound), meanings[1])
+        g, error_g = self._compute(1, right, self.from_left(bound), meanings[1])
         with contextlib.suppress(RuntimeError):  # another number of elements: told as that
             g, error_g = laid_out(g, layout, f.shape), laid_out(error_g, layout, f.shape)
         if f.shape != g.shape:
@@ -246,7 +228,7 @@ class Recomputation:
         if not self._structure(left, right, meanings):
             taken = {bound[number].left for number in right.edge if number in bound}
             tolerance = tolerance + self._wobble(0, left, self.values[0], f, meanings[0], taken, Layout())
-            tolerance = tolerance + self._wobble(1, right, self._from_left(bound), g, meanings[1], bound, layout)
+            tolerance = tolerance + self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout)
         return f, g, tolerance
 
     def _wobble(
@@ -263,7 +245,7 @@ class Recomputation:
 
         Two ways to write one function hold different constants: a table of sines here, its formula there; √(2/π) or 0.7978845608.
         """
-        meanings = [_held_in_single(item) for item in (changed if changed is not None else self._meanings(which, part))]
+        meanings = [_held_in_single(item) for item in (changed if changed is not None else self.meanings(which, part))]
         meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         generator = torch.Generator().manual_seed(0)
 
@@ -301,7 +283,7 @@ class Recomputation:
         ]
         return max([1.0, *(max(pair) / SINGLE for pair in units if pair[0] != pair[1])])
 
-    def _from_left(self, bound: Mapping[int, Bound]) -> Callable[[int], Tensor]:
+    def from_left(self, bound: Mapping[int, Bound]) -> Callable[[int], Tensor]:
         def value(number: int) -> Tensor:
             if number < 0:
                 return self._constants[number]
@@ -316,7 +298,7 @@ class Recomputation:
     def _compute(
         self, which: int, part: Slice, values: Callable[[int], Tensor], changed: Sequence[Meaning] | None = None
     ) -> tuple[Tensor, Tensor]:
-        meanings = changed if changed is not None else self._meanings(which, part)
+        meanings = changed if changed is not None else self.meanings(which, part)
         meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         with torch.no_grad(), RunningError(SINGLE, SINGLE) as errors:
             made = run(meanings, values, part.copies)
@@ -325,7 +307,27 @@ class Recomputation:
         error = errors.of(result) if result.is_floating_point() else None
         return result, torch.zeros(result.shape, dtype=torch.float64) if error is None else error
 
-    def _meanings(self, which: int, part: Slice) -> list[Meaning]:
+    def constant(self, value: Tensor) -> int:
+        """Number of a value that was made up to try a cause."""
+        number = -1 - len(self._constants)
+        self._constants[number] = value
+        return number
+
+    def causes(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Cause | None:
+        """The change that makes the two sides compute the same; None if none of those tried does."""
+        return cause_of(self, left, right, bound, layout)
+
+    @staticmethod
+    def relative(f: Tensor, g: Tensor) -> float:
+        """Root mean square of the difference of two tensors over that of the first."""
+        return _relative_difference(f, g)
+
+    @staticmethod
+    def difference_between(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Difference:
+        """Two computed results beside each other."""
+        return _difference(f, g, tolerance, unit)
+
+    def meanings(self, which: int, part: Slice) -> list[Meaning]:
         if part.failure:
             raise NotRecomputable(part.failure)
         found = [self.sides[which].meaning(call) for call in part.calls]
@@ -335,269 +337,6 @@ class Recomputation:
             raise NotRecomputable("it draws random numbers")
         return [item for item in found if item is not None]
 
-    # --- causes ---------------------------------------------------------------------------------------------------------
-
-    def causes(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Cause | None:
-        """The change to the right side that makes it compute what the left does; None if none of those tried does."""
-        try:
-            f, g, _tolerance = self._both(left, right, bound, layout)
-            ours, theirs = self._meanings(0, left), self._meanings(1, right)
-        except NotRecomputable:
-            return None
-        before = _relative(f, g)
-        for text, setting, advice, changed, bound_ in self._candidates(left, right, ours, theirs, bound):
-            try:
-                after, other, limit = self._both(left, right, bound_, layout, changed)
-            except NotRecomputable:
-                continue
-            rest = _difference(after, other, limit, SINGLE)
-            now = _relative(after, other)
-            if math.isfinite(now) and (now <= _AGREE * before or (not rest.significant and now <= 0.1 * before)):
-                was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
-                return Cause(text, f"{was} → {now:.1e}", setting, advice)
-        return None
-
-    def _candidates(
-        self, left: Slice, right: Slice, ours: Sequence[Meaning], theirs: Sequence[Meaning], bound: Mapping[int, Bound]
-    ) -> Iterator[tuple[str, str, str, tuple[Sequence[Meaning] | None, Sequence[Meaning] | None], Mapping[int, Bound]]]:
-        """(text, setting, advice, changed meanings of both sides, binding) of everything worth trying, the likeliest first."""
-        pairs = list(_partners(ours, theirs))
-        for one, two in pairs:
-            settings = different_arguments(one, two)
-            fixed = {name: settings.pop(name)[0] for name in FRAMEWORKS_OWN & settings.keys()}
-            for name, (mine, other) in sorted(settings.items()):
-                changed = replace(two, arguments={**two.arguments, **fixed, name: mine})
-                yield (
-                    f"{name}: {told(mine)} | {told(other)}",
-                    name,
-                    f"set {name}={told(mine)} on the right",
-                    (None, _exchanged(theirs, two, changed)),
-                    bound,
-                )
-            if len(settings) > 1:
-                changed = replace(
-                    two, arguments={**two.arguments, **{name: mine for name, (mine, _) in settings.items()}}
-                )
-                names = ", ".join(
-                    f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items())
-                )
-                yield (
-                    names,
-                    next(iter(sorted(settings))),
-                    f"set {', '.join(sorted(settings))} as on the left",
-                    (None, _exchanged(theirs, two, changed)),
-                    bound,
-                )
-            yield from self._operand_candidates(one, two, ours, theirs, bound)
-        for which, meanings, _others in ((0, ours, theirs), (1, theirs, ours)):
-            for position, meaning in enumerate(meanings):
-                if any(meaning is pair[which] for pair in pairs):
-                    continue
-                rest = _left_out(meanings, position)
-                if rest is not None:
-                    side = ("left", "right")[which]
-                    text = f"only the {side} calls {meaning.called or meaning.operation}"
-                    advice = (
-                        "add it on the right, or see why the left has it"
-                        if which == 0
-                        else "remove it from the right, or see why the left does without"
-                    )
-                    yield text, meaning.operation, advice, (rest, None) if which == 0 else (None, rest), bound
-        yield from self._masks(left, right, ours, theirs, bound)
-        for one, two in pairs:
-            if one.operation != two.operation and set(dict(one.operands())) & set(dict(two.operands())):
-                swapped = _as_other(two, one)
-                if swapped is not None:
-                    yield (
-                        f"the left computes {_call_text(one)}, the right {_call_text(two)}",
-                        one.operation,
-                        f"call {one.operation} on the right",
-                        (None, _exchanged(theirs, two, swapped)),
-                        bound,
-                    )
-        for two in theirs:
-            for text, variant in variants(two, self.values[1].spec):
-                yield (
-                    f"the right computes {text}" if not text.startswith("the ") else text,
-                    two.operation,
-                    "",
-                    (None, _exchanged(theirs, two, variant)),
-                    bound,
-                )
-        yield from self._exchanged_operands(right, bound)
-
-    def _operand_candidates(
-        self, one: Meaning, two: Meaning, ours: Sequence[Meaning], theirs: Sequence[Meaning], bound: Mapping[int, Bound]
-    ) -> Iterator[tuple[str, str, str, tuple[Sequence[Meaning] | None, Sequence[Meaning] | None], Mapping[int, Bound]]]:
-        """Operands that one side alone has: a bias, a mask."""
-        for which, has, lacks in ((0, one, two), (1, two, one)):
-            for name, argument in has.arguments.items():
-                if (
-                    isinstance(argument, Operand)
-                    and lacks.arguments.get(name, None) is None
-                    and name in lacks.arguments
-                ):
-                    without = replace(has, arguments={**has.arguments, name: None})
-                    spec = self.values[which].spec(argument.tensor)
-                    sides = ("left", "right") if which == 0 else ("right", "left")
-                    text = f"the {sides[0]} has a {name}, {spec}; the {sides[1]} has none"
-                    advice = f"give the {sides[1]} its {name}"
-                    changed = (
-                        (_exchanged(ours, one, without), None)
-                        if which == 0
-                        else (None, _exchanged(theirs, two, without))
-                    )
-                    yield text, name, advice, changed, bound
-
-    def _masks(
-        self, left: Slice, right: Slice, ours: Sequence[Meaning], theirs: Sequence[Meaning], bound: Mapping[int, Bound]
-    ) -> Iterator[tuple[str, str, str, tuple[Sequence[Meaning] | None, Sequence[Meaning] | None], Mapping[int, Bound]]]:
-        """The right with the left's mask in place of its own."""
-        mine = self._mask(0, left, ours, self.values[0])
-        theirs_ = self._mask(1, right, theirs, self._from_left(bound))
-        if mine is None and theirs_ is None:
-            return
-        if mine is None or theirs_ is None:
-            side, other = ("left", "right") if mine is not None else ("right", "left")
-            has = mine or theirs_
-            assert has is not None
-            meanings = ours if mine is not None else theirs
-            without = _exchanged(meanings, has.meaning, has.without())
-            text = f"the {side} masks {has.text}; the {other} has no mask"
-            yield (
-                text,
-                "mask",
-                f"give the {other} the mask",
-                (without, None) if mine is not None else (None, without),
-                bound,
-            )
-            return
-        if (
-            torch.equal(*torch.broadcast_tensors(mine.allowed, theirs_.allowed))
-            if _broadcastable(mine.allowed, theirs_.allowed)
-            else False
-        ):
-            return
-        number = -1 - len(self._constants)
-        self._constants[number] = mine.additive()
-        changed = theirs_.exchanged(Operand(number))
-        text = f"the masks differ: the left masks {mine.text}, the right {theirs_.text}"
-        yield (
-            text,
-            "mask",
-            "build the mask on the right as on the left",
-            (None, _exchanged(theirs, theirs_.meaning, changed)),
-            bound,
-        )
-
-    def _mask(
-        self, which: int, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]
-    ) -> _Mask | None:
-        """The mask of an attention: an argument of its own, or what is added to the scores."""
-        with torch.no_grad():
-            made = run(meanings, values, part.copies)
-
-        def value(operand: Operand) -> Tensor:
-            number = part.copies.get(operand.tensor, operand.tensor)
-            return made[number] if number in made else values(number)
-
-        for meaning in reversed(meanings):  # the last that is added to the scores: masks are built of masks
-            arguments = meaning.arguments
-            own = arguments.get("attn_mask")
-            if isinstance(own, Operand):
-                return _Mask(meaning, "attn_mask", value(own))
-            if arguments.get("is_causal") is True and isinstance(arguments.get("query"), Operand):
-                query, key = arguments["query"], arguments["key"]
-                assert isinstance(query, Operand)
-                assert isinstance(key, Operand)
-                rows, columns = value(query).shape[-2], value(key).shape[-2]
-                return _Mask(meaning, "is_causal", torch.ones(rows, columns, dtype=torch.bool).tril())
-            if meaning.operation in ("add", "masked_fill", "where"):
-                for name in ("other", "input", "mask", "condition"):
-                    operand = arguments.get(name)
-                    if isinstance(operand, Operand):
-                        tensor = value(operand)
-                        if meaning.operation == "add" and tensor.is_floating_point() and bool((tensor < _MASKED).any()):
-                            return _Mask(meaning, name, tensor)
-                        if meaning.operation == "masked_fill" and name == "mask" and tensor.dtype == torch.bool:
-                            return _Mask(meaning, name, ~tensor)
-        return None
-
-    def _exchanged_operands(
-        self, right: Slice, bound: Mapping[int, Bound]
-    ) -> Iterator[tuple[str, str, str, tuple[None, None], Mapping[int, Bound]]]:
-        """Two inputs of one shape, each in the other's place."""
-        known = [number for number in right.edge if number in bound]
-        if len(known) > _EXCHANGED:
-            return
-        for i, one in enumerate(known):
-            for two in known[i + 1 :]:
-                if self.values[1].spec(one) == self.values[1].spec(two) and bound[one].left != bound[two].left:
-                    exchanged = {**bound, one: bound[two], two: bound[one]}
-                    yield (
-                        "two operands are exchanged",
-                        "operands",
-                        "exchange the two operands on the right",
-                        (None, None),
-                        exchanged,
-                    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Mask:
-    """The mask of an attention, and the call that applies it."""
-
-    meaning: Meaning
-    argument: str
-    tensor: Tensor
-
-    @property
-    def allowed(self) -> Tensor:
-        return self.tensor if self.tensor.dtype == torch.bool else self.tensor > _MASKED
-
-    def additive(self) -> Tensor:
-        return torch.zeros(self.allowed.shape, dtype=torch.float64).masked_fill(~self.allowed, -math.inf)
-
-    @property
-    def text(self) -> str:
-        """Places that a mask leaves open: `12 of 100 places, a window of 4`."""
-        allowed = self.allowed.reshape(-1, *self.allowed.shape[-2:])[0]
-        open_ = f"{int((~self.allowed).sum())} of {self.allowed.numel()} places"
-        rows, columns = allowed.shape
-        distance = torch.arange(rows)[:, None] - torch.arange(columns)[None] + (columns - rows)
-        for kind, shape in (("causal", distance >= 0), ("", None)):
-            if shape is not None and torch.equal(allowed, shape):
-                return f"{open_} ({kind})"
-        widths = distance[allowed]
-        if (
-            widths.numel()
-            and int(widths.min()) == 0
-            and torch.equal(allowed, (distance >= 0) & (distance <= int(widths.max())))
-        ):
-            return f"{open_} (causal, a sliding window of {int(widths.max()) + 1})"
-        return open_
-
-    def without(self) -> Meaning:
-        """The call without its mask."""
-        if self.argument == "is_causal":
-            return replace(self.meaning, arguments={**self.meaning.arguments, "is_causal": False})
-        if self.argument == "attn_mask":
-            return replace(self.meaning, arguments={**self.meaning.arguments, "attn_mask": None})
-        return replace(
-            self.meaning,
-            arguments={**self.meaning.arguments, self.argument: 0.0 if self.meaning.operation == "add" else False},
-        )
-
-    def exchanged(self, mask: Operand) -> Meaning:
-        """The call with another mask, additive."""
-        arguments = dict(self.meaning.arguments)
-        if self.argument in ("attn_mask", "is_causal"):
-            return replace(self.meaning, arguments={**arguments, "attn_mask": mask, "is_causal": False})
-        if self.meaning.operation == "add":
-            return replace(self.meaning, arguments={**arguments, self.argument: mask})
-        source = arguments["input"]
-        return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
-
 
 def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
     """True if a tensor is the sum of others: what may be missing is as small as their rounding."""
@@ -606,33 +345,6 @@ def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
         summed, size = summed + part, size + part.abs()
     allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())
     return bool(((summed - total).abs() <= allowed + 1e-300).all())
-
-
-def _broadcastable(one: Tensor, two: Tensor) -> bool:
-    try:
-        torch.broadcast_shapes(one.shape, two.shape)
-    except RuntimeError:
-        return False
-    return True
-
-
-def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
-    """Meanings of both sides that may be each other's: of one operation in order, or the only ones left."""
-    free = list(theirs)
-    rest = []
-    for one in ours:
-        other = next((two for two in free if two.operation == one.operation), None)
-        if other is None:
-            rest.append(one)
-        else:
-            free.remove(other)
-            yield one, other
-    computing = (
-        [item for item in rest if not traits_of(item).moves],
-        [item for item in free if not traits_of(item).moves],
-    )
-    if len(computing[0]) == len(computing[1]) == 1:
-        yield computing[0][0], computing[1][0]
 
 
 def _held_in_single(meaning: Meaning) -> Meaning:
@@ -648,57 +360,7 @@ def _single(value: Argument) -> Argument:
     return value
 
 
-def _exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:
-    return [new if item is old else item for item in meanings]
-
-
-def _as_other(meaning: Meaning, other: Meaning) -> Meaning | None:
-    """The operation of `other` on the operands of `meaning`."""
-    ours = dict(meaning.operands())
-    arguments: dict[str, Argument] = dict(other.arguments)
-    for path, _ in other.operands():
-        if path not in ours or "." in path:
-            return None
-        arguments[path] = ours[path]
-    return replace(meaning, operation=other.operation, arguments=arguments)
-
-
-def _left_out(meanings: Sequence[Meaning], position: int) -> list[Meaning] | None:
-    """The calls without one that hands its first operand on; None where it has no such operand or several results."""
-    meaning = meanings[position]
-    operands = [operand for _, operand in meaning.operands()]
-    if not operands or len(meaning.results) != 1:
-        return None
-    (result,) = meaning.results
-    kept = [item for number, item in enumerate(meanings) if number != position]
-    substitute = operands[0]
-    changed = []
-    for item in kept:
-        changed.append(
-            replace(
-                item,
-                arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
-            )
-        )
-    if not any(result == operand.tensor for item in kept for _, operand in item.operands()):
-        changed.append(Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone"))
-    return changed
-
-
-def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:
-    if isinstance(value, Operand):
-        return substitute if value.tensor == number else value
-    if isinstance(value, tuple):
-        return tuple(_substituted(item, number, substitute) for item in value)
-    return value
-
-
-def _call_text(meaning: Meaning) -> str:
-    settings = ", ".join(f"{name}={told(value)}" for name, value in meaning.settings().items() if value is not None)
-    return f"{meaning.operation}({settings})" if settings and len(settings) < 60 else meaning.operation
-
-
-def _relative(f: Tensor, g: Tensor) -> float:
+def _relative_difference(f: Tensor, g: Tensor) -> float:
     if f.shape != g.shape:
         return math.inf
     difference, size = (f - g).abs(), f.abs()
@@ -723,7 +385,7 @@ def _difference(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Differe
     significant = bool(beyond.any())
     ratio = torch.where(same, 0.0, apart).nan_to_num(math.inf, math.inf)
     index = tuple(int(item) for item in torch.unravel_index(ratio.reshape(-1).argmax(), f.shape))
-    relative = _relative(f, g)
+    relative = _relative_difference(f, g)
     return Difference(significant, relative, relative / unit if unit else math.inf, index)
 
 

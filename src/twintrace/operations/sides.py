@@ -289,6 +289,14 @@ class Side:
         """Number of the value of a parameter, by its name in the model, as the first module that holds it had it."""
         return self._parameters.get(name)
 
+    def parameter_name(self, number: int) -> str | None:
+        """Name in the model of a parameter, by its value."""
+        return next((name for name, value in self._parameters.items() if value == number), None)
+
+    def has_gradient(self, number: int) -> bool:
+        """True if a gradient of a tensor was recorded."""
+        return number in self._of_output or bool(self.contributions(number))
+
     def is_buffer(self, number: int | None) -> bool:
         """True if a module holds a tensor as a buffer."""
         return any(number in call.buffers.values() for call in self.calls if call.buffers)

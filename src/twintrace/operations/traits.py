@@ -37,6 +37,8 @@ class Traits:
     """The framework computes it in several steps, each of which rounds to the working dtype."""
     approximates: bool = False
     """An elementary function: a polynomial or a table stands for it."""
+    product: bool = False
+    """A sum of products: matrix products and convolutions."""
     casts: bool = False
     """It rounds to another element type."""
 
@@ -80,6 +82,12 @@ softmax log_softmax softmin logsumexp pow atan2 hypot logaddexp logaddexp2 xlogy
 """)
 
 
+_PRODUCTS = _names("""
+linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear torch.mm torch.bmm torch.matmul
+torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default aten.convolution.default
+""")
+
+
 def traits_of(meaning: Meaning) -> Traits:
     """Traits of an operation with these arguments: dropout that is off draws nothing."""
     name = meaning.operation.removeprefix("torch.nn.functional.").removeprefix("torch.")
@@ -90,6 +98,7 @@ def traits_of(meaning: Meaning) -> Traits:
         uninitialised=name == "empty",
         composite=name in _COMPOSITE or meaning.operation.startswith("torch."),
         approximates=name in _APPROXIMATES,
+        product=meaning.operation in _PRODUCTS,
         casts=name == "cast",
     )
 

@@ -159,7 +159,14 @@ def _headline(comparison: Comparison) -> str | None:
 
 
 def _mistake(mistake: Mistake) -> dict[str, Any]:
-    return {field.name: getattr(mistake, field.name) for field in dataclasses.fields(Mistake)}
+    found = {field.name: getattr(mistake, field.name) for field in dataclasses.fields(Mistake)}
+    return found | {"left": [_call(call) for call in mistake.left], "right": [_call(call) for call in mistake.right]}
+
+
+def _mistake_of(wire: dict[str, Any]) -> Mistake:
+    left, right = (tuple(map(_call_of, wire.get(side, ()))) for side in ("left", "right"))
+    rest = _plain({name: value for name, value in wire.items() if name not in ("left", "right")})
+    return Mistake(**rest, left=left, right=right)
 
 
 def _recording(side: Recording) -> dict[str, Any]:
@@ -369,7 +376,7 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         {key: (left, right) for key, (left, right) in wire["settings"].items()},
         wire["absorbed_forward"],
         wire["absorbed_backward"],
-        tuple(Mistake(**_plain(item)) for item in wire.get("mistakes", ())),
+        tuple(map(_mistake_of, wire.get("mistakes", ()))),
         wire.get("untold", ""),
     )
 

@@ -30,7 +30,10 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     if first is not None:
         linked.sort(key=lambda item: item[0] is not first)
         when = "" if comparison.saved else f", {_when(first)}"
-        title, tone = [f"{both} part at ", element("strong", shorten(places(first.result))), when], "different"
+        title, tone = (
+            [f"{both} part at ", element("strong", shorten(places(first.result, first.mistake))), when],
+            "different",
+        )
     elif comparison.code == 0:
         title, tone = [f"{both} agree"], "same"
     elif not comparison.results:
@@ -103,7 +106,7 @@ def _when(found: Divergence) -> str:
 def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     result = found.result
     facts: list[Fact] = []
-    for name, calls in (("left", result.match.left), ("right", result.match.right)):
+    for name, calls in zip(("left", "right"), found.calls, strict=True):
         if calls and not comparison.saved:
             facts.append((name, [_source(calls[0].stack)]))
     facts.append(("what", [shorten(difference(comparison, found))]))
@@ -122,7 +125,7 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     what = "row that differs" if found.inherited else "difference"
     where = "gradients" if found.backward else "values"
     when = "" if comparison.saved else f", {_when(found)}"
-    return _card(shorten(f"First {what} of {where}: {places(result)}{when}"), facts, row)
+    return _card(shorten(f"First {what} of {where}: {places(result, found.mistake)}{when}"), facts, row)
 
 
 def _size(found: Divergence) -> str:

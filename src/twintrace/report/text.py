@@ -27,7 +27,7 @@ from pathlib import PurePath
 
 from ..model.pairs import Alone, Part
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult
+from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 
@@ -104,7 +104,7 @@ def remarks(result: Comparison) -> list[str]:
             place, mistake = items[0]
             more = f" (and {len(items) - 1} more: --all)" if len(items) > 1 else ""
             reason = f" [{mistake.accepted}]" if mistake.accepted not in ("", "accepted") else ""
-            found.append(f"{intro}: {places(place)}: {cause_of(mistake)}{reason}{more}")
+            found.append(f"{intro}: {places(place, mistake)}: {cause_of(mistake)}{reason}{more}")
     return [*found, *result.remarks]
 
 
@@ -131,7 +131,7 @@ def described(place: CallResult, mistake: Mistake) -> str:
         else ""
     )
     notes = ", ".join(filter(None, (aside, marginal)))
-    return f"{places(place)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
+    return f"{places(place, mistake)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
 
 
 def _updates(place: CallResult) -> bool:
@@ -149,7 +149,7 @@ def reason(mistake: Mistake) -> str:
 
 def cause_of(mistake: Mistake) -> str:
     """The cause without its proof, or the difference where no cause is known."""
-    return mistake.why.split("; with the left's")[0] if mistake.why else sentence(mistake)[0]
+    return re.split("; with(?:out it| the left's)", mistake.why)[0] if mistake.why else sentence(mistake)[0]
 
 
 _MEANT = re.compile(r"the two calls mean something else: (\S+ apart on the same inputs)")
@@ -261,14 +261,14 @@ def _allowed(result: Comparison) -> str:
 
 
 def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
-    calls = found.result.match
+    left, right = found.calls
     where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
     where += f", rank {found.result.rank}" if found.result.rank else ""
-    yield _Line("", f"{_both(result)} part at {places(found.result)}{'' if result.saved else where}")
+    yield _Line("", f"{_both(result)} part at {places(found.result, found.mistake)}{'' if result.saved else where}")
     yield _Line("", "", 3)
-    if calls.left and not result.saved:
-        yield _Line("left", _source(calls.left))
-        yield _Line("right", _source(calls.right))
+    if (left or right) and not result.saved:
+        yield _Line("left", _source(left))
+        yield _Line("right", _source(right))
     first = found.tensors[0] if found.tensors else None
     what = difference(result, found)
     if what:
@@ -364,7 +364,7 @@ def others(result: Comparison, found: Divergence) -> str:
         else ""
     )
     more = f"; {len(rest) - 1} more (--all lists them)" if len(rest) > 1 else ""
-    return f"{places(place)}: {cause_of(mistake)}{small}{more}"
+    return f"{places(place, mistake)}: {cause_of(mistake)}{small}{more}"
 
 
 def _both(result: Comparison) -> str:
@@ -376,17 +376,20 @@ def _both(result: Comparison) -> str:
     return " and ".join(str(PurePath(*side[-length:])) for side in parts)
 
 
-def places_of(found: CallResult) -> tuple[str, str]:
-    """What the two sides call it."""
-    if not found.match.left:
+def places_of(found: CallResult, mistake: Mistake | None = None) -> tuple[str, str]:
+    """Names of a place on both sides; the side that makes no such call has none."""
+    left, right = blamed(found, mistake)
+    if not left and not right:
         pair = found.tensors[0].pair
         return f"the gradient of {pair.left_slot}", f"the gradient of {pair.right_slot}"
-    return _region(found.match.left), _region(found.match.right)
+    return _region(left) if left else "", _region(right) if right else ""
 
 
-def places(found: CallResult) -> str:
-    """What the two sides call it, once if they call it the same."""
-    left, right = places_of(found)
+def places(found: CallResult, mistake: Mistake | None = None) -> str:
+    """Names of a place on both sides, once if they are the same."""
+    left, right = places_of(found, mistake)
+    if not left or not right:
+        return f"{left or right}, on the {'left' if left else 'right'} alone"
     return left if left == right else f"{left} | {right}"
 
 
@@ -405,6 +408,8 @@ def single_place(call: Call) -> str:
 
 
 def _source(calls: Sequence[Call]) -> str:
+    if not calls:
+        return "(makes no such call)"
     frames = [call.stack[0] for call in calls if call.stack]
     if not frames:
         return "(no source line was recorded)"
@@ -524,8 +529,8 @@ def advice(result: Comparison, found: Divergence) -> str:
 
 def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
     """Advice for a mistake, with the line that it is about."""
-    match = found.result.match
-    calls = match.left if mistake.side == "left" else match.right
+    left, right = found.calls
+    calls = (left if mistake.side == "left" else right) or left
     frame = next((call.stack[0] for call in calls if call.stack), None)
     line = f": {PurePath(frame.file).name}:{frame.line}" if frame is not None else ""
     told = found.advice or mistake.advice

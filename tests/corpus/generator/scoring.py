@@ -77,11 +77,11 @@ def headline_of(found: Comparison) -> Headline:
     first = found.divergence
     if first is None:
         return (), (), ("", "")
-    match = first.result.match
+    left, right = first.calls
     slots = ("", "")
-    if not match.left and not match.right and first.tensors:
+    if not left and not right and first.tensors:
         slots = first.tensors[0].pair.left_slot, first.tensors[0].pair.right_slot
-    return match.left, match.right, slots
+    return left, right, slots
 
 
 def told(text: str) -> str:

@@ -1,0 +1,462 @@
+"""The change that makes two calls compute the same, found by trying: a cause with its proof.
+
+    cause_of(recomputation, left, right, bound, layout)      Cause("eps: 1e-05 | 1e-07", "3.1e-03 → 2.0e-08", …), or None
+
+Tried, the likeliest first: settings that differ, operands that one side alone has, calls that one side alone makes, masks, the
+other side's operation, known variants, operands exchanged or taken from elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..model.pairs import Layout
+from ..model.records import Call
+from .evaluation import SINGLE, NotRecomputable, run
+from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
+from .optimizers import of_one_parameter
+from .sides import Slice, name_of
+from .traits import traits_of
+from .variants import variants
+
+if TYPE_CHECKING:
+    from .recomputation import Bound, Recomputation
+
+Tensor = torch.Tensor
+
+_AGREE = 1e-3
+"""Share of a difference that may be left when a cause explains it."""
+_MASKED = -1e3
+"""Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
+_INPUTS = 8
+"""Inputs up to which each is tried in the place of another: an optimizer has hundreds."""
+_DEEDS = {
+    "mul": "multiplies by", "div": "divides by", "add": "adds", "sub": "subtracts", "pow": "raises to the power",
+}  # fmt: skip
+_NUMBERS = {"mul": "factor", "div": "divisor", "add": "addend", "sub": "subtrahend", "pow": "exponent"}
+"""Names of the second operand of arithmetic."""
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why two calls mean something else, proven by computing with the change."""
+
+    text: str
+    proof: str = ""
+    setting: str = ""
+    advice: str = ""
+    lone: tuple[int, Call] | None = None
+    """A call that one side alone makes, and the side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A change worth trying: meanings and operands to compute with instead."""
+
+    cause: Cause
+    left: Sequence[Meaning] | None = None
+    right: Sequence[Meaning] | None = None
+    bound: Mapping[int, Bound] | None = None
+
+
+def cause_of(
+    recomputation: Recomputation, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout
+) -> Cause | None:
+    """The change that makes the two sides compute the same; None if none of those tried does."""
+    try:
+        f, g, _ = recomputation.both(left, right, bound, layout)
+        search = _Search(recomputation, left, right, bound)
+    except NotRecomputable:
+        return None
+    before = recomputation.relative(f, g)
+    for candidate in search.candidates():
+        changed = candidate.left, candidate.right
+        try:
+            after, other, limit = recomputation.both(left, right, candidate.bound or bound, layout, changed)
+        except NotRecomputable:
+            continue
+        rest = recomputation.difference_between(after, other, limit, SINGLE)
+        now = recomputation.relative(after, other)
+        if math.isfinite(now) and (now <= _AGREE * before or (not rest.significant and now <= 0.1 * before)):
+            was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
+            return replace(candidate.cause, proof=f"{was} → {now:.1e}")
+    return None
+
+
+class _Search:
+    """Changes worth trying for two slices."""
+
+    def __init__(self, recomputation: Recomputation, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> None:
+        self._re = recomputation
+        self._slices = left, right
+        self._bound = bound
+        self._left, self._right = recomputation.meanings(0, left), recomputation.meanings(1, right)
+        self._pairs = list(_partners(self._left, self._right))
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Everything worth trying, the likeliest first."""
+        for one, two in self._pairs:
+            yield from self._settings(one, two)
+            yield from self._operands(one, two)
+        yield from self._all_settings()
+        for which in (0, 1):
+            yield from self._lone_calls(which)
+        yield from self._masks()
+        for one, two in self._pairs:
+            yield from self._operations(one, two)
+        for two in self._right:
+            for text, variant in variants(two, self._re.values[1].spec):
+                sentence = text if text.startswith("the ") else f"the right computes {text}"
+                yield Candidate(Cause(sentence, setting=two.operation), right=_exchanged(self._right, two, variant))
+        yield from self._exchanged_inputs()
+        yield from self._other_inputs()
+
+    # --- settings and operands ------------------------------------------------------------------------------------------
+
+    def _settings(self, one: Meaning, two: Meaning) -> Iterator[Candidate]:
+        settings = different_arguments(one, two)
+        fixed = {name: settings.pop(name)[0] for name in FRAMEWORKS_OWN & settings.keys()}
+        for name, (mine, other) in sorted(settings.items()):
+            shown = _NUMBERS.get(two.operation, name) if name == "other" else name
+            cause = Cause(
+                f"{shown}: {told(mine)} | {told(other)}", setting=name, advice=f"set {shown}={told(mine)} on the right"
+            )
+            yield Candidate(cause, right=self._with(two, {**fixed, name: mine}))
+        if len(settings) > 1:
+            names = ", ".join(
+                f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items())
+            )
+            advice = f"set {', '.join(sorted(settings))} as on the left"
+            changed = {name: mine for name, (mine, _) in settings.items()}
+            yield Candidate(
+                Cause(names, setting=min(settings), advice=advice), right=self._with(two, {**fixed, **changed})
+            )
+
+    def _all_settings(self) -> Iterator[Candidate]:
+        """All settings of all calls between: a reshape and a permutation that belong together."""
+        changed, names = list(self._right), []
+        for one, two in self._pairs:
+            for name, (mine, other) in sorted(different_arguments(one, two).items()):
+                names.append(f"{name} of {two.operation}: {told(mine)} | {told(other)}")
+                place = next(place for place, item in enumerate(changed) if item.results.keys() == two.results.keys())
+                changed[place] = replace(changed[place], arguments={**changed[place].arguments, name: mine})
+        if len(names) > 1:
+            yield Candidate(Cause(", ".join(names), advice="set these as on the left"), right=changed)
+
+    def _with(self, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
+        changed = replace(meaning, arguments={**meaning.arguments, **arguments})
+        return _exchanged(self._right, meaning, changed)
+
+    def _operands(self, one: Meaning, two: Meaning) -> Iterator[Candidate]:
+        """Operands that one side alone has: a bias, a mask."""
+        for which, has, lacks in ((0, one, two), (1, two, one)):
+            for name, argument in has.arguments.items():
+                if not isinstance(argument, Operand) or lacks.arguments.get(name, argument) is not None:
+                    continue
+                without = replace(has, arguments={**has.arguments, name: None})
+                spec = self._re.values[which].spec(argument.tensor)
+                side, other = SIDES[which], SIDES[1 - which]
+                cause = Cause(
+                    f"the {side} has a {name}, {spec}; the {other} has none",
+                    setting=name,
+                    advice=f"give the {other} its {name}",
+                )
+                yield self._changed(cause, which, has, without)
+
+    def _changed(self, cause: Cause, which: int, old: Meaning, new: Meaning) -> Candidate:
+        if which == 0:
+            return Candidate(cause, left=_exchanged(self._left, old, new))
+        return Candidate(cause, right=_exchanged(self._right, old, new))
+
+    # --- calls ----------------------------------------------------------------------------------------------------------
+
+    def _lone_calls(self, which: int) -> Iterator[Candidate]:
+        """Calls that one side alone makes, left out: one of their operands is handed on."""
+        meanings = (self._left, self._right)[which]
+        for place, meaning in enumerate(meanings):
+            if any(meaning is pair[which] for pair in self._pairs):
+                continue
+            advice = (
+                "remove it from the right, or see why the left does without"
+                if which
+                else "add it on the right, or see why the left has it"
+            )
+            call = self._slices[which].calls[place]
+            cause = Cause(
+                f"only the {SIDES[which]} {self._deed(which, meaning)}", "", meaning.operation, advice, (which, call)
+            )
+            for rest in _left_out(meanings, place):
+                yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
+
+    def _deed(self, which: int, meaning: Meaning) -> str:
+        """An operation as people would say it: multiplies by 0.125 (torch.Tensor.mul)."""
+        called = meaning.called or meaning.operation
+        other = meaning.arguments.get("other", meaning.arguments.get("exponent"))
+        if meaning.operation in _DEEDS and isinstance(other, int | float):
+            return f"{_DEEDS[meaning.operation]} {told(other)} ({called})"
+        if meaning.operation in ("add", "sub") and isinstance(other, Operand):
+            return f"{_DEEDS[meaning.operation]} {self._re.values[which].spec(other.tensor)} ({called})"
+        if meaning.operation == "cast":
+            return f"casts to {told(meaning.arguments.get('dtype'))} ({called})"
+        return f"calls {called}"
+
+    def _operations(self, one: Meaning, two: Meaning) -> Iterator[Candidate]:
+        """The left's operation on the right's operands."""
+        if one.operation == two.operation or not set(dict(one.operands())) & set(dict(two.operands())):
+            return
+        swapped = _as_other(two, one)
+        if swapped is not None:
+            text = f"the left computes {_call_text(one)}, the right {_call_text(two)}"
+            cause = Cause(text, setting=one.operation, advice=f"call {one.operation} on the right")
+            yield Candidate(cause, right=_exchanged(self._right, two, swapped))
+
+    # --- inputs ---------------------------------------------------------------------------------------------------------
+
+    def _exchanged_inputs(self) -> Iterator[Candidate]:
+        """Two inputs of one shape, each in the other's place."""
+        known = [number for number in self._slices[1].edge if number in self._bound]
+        if len(known) > _INPUTS:
+            return
+        cause = Cause("two operands are exchanged", setting="operands", advice="exchange the two operands on the right")
+        spec = self._re.values[1].spec
+        for i, one in enumerate(known):
+            for two in known[i + 1 :]:
+                if spec(one) == spec(two) and self._bound[one].left != self._bound[two].left:
+                    exchanged = {**self._bound, one: self._bound[two], two: self._bound[one]}
+                    yield Candidate(cause, bound=exchanged)
+
+    def _other_inputs(self) -> Iterator[Candidate]:
+        """An input of the right that is another value than the left's: keys where there were queries."""
+        left, right = self._slices
+        known = [number for number in right.edge if number in self._bound]
+        if len(known) > _INPUTS or len(left.edge) > _INPUTS:
+            return
+        taken = {self._bound[number].left for number in known}
+        partners = {bound.left for bound in self._bound.values()}
+        for number in known:
+            for mine in left.edge:
+                same = self._re.values[0].spec(mine).shape == self._re.values[1].spec(number).shape
+                if mine in taken or mine not in partners or not same:
+                    continue
+                text = (
+                    f"the right takes {self._origin(1, number)} where the left takes {self._origin(0, mine)}: "
+                    "are the two exchanged?"
+                )
+                bound = {**self._bound, number: replace(self._bound[number], left=mine)}
+                yield Candidate(
+                    Cause(text, setting="operands", advice="take the same operand on the right"), bound=bound
+                )
+
+    def _origin(self, which: int, number: int) -> str:
+        side = self._re.sides[which]
+        maker = side.maker(number)
+        for _ in range(_INPUTS):  # the name of a layer says more than the transpose after it
+            meaning = side.meaning(maker) if maker is not None else None
+            if maker is None or meaning is None or not traits_of(meaning).moves:
+                break
+            first = next((operand.tensor for _, operand in meaning.operands()), None)
+            before = side.maker(first) if first is not None else None
+            if before is None:
+                break
+            maker = before
+        if maker is None:
+            return f"{self._re.values[which].spec(number)}, which no recorded call made"
+        return f"the result of {name_of(maker)} in {maker.site.path or 'the model'}"
+
+    # --- masks ----------------------------------------------------------------------------------------------------------
+
+    def _masks(self) -> Iterator[Candidate]:
+        """The right with the left's mask in place of its own."""
+        left, right = self._slices
+        mine = self._mask(left, self._left, self._re.values[0])
+        other = self._mask(right, self._right, self._re.from_left(self._bound))
+        if mine is not None and other is not None:
+            if _broadcastable(mine.allowed, other.allowed) and torch.equal(
+                *torch.broadcast_tensors(mine.allowed, other.allowed)
+            ):
+                return
+            text = f"the masks differ: the left masks {mine.text}, the right {other.text}"
+            changed = other.exchanged(Operand(self._re.constant(mine.additive())))
+            cause = Cause(text, setting="mask", advice="build the mask on the right as on the left")
+            yield Candidate(cause, right=_exchanged(self._right, other.meaning, changed))
+            return
+        for which, has in enumerate((mine, other)):
+            if has is not None:
+                side, lacks = SIDES[which], SIDES[1 - which]
+                cause = Cause(
+                    f"the {side} masks {has.text}; the {lacks} has no mask",
+                    setting="mask",
+                    advice=f"give the {lacks} the mask",
+                )
+                yield self._changed(cause, which, has.meaning, has.without())
+
+    def _mask(self, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]) -> _Mask | None:
+        """The mask of an attention: an argument of its own, or what is added to the scores."""
+        try:
+            with torch.no_grad():
+                made = run([of_one_parameter(item, part.tensor) for item in meanings], values, part.copies)
+        except NotRecomputable:
+            return None
+
+        def value(operand: Operand) -> Tensor:
+            number = part.copies.get(operand.tensor, operand.tensor)
+            return made[number] if number in made else values(number)
+
+        for meaning in reversed(meanings):  # the last that is added to the scores: masks are built of masks
+            arguments = meaning.arguments
+            own = arguments.get("attn_mask")
+            if isinstance(own, Operand):
+                return _Mask(meaning, "attn_mask", value(own))
+            if arguments.get("is_causal") is True and isinstance(arguments.get("query"), Operand):
+                query, key = arguments["query"], arguments["key"]
+                assert isinstance(query, Operand)
+                assert isinstance(key, Operand)
+                rows, columns = value(query).shape[-2], value(key).shape[-2]
+                return _Mask(meaning, "is_causal", torch.ones(rows, columns, dtype=torch.bool).tril())
+            if meaning.operation in ("add", "masked_fill", "where"):
+                for name in ("other", "input", "mask", "condition"):
+                    operand = arguments.get(name)
+                    if isinstance(operand, Operand):
+                        tensor = value(operand)
+                        if meaning.operation == "add" and tensor.is_floating_point() and bool((tensor < _MASKED).any()):
+                            return _Mask(meaning, name, tensor)
+                        if meaning.operation == "masked_fill" and name == "mask" and tensor.dtype == torch.bool:
+                            return _Mask(meaning, name, ~tensor)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """The mask of an attention, and the call that applies it."""
+
+    meaning: Meaning
+    argument: str
+    tensor: Tensor
+
+    @property
+    def allowed(self) -> Tensor:
+        return self.tensor if self.tensor.dtype == torch.bool else self.tensor > _MASKED
+
+    def additive(self) -> Tensor:
+        return torch.zeros(self.allowed.shape, dtype=torch.float64).masked_fill(~self.allowed, -math.inf)
+
+    @property
+    def text(self) -> str:
+        """Places that a mask leaves open: `12 of 100 places, a window of 4`."""
+        allowed = self.allowed.reshape(-1, *self.allowed.shape[-2:])[0]
+        open_ = f"{int((~self.allowed).sum())} of {self.allowed.numel()} places"
+        rows, columns = allowed.shape
+        distance = torch.arange(rows)[:, None] - torch.arange(columns)[None] + (columns - rows)
+        for kind, shape in (("causal", distance >= 0), ("", None)):
+            if shape is not None and torch.equal(allowed, shape):
+                return f"{open_} ({kind})"
+        widths = distance[allowed]
+        if (
+            widths.numel()
+            and int(widths.min()) == 0
+            and torch.equal(allowed, (distance >= 0) & (distance <= int(widths.max())))
+        ):
+            return f"{open_} (causal, a sliding window of {int(widths.max()) + 1})"
+        return open_
+
+    def without(self) -> Meaning:
+        """The call without its mask."""
+        if self.argument == "is_causal":
+            return replace(self.meaning, arguments={**self.meaning.arguments, "is_causal": False})
+        if self.argument == "attn_mask":
+            return replace(self.meaning, arguments={**self.meaning.arguments, "attn_mask": None})
+        return replace(
+            self.meaning,
+            arguments={**self.meaning.arguments, self.argument: 0.0 if self.meaning.operation == "add" else False},
+        )
+
+    def exchanged(self, mask: Operand) -> Meaning:
+        """The call with another mask, additive."""
+        arguments = dict(self.meaning.arguments)
+        if self.argument in ("attn_mask", "is_causal"):
+            return replace(self.meaning, arguments={**arguments, "attn_mask": mask, "is_causal": False})
+        if self.meaning.operation == "add":
+            return replace(self.meaning, arguments={**arguments, self.argument: mask})
+        source = arguments["input"]
+        return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
+
+
+def _broadcastable(one: Tensor, two: Tensor) -> bool:
+    try:
+        torch.broadcast_shapes(one.shape, two.shape)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
+    """Meanings of both sides that may be each other's: of one operation in order, or the only ones left."""
+    free = list(theirs)
+    rest = []
+    for one in ours:
+        other = next((two for two in free if two.operation == one.operation), None)
+        if other is None:
+            rest.append(one)
+        else:
+            free.remove(other)
+            yield one, other
+    computing = (
+        [item for item in rest if not traits_of(item).moves],
+        [item for item in free if not traits_of(item).moves],
+    )
+    if len(computing[0]) == len(computing[1]) == 1:
+        yield computing[0][0], computing[1][0]
+
+
+def _exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:
+    return [new if item is old else item for item in meanings]
+
+
+def _as_other(meaning: Meaning, other: Meaning) -> Meaning | None:
+    """The operation of `other` on the operands of `meaning`."""
+    ours = dict(meaning.operands())
+    arguments: dict[str, Argument] = dict(other.arguments)
+    for path, _ in other.operands():
+        if path not in ours or "." in path:
+            return None
+        arguments[path] = ours[path]
+    return replace(meaning, operation=other.operation, arguments=arguments)
+
+
+def _left_out(meanings: Sequence[Meaning], place: int) -> Iterator[list[Meaning]]:
+    """The calls without one of them, which hands one of its operands on; nothing where it has several results."""
+    meaning = meanings[place]
+    if len(meaning.results) != 1:
+        return
+    (result,) = meaning.results
+    kept = [item for number, item in enumerate(meanings) if number != place]
+    for _, substitute in meaning.operands():
+        changed = [
+            replace(
+                item,
+                arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
+            )
+            for item in kept
+        ]
+        if not any(result == operand.tensor for item in kept for _, operand in item.operands()):
+            changed.append(Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone"))
+        yield changed
+
+
+def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:
+    if isinstance(value, Operand):
+        return substitute if value.tensor == number else value
+    if isinstance(value, tuple):
+        return tuple(_substituted(item, number, substitute) for item in value)
+    return value
+
+
+def _call_text(meaning: Meaning) -> str:
+    settings = ", ".join(f"{name}={told(value)}" for name, value in meaning.settings().items() if value is not None)
+    return f"{meaning.operation}({settings})" if settings and len(settings) < 60 else meaning.operation
