@@ -47,6 +47,7 @@ HOMES = {
         "frameworks/torch/",
         "frameworks/msadapter/",
         "operations/kernels.py",
+        "operations/leaves.py",
         "operations/causes.py",
         "operations/evaluation.py",
         "operations/recomputation.py",

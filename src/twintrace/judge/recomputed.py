@@ -42,6 +42,8 @@ _SHARES = 1e-2
 
 _SMALL = 100.0
 """Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
+_PRODUCTS = 3
+"""Products of which most must have another element type before a run counts as one in another precision."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -308,6 +310,7 @@ class Recomputed:
         mistake = Mistake(
             "leaf" if kind == "data" else "weights",
             what,
+            "" if shapes else self._re.relation(pair.left, pair.right),
             size=(item.verdict.error or 0.0) / coarse if coarse else 0.0,
             advice=f"give both sides the same {kind}",
         )
@@ -500,19 +503,21 @@ class Recomputed:
         return None
 
     def _other_precision(self) -> bool:
-        """True if one whole run has another precision than the other: most of its products have another element type."""
+        """True if one whole run has another precision than the other: its weights, or all that autocast computes, have."""
         if self._precisions is None:
-            other = same = 0
+            weights, products = [], []
             for result in self._results:
                 calls = result.match.left
                 meaning = self._sides[0].meaning(calls[-1]) if calls else None
-                if meaning is None or not traits_of(meaning).product:
-                    continue
+                product = meaning is not None and traits_of(meaning).product
                 for item in result.tensors:
-                    if item.pair.part is Part.OUTPUT:
-                        other += item.left.spec.dtype != item.right.spec.dtype
-                        same += item.left.spec.dtype == item.right.spec.dtype
-            self._precisions = other >= same
+                    other = item.left.spec.dtype != item.right.spec.dtype
+                    if item.pair.part is Part.PARAMETER:
+                        weights.append(other)
+                    elif item.pair.part is Part.OUTPUT and product:
+                        products.append(other)
+            most = [sum(kind) * 2 > len(kind) for kind in (weights, products)]
+            self._precisions = most[0] or (most[1] and len(products) >= _PRODUCTS)
         return self._precisions
 
     def _earlier_cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
@@ -540,7 +545,7 @@ class Recomputed:
 
     def _still_visible(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
         """True if a mistake before is more than rounding here. One that never was more cannot be gone by that."""
-        if any(mistake.kind == "meaning" and mistake.size < _SMALL for mistake in sources):
+        if any(mistake.kind in ("meaning", "leaf") and mistake.size < _SMALL for mistake in sources):
             return True
         error = item.verdict.error or 0.0
         measured = item.measurement
@@ -743,7 +748,8 @@ class Recomputed:
             if parts[which] and summed[which] is None:
                 why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
-        if lone[0] and lone[1] and item.verdict.outcome is Outcome.DIFFERENT and incoming.status is not Status.PARTED:
+        apart = (item.verdict.error or 0.0) >= _SHARES and incoming.status is not Status.PARTED
+        if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= _SHARES:
             cut = self._cut_off(0) or self._cut_off(1)
             if cut is not None:
                 return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
@@ -831,7 +837,8 @@ class Recomputed:
                 continue
             for _, operand in meaning.operands():
                 partner = self._partner(which, operand.tensor)
-                if partner is not None and other.has_gradient(partner):
+                used = any(taker.gradients for number in meaning.results for taker in side.takers(number))
+                if used and partner is not None and other.has_gradient(partner):
                     return call
         return None
 

@@ -40,6 +40,8 @@ _DEEDS = {
 }  # fmt: skip
 _NUMBERS = {"mul": "factor", "div": "divisor", "add": "addend", "sub": "subtrahend", "pow": "exponent"}
 """Names of the second operand of arithmetic."""
+_EPSILON = 1e-2
+"""Constants that are added and smaller than this keep a division from failing."""
 SIDES = ("left", "right")
 
 
@@ -198,6 +200,8 @@ class _Search:
         """An operation as people would say it: multiplies by 0.125 (torch.Tensor.mul)."""
         called = meaning.called or meaning.operation
         other = meaning.arguments.get("other", meaning.arguments.get("exponent"))
+        if meaning.operation == "add" and isinstance(other, float) and 0 < other < _EPSILON:
+            return f"adds an epsilon of {told(other)} ({called})"
         if meaning.operation in _DEEDS and isinstance(other, int | float):
             return f"{_DEEDS[meaning.operation]} {told(other)} ({called})"
         if meaning.operation in ("add", "sub") and isinstance(other, Operand):
@@ -397,21 +401,27 @@ def _broadcastable(one: Tensor, two: Tensor) -> bool:
 
 def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
     """Meanings of both sides that may be each other's: of one operation in order, or the only ones left."""
-    free = list(theirs)
-    rest = []
-    for one in ours:
-        other = next((two for two in free if two.operation == one.operation), None)
-        if other is None:
-            rest.append(one)
-        else:
-            free.remove(other)
-            yield one, other
+    free, rest = list(theirs), list(ours)
+    for alike in (
+        _signature,
+        lambda meaning: meaning.operation,
+    ):  # an epsilon that is added is no residual that is added
+        for one in tuple(rest):
+            other = next((two for two in free if alike(two) == alike(one)), None)
+            if other is not None:
+                rest.remove(one)
+                free.remove(other)
+                yield one, other
     computing = (
         [item for item in rest if not traits_of(item).moves],
         [item for item in free if not traits_of(item).moves],
     )
     if len(computing[0]) == len(computing[1]) == 1:
         yield computing[0][0], computing[1][0]
+
+
+def _signature(meaning: Meaning) -> object:
+    return meaning.operation, tuple(path for path, _ in meaning.operands())
 
 
 def _exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:

@@ -23,6 +23,7 @@ from ..model.records import Call
 from ..model.sites import Phase
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
+from .leaves import relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -41,6 +42,8 @@ _WOBBLE = 4.0
 """Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
 _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
+_GONE = 8.0
+"""Units of the result below which a difference that came in is as small as rounding: gone."""
 _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
 _MOST = 0.5
@@ -162,7 +165,10 @@ class Recomputation:
         two, other = self._compute(1, right, self.values[1])
         coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
         limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
-        return bool(~((one - two).abs() <= limit).logical_or(one == two).all())
+        if not bool(((one - two).abs() <= limit).logical_or(one == two).all()):
+            return True
+        # A bound is the worst case: what is more than the rounding of storing the result is still there.
+        return _relative_difference(two, one) > _GONE * coarse * SINGLE
 
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
         """Those of the parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
@@ -184,6 +190,17 @@ class Recomputation:
             if _is_sum(total, [pieces[place] for place in places], unit):
                 return tuple(parts[place] for place in places)
         return None
+
+    def apart(self, gradients: tuple[int, int], layout: Layout, parts: Sequence[Sequence[int]]) -> float:
+        """Distance of two gradients, relative to the parts that each was added up of: these may cancel."""
+        try:
+            one = self.values[0](gradients[0])
+            distance = one - laid_out(self.values[1](gradients[1]), layout, one.shape)
+            sizes = [self.values[which](number).norm() for which in (0, 1) for number in parts[which]]
+        except (NotRecomputable, RuntimeError):
+            return 0.0
+        largest = max(map(float, sizes), default=0.0)
+        return float(distance.norm()) / largest if largest else 0.0
 
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
@@ -316,6 +333,10 @@ class Recomputation:
     def causes(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Cause | None:
         """The change that makes the two sides compute the same; None if none of those tried does."""
         return cause_of(self, left, right, bound, layout)
+
+    def relation(self, left: int, right: int) -> str:
+        """How two different tensors that no recorded call made belong together; empty if nothing is seen."""
+        return relation(self, left, right)
 
     @staticmethod
     def relative(f: Tensor, g: Tensor) -> float:

@@ -293,6 +293,16 @@ class Side:
         """Name in the model of a parameter, by its value."""
         return next((name for name, value in self._parameters.items() if value == number), None)
 
+    def parameters_like(self, tensor: Tensor) -> list[str]:
+        """Names of the parameters that have the bits of a tensor."""
+        if tensor.fingerprint is None:
+            return []
+        return [
+            name
+            for name, number in self._parameters.items()
+            if self.tensor(number).fingerprint == tensor.fingerprint and self.tensor(number).spec == tensor.spec
+        ]
+
     def has_gradient(self, number: int) -> bool:
         """True if a gradient of a tensor was recorded."""
         return number in self._of_output or bool(self.contributions(number))
