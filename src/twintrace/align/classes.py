@@ -18,7 +18,7 @@ import numpy as np
 
 from ..model.tensors import Tensor
 from .strands import Strand
-from .values import COARSE_ROUNDING, ROUNDING, Fill, fill_of, is_coarse, is_constant, numel, scale_of
+from .values import Fill, fill_of, is_constant, numel, rounding, scale_of
 
 _Array = np.ndarray[Any, Any]
 
@@ -65,7 +65,7 @@ def _row(tensor: Tensor) -> tuple[float, ...] | None:
         return None  # its statistics are those of the mask
     assert found.min is not None
     assert found.max is not None
-    tolerance = COARSE_ROUNDING if is_coarse(tensor) else ROUNDING
+    tolerance = rounding(tensor)
     odd = float(found.nan + found.posinf + found.neginf) + (0.5 if fill is Fill.PURE else 0.0)
     scale = scale_of(found)
     return float(numel(tensor)), odd, tolerance, scale, found.norm, float(found.max), float(found.min), found.mean

@@ -19,7 +19,7 @@ from .equivalents import MAKING, MOVING, OPERATIONS, SHAPING, is_known
 from .mappings import Mapping
 from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import main_parameter, operation
+from .units import is_parameter, main_parameter, operation
 from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
@@ -153,8 +153,12 @@ class Flowing:
 
     def _by_operation(self, which: int, tensor: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
+        strand = self._web.strands[which]
         for index in dict.fromkeys(self._users(which, tensor)):
-            found.setdefault(operation(self._web.strands[which].calls[index]), []).append(index)
+            what = operation(strand.calls[index])
+            if what == "add" and any(is_parameter(strand, index, slot) for slot in strand.inputs(index)):
+                what = "addition of a bias"
+            found.setdefault(what, []).append(index)
         return found
 
     def _users(self, which: int, tensor: int) -> Iterator[int]:

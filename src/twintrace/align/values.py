@@ -22,6 +22,8 @@ _COARSE = frozenset(
 ROUNDING = 2e-4
 """What a deep network in f32 makes of another order of additions, relative to the largest element."""
 COARSE_ROUNDING = 3e-2
+"""The same in 16 bits of which 8 are significant, or in fewer."""
+_ROUNDINGS = {dtype: COARSE_ROUNDING for dtype in _COARSE} | {"f16": COARSE_ROUNDING / 8, "c32": COARSE_ROUNDING / 8}
 
 
 def numel(tensor: Tensor) -> int:
@@ -49,12 +51,23 @@ def alike(left: Tensor, right: Tensor) -> int:
 
 def tolerance(left: Tensor, right: Tensor) -> float:
     """How far two statistics may lie apart, relative to the largest element."""
-    return COARSE_ROUNDING if left.spec.dtype in _COARSE or right.spec.dtype in _COARSE else ROUNDING
+    return max(rounding(left), rounding(right))
 
 
-def is_coarse(tensor: Tensor) -> bool:
-    """Has it so few bits that its statistics agree only roughly with those of a finer one?"""
-    return tensor.spec.dtype in _COARSE
+def rounding(tensor: Tensor) -> float:
+    """How far the statistics of a tensor may be moved by rounding, relative to its largest element."""
+    return _ROUNDINGS.get(tensor.spec.dtype, ROUNDING)
+
+
+def in_other_places(left: Tensor, right: Tensor) -> bool:
+    """True if the sums that depend on the order of the elements are further apart than rounding makes them."""
+    one, two = left.statistics, right.statistics
+    if one is None or two is None or one.order is None or two.order is None or not one.norm or not two.norm:
+        return False
+    gap = max(abs(mine - other) for mine, other in zip(one.order, two.order, strict=True))
+    return gap > tolerance(left, right) / 3 * max(
+        one.norm, two.norm
+    )  # the weights of these sums have a mean square of 1/9
 
 
 class Fill(enum.Enum):

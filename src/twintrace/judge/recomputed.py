@@ -474,7 +474,7 @@ class Recomputed:
                 "meaning", apart, why, "compute in the same precision on both sides", side, size / coarse,
                 left=blamed[0], right=blamed[1],
             )  # fmt: skip
-        types = item.left.spec.dtype, item.right.spec.dtype
+        types = self._computed_in(0, left), self._computed_in(1, right)
         if types[0] == types[1] or not all(map(_is_float, types)) or self._other_precision():
             return None
         entries = [
@@ -487,6 +487,15 @@ class Recomputed:
         what = f"the two compute in another precision: {types[0]} | {types[1]}"
         why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
+
+    def _computed_in(self, which: int, part: Slice) -> str:
+        """Element type of the last value of a slice that was computed, not cast or moved."""
+        side = self._sides[which]
+        for call in reversed(part.calls):
+            meaning = side.meaning(call)
+            if meaning is not None and not traits_of(meaning).casts and not traits_of(meaning).moves:
+                return side.tensor(next(iter(meaning.results))).spec.dtype
+        return ""
 
     def _coarse_cast(self, which: int, part: Slice) -> Call | None:
         """A cast in a slice to an element type that is coarser than what goes in and what comes out."""

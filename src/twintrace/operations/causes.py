@@ -9,6 +9,7 @@ other side's operation, known variants, operands exchanged or taken from elsewhe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -180,9 +181,10 @@ class _Search:
 
     def _lone_calls(self, which: int) -> Iterator[Candidate]:
         """Calls that one side alone makes, left out: one of their operands is handed on."""
-        meanings = (self._left, self._right)[which]
+        meanings, others = (self._left, self._right) if which == 0 else (self._right, self._left)
+        more = Counter(item.operation for item in meanings) - Counter(item.operation for item in others)
         for place, meaning in enumerate(meanings):
-            if any(meaning is pair[which] for pair in self._pairs):
+            if meaning.operation not in more and any(meaning is pair[which] for pair in self._pairs):
                 continue
             advice = (
                 "remove it from the right, or see why the left does without"
@@ -205,7 +207,9 @@ class _Search:
         if meaning.operation in _DEEDS and isinstance(other, int | float):
             return f"{_DEEDS[meaning.operation]} {told(other)} ({called})"
         if meaning.operation in ("add", "sub") and isinstance(other, Operand):
-            return f"{_DEEDS[meaning.operation]} {self._re.values[which].spec(other.tensor)} ({called})"
+            spec = self._re.values[which].spec(other.tensor)
+            bias = "a bias, " if len(spec.shape) == 1 and self._re.sides[which].maker(other.tensor) is None else ""
+            return f"{_DEEDS[meaning.operation]} {bias}{spec} ({called})"
         if meaning.operation == "cast":
             return f"casts to {told(meaning.arguments.get('dtype'))} ({called})"
         return f"calls {called}"

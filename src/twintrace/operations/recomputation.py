@@ -122,6 +122,12 @@ class Recomputation:
                     outputs[value] = gradient.tensor
             elif gradient.slot in taken:
                 inputs.setdefault(taken[gradient.slot], []).append(gradient.tensor)
+        for value in made.values() if inputs else ():
+            # A hook on a tensor that is written to afterwards is one on the new value: the only taker knows the old one's gradient.
+            if value not in outputs:
+                parts = self.sides[which].contributions(value)
+                if len(parts) == 1:
+                    outputs[value] = parts[0][1]
         return Gradients(outputs, inputs)
 
     # --- meaning --------------------------------------------------------------------------------------------------------

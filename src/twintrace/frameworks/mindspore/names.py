@@ -56,7 +56,7 @@ _QUESTIONS = frozenset((
 _SILENT_PRIMITIVES = frozenset((
     "Shape", "TensorShape", "DynamicShape", "DType", "DTypeId", "Rank", "Size", "HookBackward", "InsertGradientOf", "Print",
     "Depend", "Load", "UpdateState", "MakeTuple", "TupleGetItem", "CellBackwardHook", "Morph", "PyExecute", "PyFunc",
-    "StopGradient", "stop_gradient", "ProxyOp", "TensorDump", "DumpGradient",
+    "ProxyOp", "TensorDump", "DumpGradient",
 ))  # fmt: skip
 _METHODS = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div", "__floordiv__": "floor_divide",
