@@ -44,6 +44,10 @@ _SMALL = 100.0
 """Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
 _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
+_TRIED = 16
+"""Mistakes without visible effect that are tried for a small one."""
+_EXACT = 1e-9
+"""Relative effect at a result, of float64, that is more than its own rounding."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -125,6 +129,8 @@ class Recomputed:
         self._notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self._remarks: list[str] = []
+        self._origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
+        """Values at which mistakes were made, and the calls that made them."""
         self._always: set[Mistake] = set()
         """Mistakes that count because they are in a result."""
         self._precisions: bool | None = None
@@ -193,6 +199,9 @@ class Recomputed:
         key = item.pair.left, item.pair.right
         if key not in self._values:
             judged = self._judge_value(item)
+            if judged.mistakes and self._is_by_the_way(0, item.pair.left) != self._is_by_the_way(1, item.pair.right):
+                # Paired by chance: a variance that a norm puts out beside its result, and a sum on the way to it.
+                return Judged(Status.SAME, because="one side does nothing with it")
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._values[key] = judged
@@ -207,6 +216,13 @@ class Recomputed:
             if item.left.fingerprint and item.right.fingerprint:
                 self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status
         return self._values[key]
+
+    def _is_by_the_way(self, which: int, number: int) -> bool:
+        """True if a tensor is one of several that a call puts out, and nobody takes it."""
+        side = self._sides[which]
+        makers = side.makers(number)
+        alone = any(len(outputs_of(call)) < 2 or call.site.kind is Kind.MODULE for call in makers)
+        return bool(makers) and not alone and not side.takers(number)
 
     def _judge_value(self, item: TensorResult) -> Judged:
         pair = item.pair
@@ -246,6 +262,7 @@ class Recomputed:
                     self._notes[names] = max(self._notes.get(names, 0.0), difference.relative)
             elif difference.significant:
                 mistakes.append(self._meant(left, right, pair, difference))
+                self._origins[mistakes[-1]] = pair, left, right
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
@@ -314,6 +331,7 @@ class Recomputed:
             size=(item.verdict.error or 0.0) / coarse if coarse else 0.0,
             advice=f"give both sides the same {kind}",
         )
+        self._origins[mistake] = pair, Slice(pair.left, (), (pair.left,)), Slice(pair.right, (), (pair.right,))
         return Judged(Status.PARTED, because=what, mistakes=(mistake,))
 
     def _between_modules(self, item: TensorResult) -> Judged:
@@ -757,7 +775,8 @@ class Recomputed:
             if parts[which] and summed[which] is None:
                 why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
-        apart = (item.verdict.error or 0.0) >= _SHARES and incoming.status is not Status.PARTED
+        several = max(len(own) for own in parts) > 1  # what one call sent back has its own bound
+        apart = several and (item.verdict.error or 0.0) >= _SHARES and incoming.status is not Status.PARTED
         if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= _SHARES:
             cut = self._cut_off(0) or self._cut_off(1)
             if cut is not None:
@@ -930,6 +949,7 @@ class Recomputed:
                     )
         untold += [text for text, counts in lone if not counts]
         mistakes = [text for text, counts in lone if counts]
+        reached |= self._small_effects(results, reached, ends[1])
         # Other weights always count: the next input may show them.
         reached |= {mistake for result in results for mistake in result.mistakes if mistake.kind == "weights"}
         finished = []
@@ -968,6 +988,30 @@ class Recomputed:
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
             found.update(dict.fromkeys(made, call))
         return found
+
+    def _small_effects(
+        self, results: Sequence[CallResult], reached: Collection[Mistake], ends: Mapping[int, Call]
+    ) -> set[Mistake]:
+        """Mistakes that were lost in the rounding of the run on their way, and change a result if nothing is rounded.
+
+        They are tried together: two that undo each other have no effect.
+        """
+        made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
+        gone = [mistake for mistake in made if mistake in self._origins and not mistake.backward][:_TRIED]
+        changed = {}
+        for mistake in gone:
+            pair, left, right = self._origins[mistake]
+            both = self._re.choices(left, right, self._bound, pair.layout)
+            if both is not None and both[0].shape == both[1].shape:
+                changed[pair.right] = both
+        if not changed:
+            return set()
+        from ..operations.replay import effect
+
+        for end in ends:
+            if (effect(self._re, changed, end) or 0.0) > _EXACT:
+                return set(gone)
+        return set()
 
     def _other_results(
         self, results: list[CallResult], ends: tuple[Mapping[int, Call], Mapping[int, Call]]

@@ -535,13 +535,14 @@ def _audit_backward(
     framework: str,
 ) -> dict[int, Score]:
     seeds: list[tuple[Tensor, Tensor]] = []
+    accuracy = accuracy_of(meaning.operation, framework)
     for number, key in meaning.results.items():
         if number in gradients.outputs and key in computed and computed[key].requires_grad:
             seed = values(gradients.outputs[number])
             result = computed[key]
-            mode.add(
-                result, precision.unit * result.detach().abs() + precision.least
-            )  # kernels save results as they were rounded
+            size = result.detach().abs()
+            approximate = precision.sums * (accuracy.absolute + accuracy.input * size)
+            mode.add(result, precision.unit * size + precision.least + approximate)  # kernels save what they computed
             seeds.append((result, seed.reshape(result.shape) if seed.numel() == result.numel() else seed))
     if not seeds:
         raise NotRecomputable("no gradient of its results was recorded")
@@ -552,7 +553,6 @@ def _audit_backward(
         return {}
     mode.unit = precision.unit
     mode.least = precision.least
-    accuracy = accuracy_of(meaning.operation, framework)
     mode.function_units = max(mode.function_units, accuracy.absolute, accuracy.input)
     try:
         with mode:

@@ -153,6 +153,17 @@ class Recomputation:
         f, g, tolerance = self.both(left, right, bound, layout)
         return _difference(f, g, tolerance, self._unit(left, right))
 
+    def choices(
+        self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout
+    ) -> tuple[Tensor, Tensor] | None:
+        """Results of both sides from the left's inputs, laid out as the right's; of leaves, their values. None if not known."""
+        try:
+            f, _ = self._compute(0, left, self.values[0])
+            g, _ = self._compute(1, right, self.from_left(bound) if right.calls else self.values[1])
+            return laid_back(f, layout, g.shape), g
+        except (NotRecomputable, RuntimeError):
+            return None
+
     def is_unavoidable(self, left: Slice, right: Slice) -> bool:
         """True if two calls differ in nothing but what no argument of their frameworks can change."""
         if len(left.calls) != 1 or len(right.calls) != 1:
@@ -238,6 +249,7 @@ class Recomputation:
         layout: Layout,
         meanings: tuple[Sequence[Meaning] | None, Sequence[Meaning] | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor]:
+        bound = self._with_gradients(left, right, bound)
         f, error_f = self._compute(0, left, self.values[0], meanings[0])
         g, error_g = self._compute(1, right, self.from_left(bound), meanings[1])
         with contextlib.suppress(RuntimeError):  # another number of elements: told as that
@@ -253,6 +265,30 @@ class Recomputation:
             tolerance = tolerance + self._wobble(0, left, self.values[0], f, meanings[0], taken, Layout())
             tolerance = tolerance + self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout)
         return f, g, tolerance
+
+    def _with_gradients(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> Mapping[int, Bound]:
+        """The binding with the gradients and the state of one parameter, which an optimizer has in the same place on both sides.
+
+        Gradients that are noise (of a key's bias) have other statistics on each side, and were not paired.
+        """
+        if not left.calls or not right.calls:
+            return bound
+        one, two = self.sides[0].meaning(left.calls[-1]), self.sides[1].meaning(right.calls[-1])
+        if one is None or two is None or one.operation != two.operation:
+            return bound
+        ours, theirs = of_one_parameter(one, left.tensor), of_one_parameter(two, right.tensor)
+        if ours is one or theirs is two:
+            return bound
+        mine, found = dict(ours.operands()), dict(bound)
+        for path, operand in theirs.operands():
+            partner = mine.get(path)
+            same = (
+                partner is not None
+                and self.values[0].spec(partner.tensor).shape == self.values[1].spec(operand.tensor).shape
+            )
+            if partner is not None and same:
+                found.setdefault(operand.tensor, Bound(partner.tensor, Layout()))
+        return found
 
     def _wobble(
         self,

@@ -10,7 +10,7 @@ whose meaning is not known, that draws random numbers or whose values were not k
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,6 +81,29 @@ def share(recomputation: Recomputation, origin: Compared, end: Compared) -> Shar
     return Share(found[0], found[1])
 
 
+def effect(recomputation: Recomputation, changed: Mapping[int, tuple[Tensor, Tensor]], end: int) -> float | None:
+    """Relative difference at the end of the right side between two choices of some of its values; None if that is not known.
+
+    Nothing is rounded on the way, so a difference that is far below the rounding of the run is seen as well.
+    """
+    results = []
+    try:
+        meanings: dict[int, Meaning] = {}
+        for number in changed:
+            if end in dependent(recomputation.sides[1], number) - {number}:
+                meanings |= {id(meaning): meaning for meaning in _between(recomputation.sides[1], number, end)}
+        if not meanings:
+            return 0.0
+        order = {id(recomputation.sides[1].meaning(call)): call.order for call in recomputation.sides[1].calls}
+        ordered = sorted(meanings.values(), key=lambda meaning: order[id(meaning)])
+        for choice in (0, 1):
+            known = {number: both[choice] for number, both in changed.items()}
+            results.append(_replayed(ordered, known, recomputation, end))
+    except (NotRecomputable, RuntimeError):
+        return None
+    return _distance(results[0], results[1])
+
+
 def dependent(side: Side, number: int) -> set[int]:
     """Tensors of the forward pass that depend on a tensor, itself among them."""
     takers: dict[int, list[Call]] = {}
@@ -125,12 +148,12 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
 
 
 def _replayed(meanings: Sequence[Meaning], known: dict[int, Tensor], recomputation: Recomputation, end: int) -> Tensor:
-    values = recomputation.values[1]
+    values, fixed = recomputation.values[1], frozenset(known)
     with torch.no_grad():
         for meaning in meanings:
             results = evaluate(meaning, lambda _, number: known[number] if number in known else values(number))
             for number, key in meaning.results.items():
-                if key in results:
+                if key in results and number not in fixed:
                     known[number] = results[key]
     if end not in known:
         raise NotRecomputable("its result was not computed")
@@ -150,4 +173,4 @@ def _distance(left: Tensor, right: Tensor) -> float:
     return gap / size if size else gap
 
 
-__all__ = ["Compared", "Share", "dependent", "share"]
+__all__ = ["Compared", "Share", "dependent", "effect", "share"]

@@ -136,6 +136,10 @@ class Side:
             call = self._by_id.get(call.parent) if call.parent is not None else None
         return innermost
 
+    def makers(self, number: int) -> Sequence[Call]:
+        """All calls that put a tensor out: a function, and the modules around it."""
+        return self._makers.get(number, ())
+
     def takers(self, number: int) -> Sequence[Call]:
         """Calls that took a tensor, without the modules around them."""
         return self._takers.get(number, ())
