@@ -23,7 +23,6 @@ ROUNDING = 2e-4
 """What a deep network in f32 makes of another order of additions, relative to the largest element."""
 COARSE_ROUNDING = 3e-2
 """The same in 16 bits of which 8 are significant, or in fewer."""
-_ROUNDINGS = {dtype: COARSE_ROUNDING for dtype in _COARSE} | {"f16": COARSE_ROUNDING / 8, "c32": COARSE_ROUNDING / 8}
 
 
 def numel(tensor: Tensor) -> int:
@@ -56,7 +55,7 @@ def tolerance(left: Tensor, right: Tensor) -> float:
 
 def rounding(tensor: Tensor) -> float:
     """How far the statistics of a tensor may be moved by rounding, relative to its largest element."""
-    return _ROUNDINGS.get(tensor.spec.dtype, ROUNDING)
+    return COARSE_ROUNDING if tensor.spec.dtype in _COARSE else ROUNDING
 
 
 def in_other_places(left: Tensor, right: Tensor) -> bool:

@@ -33,6 +33,7 @@ from .rounding import unit
 if TYPE_CHECKING:
     from ..operations.causes import Cause
     from ..operations.evaluation import Score
+    from ..operations.meanings import Meaning
     from ..operations.recomputation import Bound, Difference, Recomputation
 
 _LEAF_UNITS = 4.0
@@ -44,6 +45,8 @@ _SMALL = 100.0
 """Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
 _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
+_NOISE = 64.0
+"""Units of the element type by which gradients may differ after many layers, relative to their norm."""
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
 _EXACT = 1e-9
@@ -70,6 +73,8 @@ class Judged:
     untold: str = ""
     sources: frozenset[Mistake] = frozenset()
     """Mistakes that have reached this value."""
+    discarded: bool = False
+    """True if the two values do not belong together after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +204,8 @@ class Recomputed:
         key = item.pair.left, item.pair.right
         if key not in self._values:
             judged = self._judge_value(item)
+            if judged.discarded:
+                return judged
             if judged.mistakes and self._is_by_the_way(0, item.pair.left) != self._is_by_the_way(1, item.pair.right):
                 # Paired by chance: a variance that a norm puts out beside its result, and a sum on the way to it.
                 return Judged(Status.SAME, because="one side does nothing with it")
@@ -216,6 +223,17 @@ class Recomputed:
             if item.left.fingerprint and item.right.fingerprint:
                 self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status
         return self._values[key]
+
+    def _are_other_steps(self, item: TensorResult, left: Slice, right: Slice) -> bool:
+        """True if results of different sizes are made by other operations: a factor that one side applies before a product and the
+        other after it. If they are no steps to one result, that result will tell.
+        """
+        kinds = []
+        for which, part in enumerate((left, right)):
+            meanings = [self._sides[which].meaning(call) for call in part.calls]
+            kinds.append(sorted(meaning.operation for meaning in meanings if meaning and not traits_of(meaning).moves))
+        makers = [*self._sides[0].makers(item.pair.left), *self._sides[1].makers(item.pair.right)]
+        return kinds[0] != kinds[1] and not any(call.site.kind is Kind.MODULE for call in makers)
 
     def _is_by_the_way(self, which: int, number: int) -> bool:
         """True if a tensor is one of several that a call puts out, and nobody takes it."""
@@ -249,6 +267,8 @@ class Recomputed:
             difference = self._meaning(left, right, pair.layout)
         except _not_recomputable() as error:
             return self._fallback(item, incoming, audited, str(error), left, right)
+        if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
+            return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
         precise = self._precision(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)
@@ -480,7 +500,10 @@ class Recomputed:
         size = (difference.relative if difference is not None else 0.0) or item.verdict.error or 0.0
         apart = f"the two calls mean something else: {size:.1e} apart on the same inputs"
         coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
-        casts = [self._coarse_cast(which, part) for which, part in enumerate((left, right))]
+        if self._other_precision():
+            return None
+        numbers = item.pair.left, item.pair.right
+        casts = [self._coarse_cast(which, part, numbers[1 - which]) for which, part in enumerate((left, right))]
         if (casts[0] is None) != (casts[1] is None):
             which = 0 if casts[0] is not None else 1
             side, call = ("left", "right")[which], casts[which]
@@ -493,7 +516,7 @@ class Recomputed:
                 left=blamed[0], right=blamed[1],
             )  # fmt: skip
         types = self._computed_in(0, left), self._computed_in(1, right)
-        if types[0] == types[1] or not all(map(_is_float, types)) or self._other_precision():
+        if types[0] == types[1] or not all(map(_is_float, types)):
             return None
         entries = [
             (self._sides[0].tensor(self._bound[number].left).spec.dtype, self._sides[1].tensor(number).spec.dtype)
@@ -515,10 +538,13 @@ class Recomputed:
                 return side.tensor(next(iter(meaning.results))).spec.dtype
         return ""
 
-    def _coarse_cast(self, which: int, part: Slice) -> Call | None:
-        """A cast in a slice to an element type that is coarser than what goes in and what comes out."""
-        side = self._sides[which]
-        ends = [side.tensor(number).spec.dtype for number in (part.tensor, *part.edge)]
+    def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:
+        """A cast in a slice to an element type that is coarser than what goes in and than the other side's result."""
+        side, other = self._sides[which], self._sides[1 - which]
+        ends = [*(side.tensor(number).spec.dtype for number in part.edge), other.tensor(partner).spec.dtype]
+        taken = [self._sides[1 - which].meaning(call) for call in other.takers(partner)]
+        if any(meaning is not None and traits_of(meaning).casts for meaning in taken):
+            return None  # the other side casts it next
         finest = max((unit(dtype, dtype) for dtype in ends if _is_float(dtype)), default=1.0)
         for call in part.calls:
             meaning = side.meaning(call)
@@ -776,8 +802,9 @@ class Recomputed:
                 why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
         several = max(len(own) for own in parts) > 1  # what one call sent back has its own bound
-        apart = several and (item.verdict.error or 0.0) >= _SHARES and incoming.status is not Status.PARTED
-        if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= _SHARES:
+        least = max(_SHARES, _NOISE * unit(item.left.spec.dtype, item.right.spec.dtype))
+        apart = several and (item.verdict.error or 0.0) >= least and incoming.status is not Status.PARTED
+        if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= least:
             cut = self._cut_off(0) or self._cut_off(1)
             if cut is not None:
                 return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
@@ -937,8 +964,13 @@ class Recomputed:
                 reached |= own.sources if own.status is Status.PARTED else set()
                 if own.status is Status.UNTOLD:
                     untold.append(own.untold or f"{_name(item.pair)} depends on calls that could not be recomputed")
+        for result in results:
+            for mistake in result.mistakes:
+                if mistake.backward and mistake.kind in ("unproven", "gradient") and mistake not in reached:
+                    untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
         results, handled = self._other_results(results, ends)
         lone = [*self._lone_results(ends, handled), *self._lone_gradients(results)]
+        self._look_for_cuts(results)
         reached |= self._always
         for which, side in enumerate(("left", "right")):
             for alone in (self._alignment.only_left, self._alignment.only_right)[which]:
@@ -1124,6 +1156,33 @@ class Recomputed:
             left=blamed[0], right=blamed[1],
         )  # fmt: skip
         return mistake, call
+
+    def _look_for_cuts(self, results: list[CallResult]) -> None:
+        """A call that stops a gradient on one side alone is a mistake if the gradients of what it takes differ."""
+        for which in (0, 1):
+            cut = self._cut_off(which)
+            if cut is None or any(mistake.why == cut[0].why for mistake in self._always):
+                continue
+            if any(mistake.why == cut[0].why for result in results for mistake in result.mistakes):
+                continue
+            (value,) = {operand.tensor for _, operand in self._meaning_of(which, cut[1]).operands()} or {-1}
+            partner = self._partner(which, value)
+            here, there = self._sides[which].gradient(value), self._sides[1 - which].gradient(partner)
+            if there is None or (here is not None and not self._differ(which, here, there)):
+                continue
+            self._always.add(cut[0])
+            _attach(results, cut[1], which, cut[0])
+
+    def _meaning_of(self, which: int, call: Call) -> Meaning:
+        meaning = self._sides[which].meaning(call)
+        assert meaning is not None
+        return meaning
+
+    def _differ(self, which: int, here: int, there: int) -> bool:
+        """True if two gradients of the same value differ by more than many layers' rounding."""
+        left, right = (here, there) if which == 0 else (there, here)
+        coarse = unit(self._sides[0].tensor(left).spec.dtype, self._sides[1].tensor(right).spec.dtype)
+        return self._re.apart((left, right), Layout(), [[left], [right]]) >= max(_SHARES, _NOISE * coarse)
 
     def _partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""

@@ -307,6 +307,11 @@ class Side:
             if self.tensor(number).fingerprint == tensor.fingerprint and self.tensor(number).spec == tensor.spec
         ]
 
+    def gradient(self, number: int | None) -> int | None:
+        """The recorded gradient of a tensor, all that came back to it; None if there is none."""
+        found = self._of_output.get(number, ()) if number is not None else ()
+        return found[-1][1] if found else None
+
     def has_gradient(self, number: int) -> bool:
         """True if a gradient of a tensor was recorded."""
         return number in self._of_output or bool(self.contributions(number))
