@@ -803,7 +803,8 @@ class Recomputed:
                 return self._untold_gradient(item, incoming, why)
         several = max(len(own) for own in parts) > 1  # what one call sent back has its own bound
         least = max(_SHARES, _NOISE * unit(item.left.spec.dtype, item.right.spec.dtype))
-        apart = several and (item.verdict.error or 0.0) >= least and incoming.status is not Status.PARTED
+        beyond = item.verdict.outcome is Outcome.DIFFERENT and (item.verdict.error or 0.0) >= least
+        apart = several and beyond and incoming.status is not Status.PARTED
         if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= least:
             cut = self._cut_off(0) or self._cut_off(1)
             if cut is not None:

@@ -46,7 +46,9 @@ def deepest():
         depth += 10
 
 
-@pytest.mark.parametrize("level", ["module", "mix", "op"])
+@pytest.mark.parametrize(
+    "level", [pytest.param("module", marks=pytest.mark.slow), "mix", pytest.param("op", marks=pytest.mark.slow)]
+)
 def test_what_runs_bare_runs_recorded(tmp_path, level):
     depth, limit = deepest() - 10, sys.getrecursionlimit()
     assert depth > 200
