@@ -16,6 +16,7 @@ Gradients go the other way, by the vector-Jacobian product of each call; what co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -49,11 +50,15 @@ _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
+_LEAF_EFFECT = 1e-6
+"""The same where data differ: tables that were computed in float32 have its rounding."""
 _EXACT = 1e-9
 """Relative effect at a result, of float64, that is more than its own rounding."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
+_SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
+"""Operations whose gradient forgets an operand where their result does: a masked score."""
 _ORDER = {status: place for place, status in enumerate(Status)}
 
 
@@ -255,6 +260,11 @@ class Recomputed:
         if self._is_uninitialised(0, left) or self._is_uninitialised(1, right):
             return Judged(Status.SAME, because="memory that nothing has written to yet")
         if self._is_leaf(0, left) and self._is_leaf(1, right):
+            sizes = math.prod(item.left.spec.shape), math.prod(item.right.spec.shape)
+            modules = [*self._sides[0].takers(pair.left), *self._sides[1].takers(pair.right)]
+            if sizes[0] != sizes[1] and pair.part is Part.INPUT and modules and not item.left.requires_grad:
+                # A mask for all heads, and one for each: what is made of it will tell.
+                return Judged(Status.SAME, because="given in another shape", discarded=True)
             return self._leaf(item)
         incoming = self._incoming(left, right)
         random = self._random(left, right)
@@ -748,8 +758,16 @@ class Recomputed:
             for gradient in call.gradients
             if gradient.role == "output"
         ]
-        found += [self._standing(which, number) for number in (*inputs_of(call).values(), *outputs_of(call).values())]
-        return _together(found)
+        meaning = self._sides[which].meaning(call)
+        traits = traits_of(meaning) if meaning is not None else None
+        if traits is not None and traits.moves:
+            return _together(found)  # gradients go where the values came from, whatever these are
+        made = [self._standing(which, number) for number in outputs_of(call).values()]
+        taken = [self._standing(which, number) for number in inputs_of(call).values()]
+        lost = all(judged.status is not Status.PARTED for judged in made)
+        if lost and meaning is not None and meaning.operation in _SELECTIVE:
+            taken = [judged for judged in taken if judged.status is not Status.PARTED]
+        return _together([*found, *made, *taken])
 
     def _standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""
@@ -1035,14 +1053,16 @@ class Recomputed:
         for mistake in gone:
             pair, left, right = self._origins[mistake]
             both = self._re.choices(left, right, self._bound, pair.layout)
-            if both is not None and both[0].shape == both[1].shape:
-                changed[pair.right] = both
+            if both is None or both[0].shape != both[1].shape:
+                return set()  # the others alone would not undo each other
+            changed[pair.right] = both
         if not changed:
             return set()
         from ..operations.replay import effect
 
+        least = _LEAF_EFFECT if any(mistake.kind == "leaf" for mistake in gone) else _EXACT
         for end in ends:
-            if (effect(self._re, changed, end) or 0.0) > _EXACT:
+            if (effect(self._re, changed, end) or 0.0) > least:
                 return set(gone)
         return set()
 

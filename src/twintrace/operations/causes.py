@@ -86,7 +86,8 @@ def cause_of(
             continue
         rest = recomputation.difference_between(after, other, limit, SINGLE)
         now = recomputation.relative(after, other)
-        if math.isfinite(now) and (now <= _AGREE * before or (not rest.significant and now <= 0.1 * before)):
+        better = now <= _AGREE * before if math.isfinite(before) else now <= _AGREE
+        if math.isfinite(now) and (better or (not rest.significant and now <= 0.1 * before)):
             was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
             return replace(candidate.cause, proof=f"{was} → {now:.1e}")
     return None
@@ -127,6 +128,8 @@ class _Search:
         fixed = {name: settings.pop(name)[0] for name in FRAMEWORKS_OWN & settings.keys()}
         for name, (mine, other) in sorted(settings.items()):
             shown = _NUMBERS.get(two.operation, name) if name == "other" else name
+            if shown == "addend" and all(isinstance(item, float) and 0 < item < 0.1 for item in (mine, other)):
+                shown = "eps"
             cause = Cause(
                 f"{shown}: {told(mine)} | {told(other)}", setting=name, advice=f"set {shown}={told(mine)} on the right"
             )

@@ -24,7 +24,7 @@ from ..model.sites import Phase
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
 from .leaves import relation
-from .meanings import FRAMEWORKS_OWN, Argument, Meaning, different_arguments
+from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
@@ -42,6 +42,8 @@ _WOBBLE = 4.0
 """Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
 _ADDED = 16.0
 """Multiple of the rounding of a sum of gradients. MindSpore adds some up in another order than they are sent: 8 units were seen."""
+_INFINITE = 3.4028e38
+"""Numbers from here on are what float32 has for infinity: masks are filled with either."""
 _GONE = 8.0
 """Units of the result below which a difference that came in is as small as rounding: gone."""
 _SUMMANDS = 8
@@ -398,7 +400,16 @@ class Recomputation:
             raise NotRecomputable("a call between has no known meaning")
         if any(traits_of(item).random for item in found if item is not None):
             raise NotRecomputable("it draws random numbers")
-        return [item for item in found if item is not None]
+        return [self._without_rounding(which, item) for item in found if item is not None]
+
+    def _without_rounding(self, which: int, meaning: Meaning) -> Meaning:
+        """A cast between floating point types as the identity that it approximates: rounding is no part of what is meant."""
+        source, dtype = meaning.arguments.get("input"), meaning.arguments.get("dtype")
+        if meaning.operation != "cast" or not isinstance(source, Operand) or dtype not in UNITS:
+            return meaning
+        if self.values[which].spec(source.tensor).dtype not in UNITS:
+            return meaning
+        return replace(meaning, operation="identity", arguments={"input": source})
 
 
 def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
@@ -442,6 +453,7 @@ def _difference(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Differe
         return Difference(False, 0.0, 0.0)
     apart = (f - g).abs()
     same = (f == g) | (f.isnan() & g.isnan())
+    same |= (f.sign() == g.sign()) & (f.abs() >= _INFINITE) & (g.abs() >= _INFINITE)
     # An infinite bound (the slope of a logarithm at 0) excuses nothing here: what float64 gives is compared as it is.
     tolerance = torch.where(tolerance.isfinite(), tolerance, _UNBOUNDED * f.abs())
     beyond = ~same & ~(apart <= tolerance)
