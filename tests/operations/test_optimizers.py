@@ -7,6 +7,7 @@ from operation_cases import UNITS
 
 import twintrace as tt
 from twintrace.operations import meaning_of
+from twintrace.operations.optimizers import of_one_parameter
 
 UNITS_ALLOWED = 64
 
@@ -108,3 +109,41 @@ def test_mindspore(tmp_path):
         if meaning.operation == "adam":
             before = name not in ("decay", "experimental adamw")
             assert meaning.arguments["eps_added"] == ("before correction" if before else "after correction")
+
+
+def test_a_step_for_one_parameter_has_its_operands_alone(tmp_path):
+    """Groups with other rates: each parameter has its own gradient, state and settings, and gives what the whole step gives."""
+    from operation_cases import computed
+
+    model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
+    parameters = list(model.parameters())
+    optimizer = torch.optim.Adam([{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:]}], 0.01)
+    with tt.record(tmp_path / "trace", model, level="mix", keep="tensor"):
+        model(torch.ones(4, 5)).pow(2).mean().backward()
+        optimizer.step()
+    [journal] = tt.open(tmp_path / "trace").journals()
+    [call] = [call for call in journal.calls() if call.site.phase == "update"]
+    whole = meaning_of(call, journal.header.framework, lambda number: journal.tensor(number).spec)
+
+    def value(number):
+        array = torch.from_numpy(np.array(journal.array(journal.tensor(number))))
+        return array.double() if array.is_floating_point() else array
+
+    everything = computed(whole, value)
+    assert len(whole.arguments["parameters"]) == 4
+    for result, key in whole.results.items():
+        name, _, place = key.partition(".")
+        single = of_one_parameter(whole, result)
+
+        assert single.results == {result: f"{name}.0"}
+        for own, argument in whole.arguments.items():
+            kept = (argument[int(place)],) if isinstance(argument, tuple) else argument
+            assert single.arguments[own] == kept
+        assert torch.equal(torch.as_tensor(computed(single, value)[f"{name}.0"]), torch.as_tensor(everything[key]))
+
+
+def test_other_meanings_are_left_as_they_are():
+    from twintrace.operations import Meaning, Operand
+
+    meaning = Meaning("cat", {"tensors": (Operand(1), Operand(2))}, {3: 0})
+    assert of_one_parameter(meaning, 3) is meaning
