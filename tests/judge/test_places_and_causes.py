@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tests.judge.recorded_pairs import Net, compared, only_mistake, rand  # noqa: E402
 from twintrace.model.results import Comparison, Divergence  # noqa: E402
+from twintrace.model.verdicts import Outcome  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -151,12 +152,17 @@ def test_a_cast_to_a_coarser_type_and_back_is_guilty(tmp_path: Path, side_alone:
     assert f"only the {name} casts to bf16 in between" in verdict(result)
 
 
-def test_a_cast_to_a_finer_type_and_back_is_not_guilty(tmp_path: Path) -> None:
-    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
-        hidden = net.a(x)
-        return net.b(hidden.float().to(torch.float16) if side else hidden)
+def test_a_computation_in_a_finer_type_is_not_guilty(tmp_path: Path) -> None:
+    """The right casts to f32, which is finer, and back to what it had: it loses nothing by that."""
 
-    assert compared(tmp_path, run_of(forward, torch.float16)).code == 0
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x).float() if side else net.a(x)
+        return net.b((hidden.tanh() * hidden).to(torch.float16))
+
+    result = compared(tmp_path, run_of(forward, torch.float16))
+
+    assert result.code == 0
+    assert not all(item.verdict.outcome is Outcome.SAME for found in result.results for item in found.tensors)
 
 
 def four_layers(forward: Callable[[int, Any, torch.Tensor], torch.Tensor]) -> Callable[..., None]:
@@ -260,6 +266,23 @@ def test_a_detach_of_what_only_goes_to_numpy_is_not_accused(tmp_path: Path) -> N
 
     assert result.code == 0
     assert not any(item.mistakes for item in result.results)
+
+
+def test_a_detach_for_numpy_does_not_explain_a_frozen_weight(tmp_path: Path) -> None:
+    def run(side: int, record: Record) -> None:
+        net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+        net[0].weight.requires_grad_(not side)
+        with record(net):
+            y = net(rand(6, 8))
+            y.square().mean().backward()
+            if side:
+                y.detach().numpy().sum()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 1
+    assert any("only the left has a gradient of 0.weight: is it frozen" in text for text in result.lone)
+    assert "cuts" not in verdict(result)
 
 
 @SIDES
@@ -457,6 +480,17 @@ def test_another_function_below_the_rounding_of_its_run_counts(tmp_path: Path) -
     assert result.code == 1
     assert mistake.size < 1  # of the rounding of bf16
     assert mistake.why.startswith("approximate: 'none' | 'tanh'")
+
+
+@pytest.mark.parametrize("scale", [1e-5, 0.0])
+def test_another_function_that_is_lost_in_the_rounding_counts(tmp_path: Path, scale: float) -> None:
+    """Its effect is far below a unit of bf16 where it is added. Times zero it has none."""
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x)
+        return net.b(hidden + (F.silu if side else F.gelu)(hidden) * scale)
+
+    assert compared(tmp_path, run_of(forward, torch.bfloat16)).code == (1 if scale else 0)
 
 
 def angles(base: float, start: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
