@@ -15,40 +15,11 @@ from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import twintrace as tt  # noqa: E402
-from twintrace.model.results import Comparison, Mistake  # noqa: E402
+from tests.judge.recorded_pairs import Net, compared, only_mistake, rand  # noqa: E402
 from twintrace.store.lines import seal  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-
-
-class Net(nn.Module):
-    def __init__(self, forward: Callable[..., Any], **parts: nn.Module) -> None:
-        super().__init__()
-        self.run = forward
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def forward(self, *args: Any) -> Any:
-        return self.run(self, *args)
-
-
-def rand(*shape: int, seed: int = 1) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def compared(tmp_path: Path, run: Callable[[int, Callable[..., Any]], None], **options: Any) -> Comparison:
-    """Both sides of a program recorded and compared; `run(side, record)` runs one."""
-    settings = {"level": "mix", "keep": "tensor", **options}
-    for side, name in enumerate(("left", "right")):
-        torch.manual_seed(0)
-        run(side, lambda model, name=name: tt.record(str(tmp_path / name), model, **settings))
-    return tt.compare(str(tmp_path / "left"), str(tmp_path / "right"))
-
-
-def only_mistake(result: Comparison) -> Mistake:
-    [mistake] = [mistake for item in result.results for mistake in item.mistakes if mistake.effective]
-    return mistake
 
 
 @DTYPES

@@ -12,7 +12,17 @@ import torch.nn.functional as F  # noqa: E402
 
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
-from twintrace.operations.evaluation import Audit, Gradients, NotRecomputable, Values, audit, evaluate, run  # noqa: E402
+from twintrace.operations.evaluation import (  # noqa: E402
+    Audit,
+    Gradients,
+    NotRecomputable,
+    Values,
+    audit,
+    evaluate,
+    judge_result,
+    precision_of,
+    run,
+)
 
 pytestmark = pytest.mark.needs_torch
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}
@@ -245,3 +255,14 @@ def test_several_calls_are_one_function() -> None:
     made = run([LINEAR, relu], values_of({0: x, 1: w, 2: torch.full((4, 3), math.nan)}))
 
     torch.testing.assert_close(made[3], F.linear(x.double(), w.double()).relu())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(("share", "right"), [(3.40282e38 / 3.4028234663852886e38, True), (0.9, False), (-1.0, False)])
+def test_the_largest_number_stands_for_infinity(dtype, share, right):
+    """Programs write -3.40282e38 for -inf: a mask that is filled with it is no mistake of its kernel."""
+    precision = precision_of(dtype, Meaning("masked_fill", {}, {1: 0}), "torch")
+    got = torch.tensor([0.5, -share * precision.largest], dtype=torch.float64)
+    want = torch.tensor([0.5, -math.inf], dtype=torch.float64)
+
+    assert (judge_result(got, want, None, precision).ratio <= 1) is right

@@ -7,6 +7,7 @@ from operation_cases import UNITS
 
 import twintrace as tt
 from twintrace.operations import meaning_of
+from twintrace.operations.optimizers import of_one_parameter
 
 UNITS_ALLOWED = 64
 
@@ -108,3 +109,78 @@ def test_mindspore(tmp_path):
         if meaning.operation == "adam":
             before = name not in ("decay", "experimental adamw")
             assert meaning.arguments["eps_added"] == ("before correction" if before else "after correction")
+
+
+def test_a_step_for_one_parameter_has_its_operands_alone(tmp_path):
+    """Groups with other rates: each parameter has its own gradient, state and settings, and gives what the whole step gives."""
+    from operation_cases import computed
+
+    model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
+    parameters = list(model.parameters())
+    optimizer = torch.optim.Adam([{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:]}], 0.01)
+    with tt.record(tmp_path / "trace", model, level="mix", keep="tensor"):
+        model(torch.ones(4, 5)).pow(2).mean().backward()
+        optimizer.step()
+    [journal] = tt.open(tmp_path / "trace").journals()
+    [call] = [call for call in journal.calls() if call.site.phase == "update"]
+    whole = meaning_of(call, journal.header.framework, lambda number: journal.tensor(number).spec)
+
+    def value(number):
+        array = torch.from_numpy(np.array(journal.array(journal.tensor(number))))
+        return array.double() if array.is_floating_point() else array
+
+    everything = computed(whole, value)
+    assert len(whole.arguments["parameters"]) == 4
+    for result, key in whole.results.items():
+        name, _, place = key.partition(".")
+        single = of_one_parameter(whole, result)
+
+        assert single.results == {result: f"{name}.0"}
+        for own, argument in whole.arguments.items():
+            kept = (argument[int(place)],) if isinstance(argument, tuple) else argument
+            assert single.arguments[own] == kept
+        assert torch.equal(torch.as_tensor(computed(single, value)[f"{name}.0"]), torch.as_tensor(everything[key]))
+
+
+def test_other_meanings_are_left_as_they_are():
+    from twintrace.operations import Meaning, Operand
+
+    meaning = Meaning("cat", {"tensors": (Operand(1), Operand(2))}, {3: 0})
+    assert of_one_parameter(meaning, 3) is meaning
+
+
+@pytest.mark.parametrize("beta2", [0.999, 0.99])
+def test_gradients_that_found_no_partner_are_those_in_the_same_place(tmp_path, beta2):
+    """The two sides have other gradients, and only the parameters were compared: on the left's the steps are the same."""
+    from twintrace.model.pairs import Layout
+    from twintrace.operations.evaluation import Values
+    from twintrace.operations.recomputation import Bound, Recomputation
+    from twintrace.operations.sides import Side
+
+    sides, values, results = [], [], []
+    for which in (0, 1):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(5, 3)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01, betas=(0.9, beta2 if which else 0.999))
+        with tt.record(tmp_path / str(which), model, level="mix", keep="tensor"):
+            model(torch.randn(4, 5, generator=torch.Generator().manual_seed(which))).pow(2).mean().backward()
+            optimizer.step()
+        [journal] = tt.open(tmp_path / str(which)).journals()
+        sides.append(Side("torch", list(journal.calls()), journal.tensor))
+        values.append(
+            Values(
+                lambda number, journal=journal: journal.array(journal.tensor(number)),
+                lambda number, journal=journal: journal.tensor(number).spec,
+            )
+        )
+        [step] = [call for call in sides[which].calls if call.site.phase == "update"]
+        meaning = sides[which].meaning(step)
+        results.append((meaning, next(number for number, key in meaning.results.items() if key == "exp_avg_sq.0")))
+    recomputation = Recomputation(tuple(sides), tuple(values))
+    weights = [meaning.arguments["parameters"][0].tensor for meaning, _ in results]
+    bound = {weights[1]: Bound(weights[0], Layout())}
+    slices = [sides[which].slice(results[which][1], {weights[which]}) for which in (0, 1)]
+    found = recomputation.difference(*slices, bound, Layout())
+
+    assert found.significant is (beta2 != 0.999)
+    assert found.relative == pytest.approx(0.0 if beta2 == 0.999 else 9.0)

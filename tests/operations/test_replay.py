@@ -61,3 +61,36 @@ def test_the_call_that_stops_the_replay_is_named(tmp_path):
     left, right = run(tmp_path / "left", stop="drop"), run(tmp_path / "right", eps=0.5, stop="drop")
     found = tt.compare(left, right).forward.share
     assert "stops at torch.nn.functional.dropout, which draws random numbers" in found
+
+
+def test_an_effect_far_below_the_rounding_of_the_run_is_seen(tmp_path):
+    """Two choices of a value of bf16 that differ by 1e-6: nothing on the way rounds it off."""
+    import torch
+    from torch import nn
+
+    from twintrace.operations.evaluation import Values
+    from twintrace.operations.recomputation import Recomputation
+    from twintrace.operations.replay import effect
+    from twintrace.operations.sides import Side, outputs_of
+    from twintrace.store.arrays import as_float
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)).bfloat16()
+    with tt.record(tmp_path / "trace", net, level="mix", keep="tensor"):
+        net(torch.randn(4, 8).bfloat16())
+    [journal] = tt.open(tmp_path / "trace").journals()
+    calls = list(journal.calls())
+    side = Side("torch", calls, journal.tensor)
+
+    def read(number):
+        return as_float(journal.array(journal.tensor(number)), journal.tensor(number).spec.dtype)
+
+    values = Values(read, lambda number: journal.tensor(number).spec)
+    recomputation = Recomputation((side, side), (values, values))
+    [hidden] = {number for call in calls if call.site.name == "0" for number in outputs_of(call).values()}
+    [end] = {number for call in calls if call.site.name == "2" for number in outputs_of(call).values()}
+    value = values(hidden)
+
+    assert 1e-7 < effect(recomputation, {hidden: (value, value * (1 + 1e-6))}, end) < 1e-5
+    assert effect(recomputation, {hidden: (value, value)}, end) == 0.0
+    assert effect(recomputation, {end: (values(end), values(end) * 2)}, hidden) == 0.0  # what does not depend on it

@@ -58,6 +58,25 @@ def test_what_is_written_comes_back(tmp_path, make):
         assert found.forward.result in found.results
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_calls_that_a_mistake_blames_come_back(tmp_path, side):
+    """One side alone makes the call: the other blames none. (Mistakes are equal whatever calls they blame.)"""
+    comparison = comparisons.comparison(100)
+    found = comparison.forward
+    call = getattr(comparison, f"only_{side}")[0][2].call
+    mistake = dataclasses.replace(found.mistake, **{side: (call,)})
+    result = dataclasses.replace(found.result, mistakes=(mistake,))
+    results = tuple(result if item is found.result else item for item in comparison.results)
+    forward = dataclasses.replace(found, result=result, mistake=mistake)
+    comparison = dataclasses.replace(comparison, results=results, forward=forward, backward=None)
+    write_json(comparison, tmp_path / "report.json")
+    read = read_json(tmp_path / "report.json").forward
+
+    kept = dataclasses.replace(call, args=(), kwargs={}, output=None)
+    assert (read.mistake.left, read.mistake.right) == (((kept,), ()) if side == "left" else ((), (kept,)))
+    assert read.calls == (read.mistake.left, read.mistake.right)
+
+
 def test_the_comparison_of_what_comes_back_can_fail(tmp_path):
     comparison = comparisons.comparison(40)
     write_json(comparison, tmp_path / "report.json")

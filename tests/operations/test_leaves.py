@@ -1,0 +1,78 @@
+"""Relations of two tensors that no recorded call made."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from twintrace.model.records import Call  # noqa: E402
+from twintrace.model.sites import Kind, Site  # noqa: E402
+from twintrace.model.tensors import Spec, Tensor  # noqa: E402
+from twintrace.operations.evaluation import Values  # noqa: E402
+from twintrace.operations.leaves import relation  # noqa: E402
+from twintrace.operations.recomputation import Recomputation  # noqa: E402
+from twintrace.operations.sides import Side  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+W = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+LABELS = np.array([3, 1, 4, 1, 5, 9, 2, 6])
+
+
+def both(left, right, dtype=None):
+    """Two tensors with the number 1, `weight` of the module `layer`; `left` and `right` may be more, by name."""
+    sides, values = [], []
+    for arrays in (left, right):
+        arrays = arrays if isinstance(arrays, dict) else {"layer": arrays}
+        known = dict(enumerate(arrays.values(), 1))
+        kind = dtype or ("i64" if known[1].dtype.kind == "i" else "f32")
+        tensors = {
+            number: Tensor(number, Spec(kind, array.shape), fingerprint=array.tobytes().hex())
+            for number, array in known.items()
+        }
+        calls = [
+            Call(number, Site(Kind.MODULE, name, 0), None, (), {}, None, parameters={"weight": number})
+            for number, name in enumerate(arrays, 1)
+        ]
+        sides.append(Side("torch", calls, tensors.__getitem__))
+        values.append(Values(known.get, lambda number, tensors=tensors: tensors[number].spec))
+    return Recomputation((sides[0], sides[1]), (values[0], values[1]))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "text"),
+    [
+        (W, W.T.copy(), "the right's is the left's, transposed"),
+        (W.reshape(2, 2, 6), W.reshape(2, 2, 6).swapaxes(1, 2).copy(), "the right's is the left's, transposed"),
+        (W, W * 2, "the right's is 2 times the left's"),
+        (W, W / 3, "the right's is 0.333333 times the left's"),
+        (W, -W, "the right's is -1 times the left's"),
+        (W, W * 0, "the right's is all zeros"),
+        (W * 0, W, "the left's is all zeros"),
+        (LABELS, np.roll(LABELS, 1), "the right's is the left's, moved by one along axis 0"),
+        (LABELS, np.roll(LABELS, -1), "the right's is the left's, moved by one along axis 0"),
+        (W, np.roll(W, 1, 1), "the right's is the left's, moved by one along axis 1"),
+        (W, W[::-1].copy(), "both have the same values, in another order"),
+        (W, W + 1, ""),
+        (W, W[:2].copy(), ""),
+    ],
+    ids=lambda value: value.replace("the ", "") if isinstance(value, str) else "",
+)  # fmt: skip
+def test_relations(left, right, text):
+    assert relation(both(left, right), 1, 1) == text
+
+
+def test_a_conversion_of_the_type_may_lie_between():
+    """A weight that was scaled and rounded to bf16 is still the same weight."""
+    rounded = (torch.from_numpy(W) * 3).bfloat16().float().numpy()
+    assert relation(both(W, rounded, "bf16"), 1, 1).endswith("times the left's")
+    assert relation(both(W, rounded), 1, 1) == ""
+
+
+def test_the_weight_of_another_layer_is_named():
+    left, right = {"layer": W, "other": W * W}, {"layer": W * W, "other": W * W}
+    assert relation(both(left, right), 1, 1) == "the right has here what the left has as other.weight"
+
+
+def test_the_same_name_is_no_other_layer():
+    left, right = {"layer": W, "other": W}, {"layer": W * 2, "other": W}
+    assert relation(both(left, right), 2, 2) != "the right has here what the left has as layer.weight"

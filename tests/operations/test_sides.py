@@ -1,0 +1,129 @@
+"""Gradients that come back to a value, of calls that were made up."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from twintrace.model.records import Call, Gradient, Role  # noqa: E402
+from twintrace.model.sites import Kind, Site  # noqa: E402
+from twintrace.model.tensors import Spec, Tensor  # noqa: E402
+from twintrace.model.values import TensorRef  # noqa: E402
+from twintrace.operations.evaluation import Values  # noqa: E402
+from twintrace.operations.recomputation import Recomputation  # noqa: E402
+from twintrace.operations.sides import Side  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+
+
+def call(number, name, taken, made, sent=None):
+    """`made = name(taken)`, which sent a gradient back or took part in no backward pass."""
+    gradients = () if sent is None else (Gradient(Role.INPUT, "0", sent, number),)
+    site = Site(Kind.API, f"torch.Tensor.{name}", number)
+    return Call(number, site, None, (TensorRef(taken),), {}, TensorRef(made), gradients=gradients, order=number)
+
+
+def side(calls, bits=None, dtypes=None):
+    """A side whose tensors have these fingerprints; all others have their own."""
+    bits, dtypes = bits or {}, dtypes or {}
+
+    def tensor(number):
+        return Tensor(number, Spec(dtypes.get(number, "f32"), (4,)), fingerprint=bits.get(number, f"own {number}"))
+
+    found = Side("torch", calls, tensor)
+    found.index_gradients()
+    return found
+
+
+def gradients(found, number):
+    return sorted(gradient for _, gradient in found.contributions(number))
+
+
+def test_all_who_took_a_value_send_back_to_it():
+    calls = [
+        call(1, "exp", 10, 11),
+        call(2, "tanh", 11, 12, 90),
+        call(3, "sin", 11, 13, 91),
+        call(4, "cos", 12, 14, 92),
+    ]
+    assert gradients(side(calls), 11) == [90, 91]
+
+
+def test_a_cast_to_the_same_type_hands_a_value_on():
+    """Tensor 12 has the bits of 11, and the cast no gradient of its own: what comes back to 12 belongs to 11."""
+    calls = [call(1, "exp", 10, 11), call(2, "to", 11, 12), call(3, "tanh", 12, 13, 90), call(4, "sin", 11, 14, 91)]
+    assert gradients(side(calls, {11: "same", 12: "same"}), 11) == [90, 91]
+
+
+def test_a_cast_that_sends_a_gradient_back_does_not_hand_on():
+    calls = [call(1, "exp", 10, 11), call(2, "to", 11, 12, 92), call(3, "tanh", 12, 13, 90)]
+    assert gradients(side(calls, {11: "same", 12: "same"}), 11) == [92]
+
+
+def test_a_call_that_changes_the_bits_does_not_hand_on():
+    calls = [call(1, "exp", 10, 11), call(2, "to", 11, 12), call(3, "tanh", 12, 13, 90)]
+    assert gradients(side(calls), 11) == []
+
+
+def test_a_copy_that_came_about_unseen_is_the_same_value():
+    """No recorded call made tensor 21; it has the bits of 11, as what a hook wraps has."""
+    calls = [call(1, "exp", 10, 11), call(2, "tanh", 21, 12, 90), call(3, "sin", 11, 13, 91)]
+    found = side(calls, {11: "same", 21: "same"})
+    assert gradients(found, 11) == gradients(found, 21) == [90, 91]
+
+
+def recomputation(**arrays):
+    """Gradients `g1`, `g2`, … by their numbers, on both sides."""
+    known = {int(name[1:]): np.asarray(value, dtype=np.float32) for name, value in arrays.items()}
+    values = Values(known.get, lambda number: Spec("f32", known[number].shape))
+    return Recomputation((side([]), side([])), (values, values))
+
+
+A, B, C = [1.0, 2.0, 3.0], [0.5, -1.0, 4.0], [7.0, 0.0, 1.0]
+
+
+def plus(*parts):
+    return np.sum(np.asarray(parts, dtype=np.float32), 0)
+
+
+def test_summands_are_all_parts_if_these_add_up():
+    assert recomputation(g1=plus(A, B, C), g2=A, g3=B, g4=C).summands(0, 1, [2, 3, 4]) == (2, 3, 4)
+
+
+def test_summands_are_those_that_add_up():
+    assert recomputation(g1=plus(A, C), g2=A, g3=B, g4=C).summands(0, 1, [2, 3, 4]) == (2, 4)
+
+
+def test_as_many_summands_as_possible():
+    """The two that cancel each other belong to the sum."""
+    minus = [-value for value in B]
+    assert recomputation(g1=A, g2=A, g3=B, g4=minus).summands(0, 1, [2, 3, 4]) == (2, 3, 4)
+
+
+def test_no_summands_add_up():
+    found = recomputation(g1=plus(A, A), g2=A, g3=B, g4=C)
+    assert found.summands(0, 1, [2, 3, 4]) is None
+    assert found.summands(0, 1, []) is None
+
+
+def test_a_sum_is_known_up_to_the_rounding_of_adding():
+    total = np.float32(plus(A, B))
+    assert recomputation(g1=total * np.float32(1 + 2e-7), g2=A, g3=B).summands(0, 1, [2, 3]) == (2, 3)
+    assert recomputation(g1=total * np.float32(1 + 1e-4), g2=A, g3=B).summands(0, 1, [2, 3]) is None
+
+
+def test_no_selection_is_tried_among_many():
+    """Nine parts or more are all of the sum or none: 511 selections would be tried."""
+    arrays = {f"g{number}": [float(2**number), 1.0, float(number)] for number in range(2, 11)}
+    some = plus(*[arrays[f"g{number}"] for number in range(2, 10)])
+    every = plus(*arrays.values())
+    numbers = list(range(2, 11))
+    assert recomputation(g1=some, **arrays).summands(0, 1, numbers) is None
+    assert recomputation(g1=every, **arrays).summands(0, 1, numbers) == tuple(numbers)
+    assert recomputation(g1=some, **arrays).summands(0, 1, numbers[:8]) == tuple(numbers[:8])
+
+
+def test_values_that_were_not_kept_have_no_summands():
+    found = recomputation(g1=A, g2=A)
+    left = Values(lambda number: None, found.values[0].spec)
+    assert Recomputation(found.sides, (left, left)).summands(0, 1, [2]) is None
