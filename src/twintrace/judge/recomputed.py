@@ -1048,7 +1048,9 @@ class Recomputed:
         They are tried together: two that undo each other have no effect.
         """
         made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
-        gone = [mistake for mistake in made if mistake in self._origins and not mistake.backward][:_TRIED]
+        # What was large in its place and is gone later was undone: by a factor before a product that the other has after it.
+        small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < _SMALL]
+        gone = [mistake for mistake in small if mistake in self._origins and not mistake.backward][:_TRIED]
         changed = {}
         for mistake in gone:
             pair, left, right = self._origins[mistake]

@@ -37,7 +37,7 @@ FUNCTION_UNITS = 8.0
 """Units of an elementary function. Vectorised erf is off by 6.5 units of 1 in float32 (PyTorch 2.13), the worst of those tried."""
 
 WALK = 3.0
-"""Random walks stay within twice their standard deviation at every element of a product; `tests/operations/test_rounding.py`."""
+"""Random walks stay within three standard deviations at every element of a sum; `tests/operations/test_rounding.py`."""
 
 
 class RunningError(TorchDispatchMode):
