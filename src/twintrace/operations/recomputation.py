@@ -258,7 +258,7 @@ class Recomputation:
             g, error_g = laid_out(g, layout, f.shape), laid_out(error_g, layout, f.shape)
         if f.shape != g.shape:
             return f, g, torch.zeros(())
-        coarse = self._coarsening(left, right, bound)
+        coarse = self._coarsening(left, right)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
         tolerance = (error_f + error_g) * _EXACT
@@ -332,17 +332,12 @@ class Recomputation:
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
         return one is not None and two is not None and one.operation == two.operation
 
-    def _coarsening(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
-        """Factor by which rounding is coarser than float32 where the two runs have different precisions."""
-        pairs = [
-            (left.tensor, right.tensor),
-            *((item.left, number) for number, item in bound.items() if number in right.edge),
-        ]
-        units = [
-            (UNITS.get(self.values[0].spec(one).dtype, 0.0), UNITS.get(self.values[1].spec(two).dtype, 0.0))
-            for one, two in pairs
-        ]
-        return max([1.0, *(max(pair) / SINGLE for pair in units if pair[0] != pair[1])])
+    def _coarsening(self, left: Slice, right: Slice) -> float:
+        """Factor by which rounding is coarser than float32 where the two results have different precisions."""
+        one, two = (
+            UNITS.get(self.values[which].spec(part.tensor).dtype, 0.0) for which, part in enumerate((left, right))
+        )
+        return max(1.0, max(one, two) / SINGLE) if one != two else 1.0
 
     def from_left(self, bound: Mapping[int, Bound]) -> Callable[[int], Tensor]:
         def value(number: int) -> Tensor:

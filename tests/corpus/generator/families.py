@@ -251,7 +251,14 @@ REWRITES = (
     Rewrite("rms_by_sum", "rms_form", _given("sum")),
     Rewrite("activation_module", "act_form", _given("module")),
     Rewrite("residual_order", "residual", _given("y + x")),
-    Rewrite("residual_in_place", "residual", _given("in place"), only_torch=True),
+    # Elsewhere the sum is written into what a recurrent layer keeps for its backward pass.
+    Rewrite(
+        "residual_in_place",
+        "residual",
+        _given("in place"),
+        only_torch=True,
+        where=lambda site: site.startswith("blocks"),
+    ),
     Rewrite("fused_attention", "fused", _given(True), only_torch=True),
     Rewrite("scaled_queries", "attention", _given("prescaled")),
     Rewrite("chunked_projection", "projected", _given("chunk")),
