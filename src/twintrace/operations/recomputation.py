@@ -261,6 +261,8 @@ class Recomputation:
         coarse = self._coarsening(left, right)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
+        if not self._same_edges(left, right, bound):
+            return f, g, (error_f + error_g) * max(1.0, self._unit(left, right) / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
         if not self._structure(left, right, meanings):
             taken = {bound[number].left for number in right.edge if number in bound}
@@ -331,6 +333,15 @@ class Recomputation:
             return False
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
         return one is not None and two is not None and one.operation == two.operation
+
+    def _same_edges(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> bool:
+        """True if both slices begin with the same compared values. Else one recomputes what the other takes as it was recorded,
+        with its rounding.
+        """
+        partners = {item.left for item in bound.values()}
+        ours = {number for number in left.edge if number in partners}
+        theirs = {bound[number].left for number in right.edge if number in bound}
+        return not left.calls or not right.calls or ours == theirs
 
     def _coarsening(self, left: Slice, right: Slice) -> float:
         """Factor by which rounding is coarser than float32 where the two results have different precisions."""
