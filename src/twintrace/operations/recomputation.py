@@ -261,8 +261,9 @@ class Recomputation:
         coarse = self._coarsening(left, right)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
-        if not self._same_edges(left, right, bound):
-            return f, g, (error_f + error_g) * max(1.0, self._unit(left, right) / SINGLE)
+        unit = self._unit(left, right)
+        if unit > SINGLE and not self._same_edges(left, right, bound):
+            return f, g, (error_f + error_g) * (unit / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
         if not self._structure(left, right, meanings):
             taken = {bound[number].left for number in right.edge if number in bound}
