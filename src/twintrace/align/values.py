@@ -54,7 +54,7 @@ def tolerance(left: Tensor, right: Tensor) -> float:
 
 
 def rounding(tensor: Tensor) -> float:
-    """How far the statistics of a tensor may be moved by rounding, relative to its largest element."""
+    """Tolerance of the statistics of a tensor for rounding, relative to its largest element."""
     return COARSE_ROUNDING if tensor.spec.dtype in _COARSE else ROUNDING
 
 

@@ -1,4 +1,4 @@
-"""What two different tensors that no recorded call made have to do with each other: transposed, scaled, another layer's.
+"""Relations between two different tensors that no recorded call made: transposed, scaled, another layer's.
 
 relation(recomputation, left, right)      "the right's is the left's, transposed"; empty if nothing is seen
 """

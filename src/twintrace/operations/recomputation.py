@@ -190,7 +190,7 @@ class Recomputation:
         return _relative_difference(two, one) > _GONE * coarse * SINGLE
 
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
-        """Those of the parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
+        """Parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
 
         All of them, if that will do; else as many as possible: a part may belong to another tensor with the same bits.
         """
