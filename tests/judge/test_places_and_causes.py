@@ -135,6 +135,40 @@ def test_dropout_of_one_side_alone_is_the_place(tmp_path: Path, side_alone: int)
     assert f"only the {name} draws random numbers: torch.nn.functional.dropout" in verdict(result)
 
 
+# --- calls before the value that shows it -------------------------------------------------------------------------------
+
+
+def test_a_setting_is_told_once_at_the_call_that_has_it(tmp_path: Path) -> None:
+    """Three values show what `topk` did; its own results have other shapes, and no partners."""
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x)
+        values, places = hidden.softmax(-1).topk(2 + side, -1)
+        chosen = [((places == k).to(x.dtype) * values).sum(-1, keepdim=True) for k in range(3)]
+        return net.b(hidden / values.sum(-1, keepdim=True) + chosen[0] * 2 + chosen[1] * 3 + chosen[2])
+
+    result = compared(tmp_path, run_of(forward))
+
+    assert only_mistake(result).why.startswith("k: 2 | 3; with the left's the results agree")
+    assert blamed(result) == (["torch.Tensor.topk"], ["torch.Tensor.topk"])
+
+
+def test_the_same_values_in_another_shape_are_no_difference(tmp_path: Path) -> None:
+    """The mean over two axes, and over one that is as long as both: the mistake is the factor after it."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            image = net.a(x)
+            mean = image.reshape(4, 8, 36).mean(-1) * 1.5 if side else image.mean((2, 3))
+            return net.b(mean)
+
+        net = Net(forward, a=nn.Conv2d(3, 8, 3), b=nn.Linear(8, 2))
+        with record(net):
+            net(rand(4, 3, 8, 8))
+
+    assert only_mistake(compared(tmp_path, run)).why.startswith("only the right multiplies by 1.5")
+
+
 # --- precision ----------------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +235,31 @@ def test_one_layer_in_half_precision_is_guilty(tmp_path: Path, held: str) -> Non
         return layer.half()(x.half()).float()
 
     assert compared(tmp_path, four_layers(forward)).code == 1
+
+
+@SIDES
+def test_one_layer_in_another_half_precision_is_guilty(tmp_path: Path, side_alone: int) -> None:
+    """float16 is no finer than bfloat16: it overflows. All casts around the layer are on one side alone."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x).tanh()
+            if side == side_alone:
+                hidden = F.linear(hidden.half(), net.b.weight.half(), net.b.bias.half()).bfloat16()
+            else:
+                hidden = F.linear(hidden, net.b.weight, net.b.bias)
+            return net.c(hidden).float()
+
+        net = Net(forward, **{name: nn.Linear(16, 16) for name in "abc"}).bfloat16()
+        with record(net):
+            net(rand(8, 16).bfloat16())
+
+    result = compared(tmp_path, run)
+    types = ("f16", "bf16") if side_alone == 0 else ("bf16", "f16")
+
+    assert result.code == 1
+    assert blamed(result) == (["torch.nn.functional.linear"], ["torch.nn.functional.linear"])
+    assert only_mistake(result).why.startswith(f"dtype: {types[0]} | {types[1]}, where most of the two runs")
 
 
 @pytest.mark.parametrize("autocast", [False, True], ids=["held in bf16", "autocast"])

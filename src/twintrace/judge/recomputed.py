@@ -54,6 +54,7 @@ _LEAF_EFFECT = 1e-6
 """The same where data differ: tables that were computed in float32 have its rounding."""
 _EXACT = 1e-9
 """Relative effect at a result, of float64, that is more than its own rounding."""
+_SINGLE = unit("f32", "f32")
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -141,6 +142,8 @@ class Recomputed:
         self._remarks: list[str] = []
         self._origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
         """Values at which mistakes were made, and the calls that made them."""
+        self._explained: dict[tuple[object, ...], Mistake] = {}
+        """Mistakes by their cause and the calls to blame."""
         self._always: set[Mistake] = set()
         """Mistakes that count because they are in a result."""
         self._precisions: bool | None = None
@@ -174,7 +177,13 @@ class Recomputed:
                     if not item.pair.part.backward and _comes_in(item.pair) is incoming:
                         judged[number][place] = self._value(item)
         self._judge_gradients(judged)
-        results = [self._result(result, judged[number]) for number, result in enumerate(self._results)]
+        made = {
+            (item.pair.left, item.pair.right)
+            for result in self._results
+            for item in result.tensors
+            if item.pair.part is Part.OUTPUT
+        }
+        results = [self._result(result, judged[number], made) for number, result in enumerate(self._results)]
         return self._conclude(results, judged)
 
     def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]]) -> None:
@@ -238,7 +247,13 @@ class Recomputed:
             meanings = [self._sides[which].meaning(call) for call in part.calls]
             kinds.append(sorted(meaning.operation for meaning in meanings if meaning and not traits_of(meaning).moves))
         makers = [*self._sides[0].makers(item.pair.left), *self._sides[1].makers(item.pair.right)]
-        return kinds[0] != kinds[1] and not any(call.site.kind is Kind.MODULE for call in makers)
+        if any(call.site.kind is Kind.MODULE for call in makers):
+            return False
+        taken = self._sides[0].takers(item.pair.left) and self._sides[1].takers(item.pair.right)
+        moved = (
+            not kinds[0] and not kinds[1] and bool(taken)
+        )  # the same values in another shape: who takes them will tell
+        return kinds[0] != kinds[1] or moved
 
     def _is_by_the_way(self, which: int, number: int) -> bool:
         """True if a tensor is one of several that a call puts out, and nobody takes it."""
@@ -292,7 +307,7 @@ class Recomputed:
                     self._notes[names] = max(self._notes.get(names, 0.0), difference.relative)
             elif difference.significant:
                 mistakes.append(self._meant(left, right, pair, difference))
-                self._origins[mistakes[-1]] = pair, left, right
+                self._origins.setdefault(mistakes[-1], (pair, left, right))
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
@@ -494,14 +509,18 @@ class Recomputed:
             why = self._guess(left, right)
             return Mistake("meaning", what, why, size=difference.units)
         if cause.proof:
-            with_it = "without it" if cause.lone is not None else "with the left's"
+            with_it = "without it" if cause.lone else "with the left's"
             why = f"{cause.text}; {with_it} the results agree: {cause.proof}"
         else:
             why = cause.text
-        place: dict[str, tuple[Call, ...]] = {}
-        if cause.lone is not None:
-            place = {("left", "right")[cause.lone[0]]: (cause.lone[1],)}
-        return Mistake("meaning", what, why, cause.advice, size=difference.units, **place)  # type: ignore[arg-type]
+        calls = cause.left, cause.right
+        key = cause.text, *(tuple(call.id for call in own) for own in calls)
+        if pair.part is Part.OUTPUT and not cause.lone and calls == (left.calls[-1:], right.calls[-1:]):
+            calls = (), ()  # the pair says it, with the calls that belong to them
+        mistake = Mistake("meaning", what, why, cause.advice, size=difference.units, left=calls[0], right=calls[1])
+        if not any(key[1:]):
+            return mistake
+        return self._explained.setdefault(key, mistake)  # several values show what the same calls did
 
     def _precision(
         self, item: TensorResult, left: Slice, right: Slice, difference: Difference | None
@@ -528,8 +547,14 @@ class Recomputed:
         types = self._computed_in(0, left), self._computed_in(1, right)
         if types[0] == types[1] or not all(map(_is_float, types)):
             return None
+        both_half = all(
+            unit(dtype, dtype) > _SINGLE for dtype in types
+        )  # neither is finer; a cast to f32 and back loses nothing
         entries = [
-            (self._sides[0].tensor(self._bound[number].left).spec.dtype, self._sides[1].tensor(number).spec.dtype)
+            tuple(
+                self._dtype_before_casts(which, own) if both_half else self._sides[which].tensor(own).spec.dtype
+                for which, own in enumerate((self._bound[number].left, number))
+            )
             for number in right.edge
             if number in self._bound
         ]
@@ -538,6 +563,20 @@ class Recomputed:
         what = f"the two compute in another precision: {types[0]} | {types[1]}"
         why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
+
+    def _dtype_before_casts(self, which: int, number: int) -> str:
+        """Element type that a value was computed in, before it was cast or moved."""
+        side, seen = self._sides[which], {number}
+        while True:
+            maker = side.maker(number)
+            meaning = side.meaning(maker) if maker is not None else None
+            if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
+                return side.tensor(number).spec.dtype
+            taken = [operand.tensor for _, operand in meaning.operands()]
+            if len(taken) != 1 or taken[0] in seen:
+                return side.tensor(number).spec.dtype
+            number = taken[0]
+            seen.add(number)
 
     def _computed_in(self, which: int, part: Slice) -> str:
         """Element type of the last value of a slice that was computed, not cast or moved."""
@@ -749,6 +788,9 @@ class Recomputed:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if untold:
             return self._untold_gradient(item, incoming, untold)
+        unexplained = self._unexplained(item, incoming, (left, right))
+        if unexplained is not None:
+            return unexplained
         return Judged(incoming.status, terms, _told(terms, incoming.status), sources=incoming.sources)
 
     def _comes_back(self, which: int, call: Call) -> Judged:
@@ -819,17 +861,55 @@ class Recomputed:
             if parts[which] and summed[which] is None:
                 why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
                 return self._untold_gradient(item, incoming, why)
-        several = max(len(own) for own in parts) > 1  # what one call sent back has its own bound
-        least = max(_SHARES, _NOISE * unit(item.left.spec.dtype, item.right.spec.dtype))
-        beyond = item.verdict.outcome is Outcome.DIFFERENT and (item.verdict.error or 0.0) >= least
-        apart = several and beyond and incoming.status is not Status.PARTED
-        if apart and self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= least:
-            cut = self._cut_off(0) or self._cut_off(1)
-            if cut is not None:
-                return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
-            return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
+        unexplained = self._unexplained(item, incoming, parts)
+        if unexplained is not None:
+            return unexplained
         return Judged(
             worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
+        )
+
+    def _unexplained(
+        self, item: TensorResult, incoming: Judged, parts: Sequence[Sequence[tuple[Call, int]]]
+    ) -> Judged | None:
+        """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
+        if incoming.status is Status.PARTED or not self._are_apart(item, parts):
+            return None
+        cut = self._cut_off(0) or self._cut_off(1)
+        if cut is not None:
+            return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
+        if max(map(len, parts)) > 1:
+            return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
+        why = f"{_name(item.pair)} differs, and none of the recorded calls that sent it back explains it"
+        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+
+    def _are_apart(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> bool:
+        """True if two gradients differ by more than many layers' rounding of what each was added up of: its parts, or the terms of
+        the only part, which may cancel.
+        """
+        numbers = item.pair.left, item.pair.right
+        least = self._least(*numbers)
+        half = (
+            unit(item.left.spec.dtype, item.right.spec.dtype) > _SINGLE
+        )  # what comes in was rounded, too, and may cancel
+        several = max(map(len, parts)) > 1
+        if (item.verdict.error or 0.0) < least or ((half or several) and item.verdict.outcome is not Outcome.DIFFERENT):
+            return False
+        if several:
+            return self._re.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts]) >= least
+        limit = 0.0
+        for which, own in enumerate(parts):
+            for call, number in own:
+                score = self._re.audit(which, call).backward.get(number)
+                if score is None:
+                    return False
+                limit += score.limit
+        distance, size = self._re.distance(numbers, item.pair.layout)
+        return distance >= max(_SHARES * size, _NOISE * limit) > 0
+
+    def _least(self, left: int, right: int) -> float:
+        """Relative distance of two gradients beyond which they are no longer one gradient that was rounded in many layers."""
+        return max(
+            _SHARES, _NOISE * unit(self._sides[0].tensor(left).spec.dtype, self._sides[1].tensor(right).spec.dtype)
         )
 
     def _summands(
@@ -898,8 +978,15 @@ class Recomputed:
         if cut is not None:
             mistake = replace(cut[0], what=f"{what}: {cut[0].what}")
         else:
+            match = self._match_of[which].get(call.id)
+            partners = (match.left, match.right)[1 - which] if match is not None else ()
             why = f"only the {side} sends a gradient back through {name_of(call)}"
-            mistake = Mistake("gradient", what, why, backward=True)
+            if any(partner.gradients for partner in partners):
+                partners = ()
+            elif partners:
+                why += f"; on the {other} it has none (no_grad, or operands without gradients)"
+            blamed = ((call,), partners) if which == 0 else (partners, (call,))
+            mistake = Mistake("gradient", what, why, backward=True, left=blamed[0], right=blamed[1])
         return Judged(Status.PARTED, None, what, (mistake,))
 
     def _cut(self, which: int) -> Call | None:
@@ -911,7 +998,7 @@ class Recomputed:
                 continue
             for _, operand in meaning.operands():
                 partner = self._partner(which, operand.tensor)
-                used = any(taker.gradients for number in meaning.results for taker in side.takers(number))
+                used = any(side.leads_to_gradients(number) for number in meaning.results)
                 if used and partner is not None and other.has_gradient(partner):
                     return call
         return None
@@ -939,7 +1026,9 @@ class Recomputed:
 
     # --- the whole ------------------------------------------------------------------------------------------------------
 
-    def _result(self, result: CallResult, judged: Mapping[int, Judged]) -> CallResult:
+    def _result(
+        self, result: CallResult, judged: Mapping[int, Judged], made: Collection[tuple[int, int]]
+    ) -> CallResult:
         tensors = []
         mistakes: list[Mistake] = []
         untold = ""
@@ -950,7 +1039,7 @@ class Recomputed:
                 continue
             tensors.append(replace(item, verdict=_verdict(item, own), terms=own.terms))
             untold = untold or own.untold
-            if own.mistakes:
+            if own.mistakes and not (_comes_in(item.pair) and (item.pair.left, item.pair.right) in made):
                 # A value goes through the modules around its call as well: a mistake is told where it was made.
                 mistakes += [mistake for mistake in own.mistakes if id(mistake) not in self._told]
                 self._told.update(map(id, own.mistakes))
@@ -1151,7 +1240,10 @@ class Recomputed:
                     own = self._partner(1 - which, number)
                     if own in (None, value) or own in inputs_of(call).values():
                         continue
-                    if self._sides[1 - which].tensor(number).spec == spec:
+                    if (
+                        self._sides[1 - which].tensor(number).spec == spec
+                        and len(self._sides[1 - which].takers(number)) > 1
+                    ):
                         shared = self._sides[1 - which].parameter_name(number)
                 if shared is None:
                     continue
@@ -1204,8 +1296,7 @@ class Recomputed:
     def _differ(self, which: int, here: int, there: int) -> bool:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
-        coarse = unit(self._sides[0].tensor(left).spec.dtype, self._sides[1].tensor(right).spec.dtype)
-        return self._re.apart((left, right), Layout(), [[left], [right]]) >= max(_SHARES, _NOISE * coarse)
+        return self._re.apart((left, right), Layout(), [[left], [right]]) >= self._least(left, right)
 
     def _partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""

@@ -54,8 +54,11 @@ class Cause:
     proof: str = ""
     setting: str = ""
     advice: str = ""
-    lone: tuple[int, Call] | None = None
-    """A call that one side alone makes, and the side."""
+    lone: bool = False
+    """True if one side alone makes a call."""
+    left: tuple[Call, ...] = ()
+    right: tuple[Call, ...] = ()
+    """Calls to blame, where it is known which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +110,30 @@ class _Search:
         """Everything worth trying, the likeliest first."""
         for one, two in self._pairs:
             yield from self._settings(one, two)
-            yield from self._operands(one, two)
+            for candidate in self._operands(one, two):
+                yield self._at(one, two, candidate)
         yield from self._all_settings()
         for which in (0, 1):
             yield from self._lone_calls(which)
         yield from self._masks()
         for one, two in self._pairs:
-            yield from self._operations(one, two)
+            for candidate in self._operations(one, two):
+                yield self._at(one, two, candidate)
         for two in self._right:
             for text, variant in variants(two, self._re.values[1].spec):
                 sentence = text if text.startswith("the ") else f"the right computes {text}"
                 yield Candidate(Cause(sentence, setting=two.operation), right=_exchanged(self._right, two, variant))
         yield from self._exchanged_inputs()
         yield from self._other_inputs()
+
+    def _at(self, one: Meaning, two: Meaning, candidate: Candidate) -> Candidate:
+        """A change of two calls, with these to blame."""
+        cause = replace(candidate.cause, left=(self._call(0, one),), right=(self._call(1, two),))
+        return replace(candidate, cause=cause)
+
+    def _call(self, which: int, meaning: Meaning) -> Call:
+        meanings = self._right if which else self._left
+        return self._slices[which].calls[next(place for place, item in enumerate(meanings) if item is meaning)]
 
     # --- settings and operands ------------------------------------------------------------------------------------------
 
@@ -133,16 +147,15 @@ class _Search:
             cause = Cause(
                 f"{shown}: {told(mine)} | {told(other)}", setting=name, advice=f"set {shown}={told(mine)} on the right"
             )
-            yield Candidate(cause, right=self._with(two, {**fixed, name: mine}))
+            yield self._at(one, two, Candidate(cause, right=self._with(two, {**fixed, name: mine})))
         if len(settings) > 1:
             names = ", ".join(
                 f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items())
             )
             advice = f"set {', '.join(sorted(settings))} as on the left"
             changed = {name: mine for name, (mine, _) in settings.items()}
-            yield Candidate(
-                Cause(names, setting=min(settings), advice=advice), right=self._with(two, {**fixed, **changed})
-            )
+            cause = Cause(names, setting=min(settings), advice=advice)
+            yield self._at(one, two, Candidate(cause, right=self._with(two, {**fixed, **changed})))
 
     def _all_settings(self) -> Iterator[Candidate]:
         """All settings of all calls between: a reshape and a permutation that belong together."""
@@ -194,10 +207,10 @@ class _Search:
                 if which
                 else "add it on the right, or see why the left has it"
             )
-            call = self._slices[which].calls[place]
-            cause = Cause(
-                f"only the {SIDES[which]} {self._deed(which, meaning)}", "", meaning.operation, advice, (which, call)
-            )
+            text = f"only the {SIDES[which]} {self._deed(which, meaning)}"
+            calls = (self._slices[which].calls[place],)
+            at = ((), calls) if which else (calls, ())
+            cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1])
             for rest in _left_out(meanings, place):
                 yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
 

@@ -214,6 +214,8 @@ class Score:
     """Root mean square of the error over that of the result."""
     sixteen_bit_sums: bool = False
     """Within the limit only if sums were accumulated in 16 bits."""
+    limit: float = 0.0
+    """Root mean square of the rounding that is allowed: that of the terms of a sum, which may cancel."""
 
     def __str__(self) -> str:
         if self.test == "element":
@@ -317,6 +319,7 @@ def judge_result(
         float(want.reshape(-1)[worst].real),
         float((ratios > 1).double().mean()),
         relative,
+        limit=float(limit[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0,
     )
     if walk is None or ratio > 1 or not bool(finite.all()):
         return score

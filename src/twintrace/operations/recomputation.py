@@ -221,6 +221,16 @@ class Recomputation:
         largest = max(map(float, sizes), default=0.0)
         return float(distance.norm()) / largest if largest else 0.0
 
+    def distance(self, gradients: tuple[int, int], layout: Layout) -> tuple[float, float]:
+        """Root mean squares of the difference of two gradients, and of the larger one; zeros where values were not kept."""
+        try:
+            one = self.values[0](gradients[0])
+            two = laid_out(self.values[1](gradients[1]), layout, one.shape)
+        except (NotRecomputable, RuntimeError):
+            return 0.0, 0.0
+        many = math.sqrt(max(one.numel(), 1))
+        return float((one - two).norm()) / many, max(float(one.norm()), float(two.norm())) / many
+
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
 
@@ -261,6 +271,9 @@ class Recomputation:
         coarse = self._coarsening(left, right)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
+        rounded = self._cast_entries(left, right, bound)
+        if rounded:
+            return f, g, torch.maximum(f.abs(), g.abs()) * rounded
         unit = self._unit(left, right)
         if unit > SINGLE and not self._same_edges(left, right, bound):
             return f, g, (error_f + error_g) * (unit / SINGLE)
@@ -343,6 +356,21 @@ class Recomputation:
         ours = {number for number in left.edge if number in partners}
         theirs = {bound[number].left for number in right.edge if number in bound}
         return not left.calls or not right.calls or ours == theirs
+
+    def _cast_entries(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
+        """Rounding of values of different element types that both sides do nothing with but cast and move them: the left's value
+        need not be one that the right's type can hold. Zero where they compute something.
+        """
+        for which, part in enumerate((left, right)):
+            kinds = [traits_of(meaning) for meaning in self.meanings(which, part)]
+            if not kinds or not all(kind.casts or kind.moves for kind in kinds):
+                return 0.0
+        types = [
+            {self.values[1].spec(number).dtype, self.values[0].spec(bound[number].left).dtype}
+            for number in right.edge
+            if number in bound
+        ]
+        return max((UNITS.get(dtype, 0.0) for pair in types if len(pair) > 1 for dtype in pair), default=0.0)
 
     def _coarsening(self, left: Slice, right: Slice) -> float:
         """Factor by which rounding is coarser than float32 where the two results have different precisions."""

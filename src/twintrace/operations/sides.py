@@ -316,6 +316,18 @@ class Side:
         """True if a gradient of a tensor was recorded."""
         return number in self._of_output or bool(self.contributions(number))
 
+    def leads_to_gradients(self, number: int) -> bool:
+        """True if a tensor goes, through any number of calls, into one that took part in a backward pass."""
+        seen, waiting = {number}, [number]
+        while waiting:
+            for call in self._takers.get(waiting.pop(), ()):
+                if call.gradients:
+                    return True
+                made = [output for output in outputs_of(call).values() if output not in seen]
+                seen.update(made)
+                waiting += made
+        return False
+
     def is_buffer(self, number: int | None) -> bool:
         """True if a module holds a tensor as a buffer."""
         return any(number in call.buffers.values() for call in self.calls if call.buffers)

@@ -1,0 +1,118 @@
+"""Gradients that one side alone sends back: the call that stops them is named, however far from the parameter it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
+from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: E402
+from twintrace.report.text import verdict  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+SIDES = pytest.mark.parametrize("side_alone", [0, 1], ids=["left", "right"])
+
+
+def trained(forward: Callable[[int, Any, torch.Tensor], torch.Tensor]) -> Callable[..., None]:
+    """A training step of an embedding, which has another name on each side, and of what `forward(side, net, x)` makes of it."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        table = ("tokens", "wte")[side]
+        parts = {table: nn.Embedding(12, 8), "r": nn.LSTM(8, 8, batch_first=True)}
+        net = Net(
+            lambda net, tokens: net.c(forward(side, net, getattr(net, table)(tokens))),
+            **parts, a=nn.Linear(8, 8), b=nn.Linear(8, 8), c=nn.Linear(8, 2),
+        )  # fmt: skip
+        with record(net):
+            net(torch.arange(24).reshape(4, 6) % 12).square().mean().backward()
+
+    return run
+
+
+@SIDES
+def test_a_cut_is_named_though_calls_without_gradients_follow_it(tmp_path: Path, side_alone: int) -> None:
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x).tanh()
+        return ((hidden.detach() if side == side_alone else hidden) * 2).exp()
+
+    result = compared(tmp_path, trained(forward))
+
+    assert result.code == 1
+    assert blamed(result) == alone(side_alone, "torch.Tensor.detach")
+
+
+@SIDES
+def test_the_gradient_of_an_embedding_shows_a_cut_residual(tmp_path: Path, side_alone: int) -> None:
+    """Every call sends back what it should of what it was sent. On the left one tensor is the gradient of the LSTM's input and all
+    that comes back to the embedding; on the right a move lies between.
+    """
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, tokens: torch.Tensor) -> torch.Tensor:
+            x = net.e(tokens) if not side else net.e.weight.index_select(0, tokens.reshape(-1)).reshape(4, 6, 8)
+            return net.c(net.r(x)[0] + (x.detach() if side == side_alone else x))
+
+        net = Net(forward, e=nn.Embedding(12, 8), r=nn.LSTM(8, 8, batch_first=True), c=nn.Linear(8, 2))
+        with record(net):
+            net(torch.arange(24).reshape(4, 6) % 12).square().mean().backward()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 1
+    assert blamed(result) == alone(side_alone, "torch.Tensor.detach")
+
+
+@SIDES
+def test_a_call_without_gradients_is_the_place(tmp_path: Path, side_alone: int) -> None:
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(side != side_alone):
+            shifted = x * 2
+        return net.a(x).tanh() + shifted
+
+    result = compared(tmp_path, trained(forward))
+    names = ("left", "right")
+    mistake = headline(result).mistake
+
+    assert result.code == 1
+    assert blamed(result) == (["torch.Tensor.mul"], ["torch.Tensor.mul"])
+    assert mistake is not None
+    assert mistake.why == (
+        f"only the {names[1 - side_alone]} sends a gradient back through torch.Tensor.mul; on the {names[side_alone]} it has none "
+        "(no_grad, or operands without gradients)"
+    )
+
+
+@SIDES
+def test_data_that_is_taken_out_of_the_graph_unseen_is_told(tmp_path: Path, side_alone: int) -> None:
+    result = compared(tmp_path, trained(lambda side, net, x: net.r(x)[0] + (x.data if side == side_alone else x)))
+
+    assert result.code == 1
+    assert "torch.nn.functional.embedding" in verdict(result)
+
+
+def test_gradients_that_are_noise_are_not_accused(tmp_path: Path) -> None:
+    """A bias before a norm over the batch has no gradient but rounding: the two are as far apart as they are large."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: norm(net.a(x), side).tanh(), a=nn.Linear(8, 8))
+
+        def norm(x: torch.Tensor, side: int) -> torch.Tensor:
+            if not side:
+                return nn.functional.batch_norm(x, None, None, training=True)
+            centred = x - x.mean(0)
+            return centred * torch.rsqrt(centred.square().mean(0) + 1e-5)
+
+        with record(net):
+            net(rand(64, 8)).pow(3).mean().backward()
+
+    result = compared(tmp_path, run)
+    found = [item for pair in result.results for item in pair.tensors if item.pair.left_slot == "a.bias"]
+
+    assert any((item.verdict.error or 0.0) > 0.1 for item in found)
+    assert result.code == 0
