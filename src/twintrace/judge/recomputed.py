@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Alignment, Bearing, Layout, Match, Part, TensorPair
@@ -146,6 +147,8 @@ class Recomputed:
         """Mistakes by their cause and the calls to blame."""
         self._always: set[Mistake] = set()
         """Mistakes that count because they are in a result."""
+        self._between: list[tuple[int, Call, Mistake]] = []
+        """Mistakes in gradients that are in no pair, with the side and the call that sent them back."""
         self._precisions: bool | None = None
         self._told: set[int] = set()
         """Mistakes that have their place, by identity."""
@@ -826,6 +829,7 @@ class Recomputed:
         seen.add(number)
         found: list[Judged] = []
         for call, _ in self._senders[which].get(number, ()):
+            found.append(self._audited_gradient(which, call, number))
             found += [
                 self._standing_of_gradient(which, gradient.tensor, seen)
                 for gradient in call.gradients
@@ -837,6 +841,23 @@ class Recomputed:
                 if other != number:
                     found.append(self._standing_of_gradient(which, other, seen))
         return _together(found)
+
+    def _audited_gradient(self, which: int, call: Call, number: int) -> Judged:
+        """Standing of what a call sent back, by its own vector-Jacobian product alone."""
+        audit = self._re.audit(which, call)
+        score = audit.backward.get(number)
+        if score is None:
+            why = audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+            return Judged(Status.UNTOLD, untold=why)
+        if score.ratio <= 1:
+            return _UNSEEN
+        if (which, number) not in self._accused:
+            self._accused.add((which, number))
+            at = ((call,), ()) if which == 0 else ((), (call,))
+            mistake = replace(_kernel_mistake(which, call, score), backward=True, left=at[0], right=at[1])
+            self._between.append((which, call, mistake))
+            return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
+        return Judged(Status.PARTED)
 
     def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
         """A gradient that is the sum of what the calls that took its value sent back."""
@@ -887,7 +908,7 @@ class Recomputed:
         the only part, which may cancel.
         """
         numbers = item.pair.left, item.pair.right
-        least = self._least(*numbers)
+        least = self._least
         half = (
             unit(item.left.spec.dtype, item.right.spec.dtype) > _SINGLE
         )  # what comes in was rounded, too, and may cancel
@@ -906,11 +927,21 @@ class Recomputed:
         distance, size = self._re.distance(numbers, item.pair.layout)
         return distance >= max(_SHARES * size, _NOISE * limit) > 0
 
-    def _least(self, left: int, right: int) -> float:
+    @property
+    def _least(self) -> float:
         """Relative distance of two gradients beyond which they are no longer one gradient that was rounded in many layers."""
-        return max(
-            _SHARES, _NOISE * unit(self._sides[0].tensor(left).spec.dtype, self._sides[1].tensor(right).spec.dtype)
-        )
+        return max(_SHARES, _NOISE * self._coarsest)
+
+    @cached_property
+    def _coarsest(self) -> float:
+        """Unit of the coarsest element type of the two runs: a gradient in float32 has the rounding of 16-bit ones before it."""
+        types = {
+            tensor.spec.dtype
+            for result in self._results
+            for item in result.tensors
+            for tensor in (item.left, item.right)
+        }
+        return max((unit(dtype, dtype) for dtype in types), default=0.0)
 
     def _summands(
         self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]
@@ -1062,6 +1093,8 @@ class Recomputed:
     def _conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """True if a mistake reaches a result of the run, and which results could not be told."""
         ends = self._ends(0), self._ends(1)
+        for which, call, mistake in self._between:
+            _attach(results, call, which, mistake)
         untold: list[str] = []
         reached: set[Mistake] = set()
         for number, result in enumerate(results):
@@ -1296,7 +1329,7 @@ class Recomputed:
     def _differ(self, which: int, here: int, there: int) -> bool:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
-        return self._re.apart((left, right), Layout(), [[left], [right]]) >= self._least(left, right)
+        return self._re.apart((left, right), Layout(), [[left], [right]]) >= self._least
 
     def _partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""

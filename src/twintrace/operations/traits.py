@@ -40,6 +40,7 @@ class Traits:
     product: bool = False
     """A sum of products: matrix products and convolutions."""
     casts: bool = False
+    recurrent: bool = False
     """It rounds to another element type."""
 
 
@@ -75,6 +76,7 @@ soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin
 binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
 sgd adam rmsprop adagrad var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
+_RECURRENT = _names("lstm gru rnn flat_lstm")
 _APPROXIMATES = _names("""
 acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2 rsqrt sqrt sin sinc
 sinh tan tanh sigmoid i0 logsigmoid softsign tanhshrink silu mish selu hardswish hardsigmoid gelu quick_gelu elu celu softplus
@@ -100,6 +102,7 @@ def traits_of(meaning: Meaning) -> Traits:
         approximates=name in _APPROXIMATES,
         product=meaning.operation in _PRODUCTS,
         casts=name == "cast",
+        recurrent=name in _RECURRENT,
     )
 
 
