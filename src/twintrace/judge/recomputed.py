@@ -61,6 +61,8 @@ _RETURNED = 1e-5
 
 _SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
+_LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
+"""Operations whose gradient does not depend on the values that they take."""
 _ORDER = {status: place for place, status in enumerate(Status)}
 
 
@@ -803,16 +805,21 @@ class Recomputed:
             for gradient in call.gradients
             if gradient.role == "output"
         ]
+        return _together([*found, *self._behind_gradients(which, call)])
+
+    def _behind_gradients(self, which: int, call: Call) -> list[Judged]:
+        """Standings of the values that the gradients of a call depend on."""
         meaning = self._sides[which].meaning(call)
-        traits = traits_of(meaning) if meaning is not None else None
-        if traits is not None and traits.moves:
-            return _together(found)  # gradients go where the values came from, whatever these are
+        if meaning is not None and (traits_of(meaning).moves or meaning.operation in _LINEAR):
+            # Gradients go where the values came from, whatever these are: only a mask decides.
+            masks = [operand.tensor for path, operand in meaning.operands() if path in ("mask", "condition")]
+            return [self._standing(which, number) for number in masks]
         made = [self._standing(which, number) for number in outputs_of(call).values()]
         taken = [self._standing(which, number) for number in inputs_of(call).values()]
         lost = all(judged.status is not Status.PARTED for judged in made)
         if lost and meaning is not None and meaning.operation in _SELECTIVE:
             taken = [judged for judged in taken if judged.status is not Status.PARTED]
-        return _together([*found, *made, *taken])
+        return [*made, *taken]
 
     def _standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""
@@ -835,7 +842,7 @@ class Recomputed:
                 for gradient in call.gradients
                 if gradient.role == "output"
             ]
-            found += [self._standing(which, value) for value in inputs_of(call).values()]
+            found += self._behind_gradients(which, call)
         for _, value in self._received[which].get(number, ()):
             for _, other in self._sides[which].contributions(value):
                 if other != number:
