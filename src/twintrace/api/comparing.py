@@ -699,20 +699,11 @@ def _measure_all(
     def task(item: Evidence) -> Evidence:
         return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
 
-    if to_read and not _Kernels.loaded:
-        _Kernels.loaded = True
-        progress(f"{label} (loading kernels; the first time on a machine they are compiled)", 0, len(to_read))
     for number, done in enumerate(Local(workers).run(task, to_read), 1):
         item = done.result()
         found[_key(item.pair)] = item
         progress(label, number, len(to_read))
     return found
-
-
-class _Kernels:
-    """True if this process has measured before. The first time on a machine numba compiles, for about ten seconds: that is told."""
-
-    loaded = False
 
 
 def _measured(

@@ -16,6 +16,7 @@ import functools
 import numpy as np
 from numba import njit, types
 
+from ..engine.compiling import compiled
 from .memory_numba import at
 
 LARGEST_POWER = 280
@@ -206,7 +207,4 @@ def load(wide):
         types.Array(types.int64, 2, "C"),
         types.Array(types.float64, 2, "C", readonly=True),
     )
-    try:
-        return njit(signature, cache=True, nogil=True)(_parse)
-    except (RuntimeError, OSError, EOFError):  # no place for the cache, a full disk, a damaged file in it
-        return njit(signature, nogil=True)(_parse)
+    return compiled(signature, _parse)
