@@ -23,6 +23,7 @@ LARGEST_POWER = 280
 """Of ten, either way: with 19 digits in front all products, and what splitting them takes, stay within float64."""
 _SPLITTER = 134217729.0  # 2^27 + 1
 _ALMOST = 2.0**-100
+_LESS, _MORE = 1 - 2.0**-50, 1 + 2.0**-50
 
 
 @njit
@@ -33,9 +34,13 @@ def _split(a):
 
 
 @njit
-def _scaled(w, e, powers):
-    """(w·10^e rounded to float64, is it certain)."""
+def _scaled(w, e, powers, single):
+    """(w·10^e rounded to float64, is it certain); `single`: as far as float32 can tell."""
     high = np.float64(w)
+    if single:
+        rough = high * powers[e + LARGEST_POWER, 0]
+        if np.float32(rough * _LESS) == np.float32(rough * _MORE):
+            return rough, True
     low = np.float64(np.int64(w - np.uint64(high)))
     power, rest = powers[e + LARGEST_POWER, 0], powers[e + LARGEST_POWER, 1]
     product = high * power
@@ -106,7 +111,7 @@ def _behind_space(address, i, size):
 
 
 @njit
-def _number(address, i, size, powers):
+def _number(address, i, size, powers, single):
     """(place behind the number, or -1; the number; is it certain). What stands there is a digit, or a minus before one."""
     negative = at(np.uint8, address, i) == _MINUS
     i += negative
@@ -146,11 +151,12 @@ def _number(address, i, size, powers):
         return i, (-0.0 if negative and not whole else 0.0), True
     if e < -LARGEST_POWER or e > LARGEST_POWER - 20:
         return i, 0.0, False
-    value, sure = _scaled(w, e, powers)
+    value, sure = _scaled(w, e, powers, single)
     return i, (-value if negative else value), sure
 
 
 def _parse(address, size, out, hard, powers):
+    single = out.itemsize == 4
     count = 0
     doubtful = 0
     i = _behind_space(address, 0, size)
@@ -161,7 +167,7 @@ def _parse(address, size, out, hard, powers):
         c = at(np.uint8, address, i)
         after = at(np.uint8, address, i + 1) if c == _MINUS and i + 1 < size else c
         if _ZERO <= after <= _NINE:
-            i, value, sure = _number(address, i, size, powers)
+            i, value, sure = _number(address, i, size, powers, single)
             if i < 0 or (not sure and doubtful >= hard.shape[0]):
                 return -1, start
             if not sure:
