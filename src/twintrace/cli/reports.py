@@ -80,9 +80,8 @@ def show(
     """The verdict, the table if it is wanted, and the files that are. Beside JSON on standard output, the rest is on stderr."""
     piped = files.get("json") == STDOUT
     if not quiet:
-        screen = console()
-        width = screen.width if screen.is_terminal else None
-        click.echo(api.verdict(found, width=width, everything=everything), err=piped)
+        screen = console(stderr=piped)
+        api.print_verdict(found, screen, everything=everything)
         if table and not piped:
             click.echo()
             api.print_pairs(found, screen)

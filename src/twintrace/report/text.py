@@ -1,4 +1,4 @@
-"""A comparison in at most 15 lines: place, difference, size, cause, certainty, next step.
+"""A comparison in at most 15 lines, before they are wrapped: place, difference, size, cause, certainty, next step.
 
 runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
 
@@ -32,6 +32,9 @@ from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 
 MAX_LINES = 15
+_REMARKS = 3
+"""Remarks that are printed with the verdict, however many lines it has: a damaged trace is never passed over."""
+_ALWAYS = 9
 _UPDATE = 2  # Divergence.place
 _LABEL = 10
 """Columns that a label takes: two blanks, the word, blanks."""
@@ -45,14 +48,14 @@ class _Line:
 
     label: str
     text: str
-    worth: int = 9
+    worth: int = _ALWAYS
 
     def render(self, width: int | None) -> list[str]:
         head = f"  {self.label:<{_LABEL - 2}}" if self.label else ""
         whole = legible(head + self.text)
         if width is None or width < _NARROW or len(whole) <= width:
             return [whole]
-        indent = " " * (_LABEL if self.label else 2)
+        indent = " " * (_LABEL if self.label or whole.startswith(" " * _LABEL) else 2)
         return textwrap.wrap(
             whole,
             width,
@@ -73,7 +76,10 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
     """
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
-    lines += [_Line("", f"  {remark}", 1) for remark in remarks(result)]
+    lines += [_Line("", f"  {remark}", 1) for remark in _aside(result)]
+    lines += [_Line("", f"  {remark}") for remark in result.remarks[:_REMARKS]]
+    if len(result.remarks) > _REMARKS:
+        lines.append(_Line("", f"  {len(result.remarks) - _REMARKS} more remarks are in the reports (--json, --html)."))
     if result.code != 3 and result.untold:
         more = f" and {len(result.untold) - 1} more" if len(result.untold) > 1 else ""
         lines.append(_Line("", f"  Could not be told: {result.untold[0]}{more}.", 2))
@@ -84,18 +90,20 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
 
 
 def _fitted(lines: Sequence[_Line], width: int | None) -> list[str]:
-    """The lines as they are printed, at most MAX_LINES: what is worth least is left out."""
+    """The lines as they are printed, at most MAX_LINES before they are wrapped: what is worth least is left out."""
     kept = list(lines)
-    while sum(len(line.render(width)) for line in kept) > MAX_LINES:
-        least = min(line.worth for line in kept)
-        if least >= 9:
-            break
+    while len(kept) > MAX_LINES and (least := min(line.worth for line in kept)) < _ALWAYS:
         kept.pop(max(place for place, line in enumerate(kept) if line.worth == least))
-    return [row for line in kept for row in line.render(width)][:MAX_LINES]
+    return [row for line in kept for row in line.render(width)]
 
 
 def remarks(result: Comparison) -> list[str]:
     """Sentences that a reader must know: differences without effect first, then those that were accepted, then all others."""
+    return [*_aside(result), *result.remarks]
+
+
+def _aside(result: Comparison) -> list[str]:
+    """Differences that cost nothing: without effect, or accepted."""
     idle = [item for item in result.mistakes if not item[1].effective and not item[1].accepted]
     taken = [item for item in result.mistakes if item[1].accepted]
     found = []
@@ -105,7 +113,7 @@ def remarks(result: Comparison) -> list[str]:
             more = f" (and {len(items) - 1} more: --all)" if len(items) > 1 else ""
             reason = f" [{mistake.accepted}]" if mistake.accepted not in ("", "accepted") else ""
             found.append(f"{intro}: {places(place, mistake)}: {cause_of(mistake)}{reason}{more}")
-    return [*found, *result.remarks]
+    return found
 
 
 def _listed(result: Comparison) -> Iterator[_Line]:
@@ -120,7 +128,7 @@ def _listed(result: Comparison) -> Iterator[_Line]:
 
 def described(place: CallResult, mistake: Mistake) -> str:
     """One mistake in one line: place, difference, cause, and whether it counts."""
-    phase = "backward" if mistake.backward else "update" if _updates(place) else "forward"
+    phase = "backward" if mistake.backward else "update" if updates(place) else "forward"
     rank = f", rank {place.rank}" if place.rank else ""
     what, _ = sentence(mistake)
     why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
@@ -134,7 +142,8 @@ def described(place: CallResult, mistake: Mistake) -> str:
     return f"{places(place, mistake)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
 
 
-def _updates(place: CallResult) -> bool:
+def updates(place: CallResult) -> bool:
+    """True of an optimizer's step."""
     return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
 
 
@@ -167,6 +176,9 @@ def sentence(mistake: Mistake) -> tuple[str, str]:
         return f"the results differ (not recomputed: {found[1]})", found[2]
     if mistake.kind == "random" and mistake.why.startswith(mistake.what):
         return "the two draw different random numbers", ""
+    head, _, setting = mistake.what.partition(": ")
+    if setting and mistake.why.startswith(setting):
+        return head, ""  # the cause says the rest
     return mistake.what, ""
 
 
@@ -354,7 +366,8 @@ def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
 def others(result: Comparison, found: Divergence) -> str:
     """Mistakes beside the headline's that reach a result: a marginal one before it by name, of the rest the first."""
     rest = [item for item in result.mistakes if item[1].effective and item[1] is not found.mistake]
-    rest = [item for item in rest if item[0] is not found.result or item[1] != found.mistake]
+    own = None if found.mistake is None else cause_of(found.mistake)  # the same again in the gradients is no other
+    rest = [item for item in rest if item[0] is not found.result or cause_of(item[1]) != own]
     if not rest:
         return ""
     place, mistake = rest[0]
