@@ -153,16 +153,3 @@ def test_the_bar_goes_over_all_steps_once(tmp_path):
     assert {total for _, _, total in told} == {3000}
     assert (told[0][1], told[-1][1]) == (0, 3000)
     assert "(1 of 3)" in told[0][0]
-
-
-def test_the_compiling_of_kernels_is_told(tmp_path, monkeypatch):
-    """Ten seconds of silence read as a program that hangs."""
-    from twintrace.api import comparing
-
-    left, right = run(tmp_path / "left", keep="tensor"), run(tmp_path / "right", keep="tensor", eps=1e-2)
-    monkeypatch.setattr(comparing._Kernels, "loaded", False)
-    told = []
-    for _ in range(2):
-        api.compare(left, right, progress=lambda *what: told.append(what))
-    assert ["they are compiled" in what for what, _, _ in told].count(True) == 1
-    assert told[1][1] == 0

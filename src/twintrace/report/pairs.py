@@ -3,7 +3,7 @@
 step  forward    error    bound    backward   error    bound    left                      right
 0     same                         same                         emb (Linear)              embed (Dense)
 0     rounding   3.1e-07  1.2e-06  different  2.0e-03  1.3e-06  torch.softmax in block.0  mindspore.ops.Softmax in blocks.0
-0     different  4.9e-06  4.6e-07  different  2.1e-03  1.1e-06  norm (LayerNorm)          ln (LayerNorm)     ← introduced here (forward)
+0     different  4.9e-06  4.6e-07  different  2.1e-03  1.1e-06  norm (LayerNorm)          ln (LayerNorm) ← introduced here (forward)
 0     update: different  1.1e-05  4.9e-07                       torch.optim.Adam.step     mindspore.nn.Adam
 0     only left                                                 torch.Tensor.contiguous in block.0           (moves values only)
 """
