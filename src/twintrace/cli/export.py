@@ -22,8 +22,8 @@ def export(trace: str, layout: str, output: str, force: bool) -> None:
     """Write a recorded run as the dump of another tool.
 
     TRACE is a trace in any layout that `twintrace doctor` lists. The dump is there when it is complete, and not at all if it could
-    not be written. Nothing is overwritten without --force, and never a folder that is no trace of twintrace's. What the other layout
-    has no place for is told. Exit code: 0 written, 1 what could be read of a damaged trace.
+    not be written. Nothing is overwritten without --force, and never a folder that is no trace of twintrace's. Calls that the
+    other layout has no place for are told. Exit code: 0 written, 1 what could be read of a damaged trace.
     """
     _convert(trace, output, layout, force)
 

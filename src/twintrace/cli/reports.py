@@ -57,7 +57,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["main", "all"]),
             default="main",
             show_default=True,
-            help="What the CSV has of each pair.",
+            help="Columns of the CSV.",
         ),
         click.option("--csv", type=FILE, help="Write all pairs of tensors as CSV."),
         click.option("--xlsx", type=FILE, help="Write a spreadsheet, coloured by verdict."),

@@ -77,9 +77,8 @@ class Observer:
     ) -> None:
         """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart.
 
-        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice;
-        `tell(topic, text)`
-        is told what the user should know of that.
+        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice; `tell(topic,
+        text)` is told what the user should know of that.
         """
         self._framework = framework
         self._keep = keep

@@ -863,7 +863,9 @@ class Session:
             self._lose(error)
             return
         text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
-        self._complaints.tell(f"{text}. What else fails like this is in the trace.", key=type(error).__name__)
+        self._complaints.tell(
+            f"{text}. Further failures of this kind are only noted in the trace.", key=type(error).__name__
+        )
         with self._lock:
             self._note_in_journal("unrecorded", text)
 

@@ -37,7 +37,7 @@ def placed(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     except OSError as error:
         raise ReportError(
-            f"{target}: cannot be written ({error.strerror or error}). What was there before is unchanged."
+            f"{target}: cannot be written ({error.strerror or error}). The old file is unchanged."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -70,7 +70,7 @@ class Journal:
                 directory.rmdir()
                 directory.parent.rmdir()
             raise TraceWriteError(
-                f"{self.path}: could not be made ({error.strerror}). What was recorded before is whole."
+                f"{self.path}: could not be made ({error.strerror}). Everything recorded before is complete."
             ) from error
         self._pending: list[bytes] = []
         self._size = 0

@@ -372,7 +372,7 @@ class DumpWriter:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise TraceWriteError(
-                f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+                f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
             ) from error
         return path
 
@@ -386,7 +386,7 @@ class DumpWriter:
                 shutil.copy(twin, path)
             except OSError as error:
                 raise TraceWriteError(
-                    f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+                    f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
                 ) from error
 
 

@@ -37,7 +37,7 @@ _ADVICE = {
     (
         "forward",
         True,
-    ): "What this call computes is off. Look at its implementation, its arguments, and the element types that "
+    ): "The values that this call computes are wrong. Look at its implementation, its arguments, and the element types that "
     "it works in.",
     (
         "backward",
