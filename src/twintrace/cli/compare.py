@@ -73,8 +73,8 @@ def compare(
     """Say where two runs first part, and why.
 
     LEFT and RIGHT are traces: of PyTorch, MindSpore or MSAdapter, in any layout that `twintrace doctor` lists. Calls are paired
-    automatically; rounding is not held against either side. Exit code: 0 every result of the two runs agrees, 1 they part, 2 an error or nothing in common, 3 nothing differs where it could be told, but something that counts
-    could not be.
+    automatically; rounding is not held against either side. Exit code: 0 every result of the two runs agrees, 1 they part, 2 an
+    error or nothing in common, 3 nothing differs where it could be told, but something that counts could not be.
     """
     entries = None if accept is None else api.read_accepted(accept)
     for path, option in ((write_map, "--write-map"), (write_accept, "--write-accept"), (bundle, "--bundle")):
