@@ -204,6 +204,32 @@ def test_advice_that_is_fulfilled_is_not_given():
     assert "fold cannot be recomputed" in recording(untold("fold is not among the operations that can be recomputed"))
 
 
+@pytest.mark.parametrize(("keep", "advised"), [("statistics", True), ("fingerprint", False), ("tensor", False)])
+def test_fingerprints_are_advised_only_where_there_are_none(keep, advised):
+    found = comparisons.agreeing(40)
+    bare = [
+        dataclasses.replace(
+            result,
+            forward=Verdict(Outcome.SAME, ""),
+            backward=None,
+            tensors=tuple(
+                dataclasses.replace(
+                    item,
+                    measurement=None,
+                    verdict=Verdict(Outcome.SAME, ""),
+                    left=dataclasses.replace(item.left, fingerprint=None),
+                )
+                for item in result.tensors
+            ),
+        )
+        for result in found.results
+    ]
+    sides = {name: dataclasses.replace(getattr(found, name), settings={"keep": keep}) for name in ("left", "right")}
+    text = verdict(dataclasses.replace(found, results=tuple(bare), **sides))
+    assert "as far as their statistics tell" in text
+    assert ("keep='fingerprint'" in text) is advised
+
+
 def test_a_result_that_one_side_alone_has_is_a_parting():
     quiet = dataclasses.replace(
         comparisons.agreeing(40), recomputed=True, parted=True, lone=("only the left computes mean",)

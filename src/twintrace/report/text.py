@@ -263,7 +263,8 @@ def _exactness(result: Comparison) -> str:
     tensors = [item for found in result.results for item in found.tensors]
     if all((item.left.fingerprint and item.right.fingerprint) or item.measurement for item in tensors):
         return "bit by bit"
-    return "as far as their statistics tell; keep='fingerprint' would tell more"
+    more = "" if _recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
+    return f"as far as their statistics tell{more}"
 
 
 def _allowed(result: Comparison) -> str:
