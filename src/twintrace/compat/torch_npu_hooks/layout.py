@@ -225,7 +225,8 @@ class DumpJournal(HeldJournal):
                 seen = start
                 continue
             if start:  # bring what is left to the front, and read on behind it
-                room[: filled - start] = room[start:filled]
+                with memoryview(room) as view:
+                    view[: filled - start] = view[start:filled]
                 filled, start = filled - start, 0
             seen = filled
             if filled == len(room):
