@@ -130,3 +130,36 @@ def test_what_lies_between_two_floats_is_rounded_as_python_rounds_it():
     with np.errstate(over="ignore"):
         expected = np.array(between).astype(np.float32)
     assert read([repr(value) for value in between]).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-9, 1e5, 1e-30])
+def test_dumps_of_activations_and_gradients(scale, wide):
+    """Zeros of either sign among numbers of any length and exponent, as Python writes float32 values."""
+    rng = np.random.default_rng(0)
+    values = (rng.standard_normal(4_000) * scale).astype(np.float32)
+    values[rng.random(values.size) < 0.3] = 0.0
+    values[rng.random(values.size) < 0.1] = -0.0
+    values[::7] = np.float16(0.123)
+    found = parse(json.dumps(values.tolist())[1:-1].encode(), values.size, wide=wide)
+    assert np.array_equal(found.astype(np.float32).view(np.uint32), values.view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.0461234599351882934", "1.0461234599351882", "9.0461234599351882934", "0.04612345993518829", "0.0461234599351882e-07",
+     "0.0461234599351882e-7", "0.0461234599351882E-07", "0.0461234599351882e07", "0.0461234599351882e-123", "0.0461234599351882 ",
+     "-0.0461234599351882934", "12.0461234599351882", "0.0461234599351882934567"],
+)  # fmt: skip
+@pytest.mark.parametrize("padding", [0, 3, 40])
+def test_the_short_way_and_the_long_one_read_the_same(text, padding):
+    """At the end of the text there is no room for the short way."""
+    found = parse(f"{text},{' 1.5,' * padding} 2".encode(), padding + 2, wide=True)
+    assert found[0] == float(text)
+    for broken in (
+        text.replace(".", ".x"),
+        text.replace("882", "8-2"),
+        "0" + text,
+        text.replace("e-", "e--") if "e-" in text else "1.2.3",
+    ):
+        assert parse(f"{broken},{' 1.5,' * padding} 2".encode(), padding + 2, wide=True) is None
