@@ -77,7 +77,7 @@ def convert_trace(
 
 
 def conversion_line(trace: Trace) -> str:
-    """What was written, in one line."""
+    """One line that says where the copy is and how much it holds."""
     parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
     counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
     return f"written: {trace.path} ({trace.layout}): {counts}"
@@ -104,5 +104,5 @@ def _kind_of(call: Call) -> str:
 
 
 def damage_of(trace: Trace) -> list[str]:
-    """What cannot be read of a trace that was opened with `tolerant=True`, as far as it was looked at."""
+    """Unreadable parts of a trace that was opened with `tolerant=True`, as far as it was looked at."""
     return [str(damage) for journal in trace.journals() for damage in journal.damage]

@@ -1,4 +1,4 @@
-"""What a comparison is shown and written as: the same options for every command that makes one."""
+"""Reports of a comparison, on the terminal and in files: the same options for every command that makes one."""
 
 from __future__ import annotations
 

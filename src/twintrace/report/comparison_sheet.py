@@ -89,14 +89,14 @@ def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
 
 
 def _interest(result: CallResult) -> int:
-    """What a reader opens first: where a difference arises, then what differs, what is unknown, what agrees."""
+    """Rank of a row by interest, 0 first: where a difference arises, then what differs, what is unknown, what agrees."""
     if result.introduced_forward or result.introduced_backward:
         return 0
     return {Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 2, Outcome.ROUNDING: 3, Outcome.SAME: 4}[result.verdict.outcome]
 
 
 def recording_facts(side: Recording) -> dict[str, Any]:
-    """What the page says of a side as a whole."""
+    """Facts about a side as a whole."""
     return {
         "path": shorten(side.path),
         "framework": shorten(side.framework),

@@ -51,7 +51,7 @@ def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
 
 
 def _umask() -> int:
-    """What mkstemp does not look at. It can only be read by setting it."""
+    """The umask, which mkstemp does not look at. It can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

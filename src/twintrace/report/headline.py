@@ -1,4 +1,4 @@
-"""What a page says first, as elements that need no script: what, where on both sides, how large, how sure.
+"""Headline of a page, as elements that need no script: what, where on both sides, how large, how sure.
 
     headline_of_comparison(comparison, rows)    the verdict; `rows` are the rows of its partings, for the links
     headline_of_trace(title, sentence, first)   what was recorded, and the first value that is not finite
@@ -73,7 +73,7 @@ def _mistakes(comparison: Comparison) -> list[Element]:
 def headline_of_trace(
     title: str, sentence: str, first: tuple[str, Sequence[Frame], str, int] | None, remarks: Iterable[str]
 ) -> list[Element]:
-    """What was recorded. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
+    """Headline of a trace. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
     tone = "different" if first else "same"
     found = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
     if first is not None:

@@ -440,7 +440,7 @@ def tensor_name(item: TensorResult, held: str = "") -> str:
 
 
 def held_name(result: Comparison, found: Divergence, slot: str) -> str:
-    """What an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`, by the name in the model: `fc1.weight`."""
+    """Name in the model, `fc1.weight`, of what an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`."""
     number = next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
     if found.place != _UPDATE or not number:
         return ""
@@ -455,7 +455,7 @@ def held_name(result: Comparison, found: Divergence, slot: str) -> str:
 
 
 def size(item: TensorResult) -> str:
-    """How large the difference is, and where it is largest."""
+    """Size of the difference, and where it is largest."""
     worst = item.measurement.worst if item.measurement else None
     where = f"; worst at [{', '.join(map(str, worst.index))}]: {worst.left:.9g} | {worst.right:.9g}" if worst else ""
     return item.verdict.because + where
@@ -615,7 +615,7 @@ def _alone(result: Comparison) -> Iterator[str]:
 
 
 def balance(result: Comparison) -> str:
-    """How many pairs have which outcome, and how many calls are alone."""
+    """Number of pairs of each outcome, and of calls that are alone."""
     counts = Counter(item.verdict.outcome for item in result.results)
     told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
     alone = ""
@@ -627,7 +627,7 @@ def balance(result: Comparison) -> str:
 
 
 def pairs_of(result: Comparison) -> str:
-    """How many pairs the results are, and of what."""
+    """Number of pairs, and of what."""
     return f"{_pairs(len(result.results))} of {'files' if result.saved else 'calls'}"
 
 

@@ -149,7 +149,7 @@ def _reach(address, start, nbytes):
 
 
 def _blocks(address, nbytes, first):
-    """What blocks add to the two sums, the first of which begins with byte `first` of the whole."""
+    """Terms that blocks add to the two sums, the first of which begins with byte `first` of the whole."""
     a = np.uint64(0)
     b = np.uint64(0)
     for start in range(0, nbytes, BLOCK):

@@ -76,7 +76,7 @@ def move(typing, target, source, nbytes):
 
 @intrinsic
 def trailing_zeros(typing, word):
-    """How many of the lowest bits of a word are 0; of 0 itself the answer means nothing."""
+    """Number of the lowest bits of a word that are 0; of 0 itself the answer means nothing."""
 
     def emit(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -340,7 +340,7 @@ def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int,
 
 
 def _read_manifest(file: Path) -> Mapping[str, Any]:
-    """What is there, or nothing: somebody else may have put anything under this name."""
+    """The manifest, or an empty mapping: somebody else may have put anything under this name."""
     try:
         if not file.is_file():  # a pipe would not answer
             return {}
