@@ -288,7 +288,7 @@ class DumpJournal(HeldJournal):
         self._lines[number], self._names[number] = line, name
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
-        """What is known of the values."""
+        """Knowledge of the values."""
         count: int = math.prod(spec.shape)
         if line.npy is not None:
             try:

@@ -81,7 +81,7 @@ class DeviceDigests:
 
     @property
     def waiting(self) -> int:
-        """How many tensors wait."""
+        """Number of tensors that wait."""
         return self._count
 
     @property
