@@ -25,8 +25,10 @@ function colour(outcome, score) {
   return outcome === UNKNOWN ? greys.unknown : SCALE[score];
 }
 
-// What a colour says, once more as a sign: same, rounding, unknown, different, nothing there; the last where a difference arises.
-const SIGNS = ["=", "≈", "?", "≠", "·"];
+// What a colour says, once more as a sign: same, rounding, unknown, different, nothing there (of a trace: finite, –, unknown, not finite);
+// the last where a difference arises.
+const SIGNS_OF = { comparison: ["=", "≈", "?", "≠", "·"], trace: ["✓", "", "?", "!", "·"] };
+let SIGNS = SIGNS_OF.comparison;
 const ARISES = "◆";
 
 // A sign on its colour. It says nothing that the words beside it do not say.

@@ -4,6 +4,7 @@ class App {
   constructor(index) {
     this.index = index;
     this.two = index.kind === "comparison";
+    SIGNS = SIGNS_OF[index.kind];
     const searched = ["left", "left_type", "left_path", "left_source", "spec"];
     if (this.two) searched.push("right", "right_type", "right_path", "right_source");
     this.rows = new Rows(index.rows, index.words, searched);
