@@ -245,7 +245,11 @@ def test_a_result_that_one_side_alone_has_is_a_parting():
         (3.21, "3.2"),
         (86.4, "86"),
         (12345, "12,000"),
-        (3e8, "3.0e+08"),
+        (999_999, "1,000,000"),
+        (1_234_567, "1.2 million"),
+        (3e8, "300 million"),
+        (1.26e9, "1.3 billion"),
+        (3e14, "10^14"),
         (float("inf"), "infinitely many"),
     ],
 )

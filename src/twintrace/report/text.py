@@ -30,6 +30,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
+from ..model.words import times
 
 MAX_LINES = 15
 _REMARKS = 3
@@ -180,13 +181,6 @@ def sentence(mistake: Mistake) -> tuple[str, str]:
     if setting and mistake.why.startswith(setting):
         return head, ""  # the cause says the rest
     return mistake.what, ""
-
-
-def times(number: float) -> str:
-    """A factor as people write it: 0.054, 3.2, 86, 12,000, 1.2e+08."""
-    if number >= 1e7:
-        return f"{number:.1e}" if number != float("inf") else "infinitely many"
-    return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"
 
 
 def _agreement(result: Comparison) -> Iterator[_Line]:
