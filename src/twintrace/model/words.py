@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import enum
+import math
 
 
 class Word(str, enum.Enum):
