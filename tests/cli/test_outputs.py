@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.test_api import run
 from twintrace import api
+from twintrace.cli.progress import bar
 from twintrace.report import progress
 from twintrace.report.tables import MAIN, SHEET
 
@@ -153,3 +155,10 @@ def test_the_bar_goes_over_all_steps_once(tmp_path):
     assert {total for _, _, total in told} == {3000}
     assert (told[0][1], told[-1][1]) == (0, 3000)
     assert "(1 of 3)" in told[0][0]
+
+
+def test_quiet_says_nothing_of_compiling_either():
+    log = logging.getLogger("twintrace")
+    with bar(quiet=True):
+        assert not log.isEnabledFor(logging.WARNING)
+    assert log.isEnabledFor(logging.WARNING)
