@@ -123,8 +123,9 @@ class DumpWriter:
 
     @contextlib.contextmanager
     def saving_again(self) -> Iterator[None]:
-        """Takes values that were saved in this step before, in this order, by a recorder that has ended: they are in debug.json, and
-        only their gradients are still to come.
+        """Takes values that were saved in this step before, in this order, by a recorder that has ended.
+
+        They are in debug.json; only their gradients are still to come.
         """
         self._said_again = {}
         try:
