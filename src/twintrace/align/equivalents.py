@@ -1,4 +1,4 @@
-"""What is the same thing under another name: operations, parameters, arguments. Data, and how to look it up.
+"""Names of the same thing: operations, parameters, arguments. Data, and how to look it up.
 
     operation_of("torch.nn.functional.linear")           linear
     operation_of("mindspore.nn.Dense")                   linear
@@ -6,13 +6,10 @@
     meaning_of("linear", Part.INPUT, "1")                weight
     meaning_of("batchnorm", Part.PARAMETER, "gamma")     weight
 
-A name is first brought to its bones: its last part, in lower case, without underscores, without what only says how it
-                  is
-implemented (`Ext`, `.default`, a final `_`). Most names of PyTorch, `mindspore.mint` and MSAdapter are then equal as
-                  they are;
-the tables hold the rest. Each row is one meaning, and a name stands in one row only, so that the relation is
-                  symmetric and
-has no chains (tests/align/test_equivalents.py).
+A name is first reduced to its core: its last part, in lower case, without underscores, without suffixes that only say how it is
+implemented (`Ext`, `.default`, a final `_`). Most names of PyTorch, `mindspore.mint` and MSAdapter are then equal; the tables hold
+the rest. Each row is one meaning, and a name stands in one row only, so that the relation is symmetric and has no chains
+(tests/align/test_equivalents.py).
 """
 
 from __future__ import annotations

@@ -94,6 +94,7 @@ def convert_weights(
     to: str | None = None,
     mint: bool = False,
     partial: bool = False,
+    force: bool = False,
     trust: bool = False,
     key: str | None = None,
     progress: Progress | None = None,
@@ -104,10 +105,13 @@ def convert_weights(
     map      a WeightMap or the path of one; if it is not given, it is found as `map_weights` does
     like     the net, or a checkpoint of it, that a file is for: names are then found, not predicted
     partial  carry over what can be, although something stays behind
+    force    overwrite a file that is there already; without it, UsageError
     """
     state = open_state(source, trust=trust, key=key)
     into = open_state(target) if registry.weights_of(target) is not None else None
     framework = into.framework if into else _target_framework(target, to, state)
+    if into is None and not force and Path(target).exists():
+        raise UsageError(f"{target} is there already. Give another path, or force=True to overwrite it.")
     if map is None:
         if into is not None or like is not None:
             map = map_states(state, into or open_state(like, framework=framework))
@@ -186,7 +190,7 @@ def certify_weights(
 
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a net puts out for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
+    """Outputs of a net for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
     workshop = _owner(net)[1]
     arrays = [np.asarray(array) for array in inputs]
     return dict(workshop.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)

@@ -77,9 +77,8 @@ class Observer:
     ) -> None:
         """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart.
 
-        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice;
-        `tell(topic, text)`
-        is told what the user should know of that.
+        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice; `tell(topic,
+        text)` is told what the user should know of that.
         """
         self._framework = framework
         self._keep = keep
@@ -119,7 +118,7 @@ class Observer:
 
     @property
     def count(self) -> int:
-        """How many tensors this journal has."""
+        """Number of tensors in this journal."""
         return self._next
 
     @property
@@ -278,7 +277,7 @@ class Observer:
             self._writers[glance[0]] = writer, glance[2], glance[5], end
 
     def _writer_of(self, glance: Glance) -> int | None:
-        """Who has written to this memory through another view, if nobody else has written to it since."""
+        """Call that wrote to this memory through another view, if no other has written to it since."""
         writer, version, start, end = self._writers.get(glance[0], (None, None, 0, 0))
         return (
             writer if writer is not None and version == glance[2] and glance[5] < end and start < _end(glance) else None
@@ -329,7 +328,7 @@ class Observer:
         return number
 
     def _maker_of(self, tensor: Any) -> int | None:
-        """Who put out this very object: all that is known of one that cannot be recognised by its memory. It is read every time."""
+        """Call that put out this very object, which cannot be recognised by its memory. It is read every time."""
         if self.producer is not None:
             with contextlib.suppress(TypeError):  # an object that nobody may refer to weakly
                 self._makers[id(tensor)] = weakref.ref(tensor), self.producer
@@ -409,7 +408,7 @@ class Observer:
         return text + self._payload(array, fingerprint) if fingerprint and self._keep is Keep.TENSOR else text
 
     def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
-        """What a line says of the values that lie there, and their fingerprint."""
+        """Fields of a line on the values that lie there, and their fingerprint."""
         found = numbers_at(address, nbytes, dtype, self._fingerprint)
         return _text_of(found), found[8]
 
@@ -460,7 +459,7 @@ class Observer:
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
 
     def _drop_strays(self, known: dict[Any, _Seen]) -> None:
-        """What is known of storages that are no more."""
+        """Forgets tensors whose storages are gone."""
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]

@@ -43,7 +43,7 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What a self-check found."""
+    """Result of a self-check."""
 
     compared: int
     recorded: int
@@ -111,7 +111,7 @@ class Run:
         return self.values
 
     def record(self, model: Any = None) -> Any:
-        """What a step's `record` argument is: the recorder of this run."""
+        """The `record` argument of a step: the recorder of this run."""
         models = named_models(model)
         workshop = framework_for(models)
         options = {
@@ -155,7 +155,7 @@ class _Counted(Session):
         self._run = run
 
     def _tell_gaps(self) -> None:
-        """What cannot be kept changes nothing."""
+        """Tells nothing: values that cannot be kept do not change the run."""
         self._gaps.clear()
 
     def _tell_silence(self) -> None:

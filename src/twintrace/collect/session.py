@@ -47,7 +47,7 @@ class _Busy(threading.local):
 
 
 class _Thread(threading.local):
-    """What belongs to one thread of one session: the modules around it."""
+    """State of one thread of one session: the modules around it."""
 
     def __init__(self) -> None:
         self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
@@ -60,7 +60,7 @@ _STRANGERS = 4
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """What this thread does within is no part of the run, and nobody records it."""
+    """Keeps the work of this thread out of every recording."""
     before = _HERE.busy
     try:
         _HERE.busy = True
@@ -78,7 +78,7 @@ class _Texts(dict[str, str]):
 
 
 class _State:
-    """What the session keeps with an open call: the line as far as it is written, and where the call stands."""
+    """State of an open call: the line as far as it is written, and where the call stands."""
 
     __slots__ = ("depth", "epoch", "mutates", "text")
 
@@ -293,7 +293,7 @@ class Session:
 
     @property
     def total_calls(self) -> int:
-        """How many calls were recorded so far, over all steps."""
+        """Number of calls recorded so far, over all steps."""
         return self._total + self._next_call
 
     def abandon(self) -> None:
@@ -646,7 +646,7 @@ class Session:
                 raise trouble
 
     def _tell_gaps(self) -> None:
-        """What could not be kept is in its record; the user is told of the first, and who is strict hears of it at once."""
+        """Tells the user of the first value that could not be kept; each is in its record, and a strict session raises."""
         gaps = [(topic, text) for topic, text in self._gaps.items() if topic not in self._complaints]
         self._gaps.clear()
         for topic, text in gaps:
@@ -863,7 +863,9 @@ class Session:
             self._lose(error)
             return
         text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
-        self._complaints.tell(f"{text}. What else fails like this is in the trace.", key=type(error).__name__)
+        self._complaints.tell(
+            f"{text}. Further failures of this kind are only noted in the trace.", key=type(error).__name__
+        )
         with self._lock:
             self._note_in_journal("unrecorded", text)
 

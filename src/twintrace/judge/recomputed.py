@@ -361,7 +361,9 @@ class Recomputed:
             return Judged(Status.CLEAN, because=f"within {_LEAF_UNITS:.0f} units of {left.spec.dtype}")
         held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
         if held and self._before and item.verdict.outcome.good:
-            why = f"{_name(pair)} was changed between two steps by something that was not recorded: record with level='mix'"
+            why = f"{_name(pair)} was changed between two steps by something that was not recorded"
+            if "module" in (self._sides[0].level, self._sides[1].level):
+                why += ": record with level='mix'"
             return Judged(Status.UNTOLD, untold=why)
         if measured is None and item.verdict.outcome.good:
             return Judged(Status.UNTOLD, untold=f"{_name(pair)} differs, and its values were not kept")

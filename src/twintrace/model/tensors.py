@@ -1,4 +1,4 @@
-"""What is known of a tensor without opening it.
+"""Facts about a tensor that are known without opening it.
 
     f32[8, 1024]                      a Spec: dtype and shape, the one notation used everywhere
     min -1.5  max 2.0  mean 0.01 …    its Statistics

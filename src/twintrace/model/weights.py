@@ -1,4 +1,4 @@
-"""What is said of weights: which belongs to which, how it gets there, whether it arrived.
+"""Facts about weights: which belongs to which, how it gets there, whether it arrived.
 
 Pair          conv.weight -> conv.weight, "insert axis 2", 1.00, because: same path
 Unpaired      bn.num_batches_tracked, because: MindSpore's BatchNorm2d counts nothing
@@ -119,7 +119,7 @@ class WeightRow:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was written, or loaded."""
+    """Result of a conversion: the weights that were written, or loaded."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""What a new framework's adapter is tested with: a page of facts about the framework in, a suite of tests out.
+"""Tests for the adapter of a new framework: a page of facts about the framework in, a suite of tests out.
 
     fixtures.py    Page: all that the suite must know of a framework (how to make a tensor, four small models, …)
     contract.py    FrameworkContract: what every adapter promises, as a class of pytest's (by theme in promises/)

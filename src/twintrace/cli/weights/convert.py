@@ -55,6 +55,7 @@ def convert(
             to=to,
             mint=mint,
             partial=partial,
+            force=force,
             trust=trust,
             key=key,
             progress=progress,
