@@ -25,6 +25,7 @@ _HOMES = {
     "compare_arrays": "api",
     "convert_trace": "api",
     "verdict": "api",
+    "first_nonfinite": "api",
     "selfcheck": "api",
     "seed_all": "api",
     "doctor": "api",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .api import convert_trace as convert_trace
     from .api import convert_weights as convert_weights
     from .api import doctor as doctor
+    from .api import first_nonfinite as first_nonfinite
     from .api import map_weights as map_weights
     from .api import open as open
     from .api import record as record

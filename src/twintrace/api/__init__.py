@@ -11,6 +11,7 @@ view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
+first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
     from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
+    from .diagnosing import first_nonfinite, nonfinite_json, nonfinite_text
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -107,6 +109,7 @@ _HOMES = {
     ".bundling": ("write_bundle",),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
     ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
+    ".diagnosing": ("first_nonfinite", "nonfinite_json", "nonfinite_text"),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
@@ -154,6 +157,7 @@ __all__ = [
     "describe_net",
     "doctor",
     "exporters",
+    "first_nonfinite",
     "forked",
     "framework_of",
     "framework_of_net",
@@ -169,6 +173,8 @@ __all__ = [
     "measure_arrays",
     "modules_of",
     "net_from",
+    "nonfinite_json",
+    "nonfinite_text",
     "not_carried",
     "open",
     "pair_arrays",

@@ -1,6 +1,7 @@
 """THE COUNTER: one file per command, options and one call into `api`.
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
+    twintrace why-nan TRACE         where the first value that is not finite comes from
     twintrace compare LEFT RIGHT    where two runs of one program part
     twintrace export TRACE --to …   a trace as another tool's dump
     twintrace import DUMP           another tool's dump as a trace
@@ -30,6 +31,12 @@ __all__ = ["cli", "main"]
 
 def _show() -> click.Command:
     from .show import show as command
+
+    return command
+
+
+def _why_nan() -> click.Command:
+    from .why_nan import why_nan as command
 
     return command
 
@@ -96,8 +103,8 @@ def _weights() -> click.Command:
 
 # A command is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS: Mapping[str, Callable[[], click.Command]] = {
-    "show": _show, "compare": _compare, "view": _view, "export": _export, "import": _import, "selfcheck": _selfcheck,
-    "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
+    "show": _show, "why-nan": _why_nan, "compare": _compare, "view": _view, "export": _export, "import": _import,
+    "selfcheck": _selfcheck, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
 }  # fmt: skip
 
 

@@ -14,7 +14,11 @@ from .numbers import numbers_option
 @numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
 @numbers_option("rank", "Only these ranks, likewise.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many calls.")
-@click.option("--nonfinite", is_flag=True, help="Only calls with NaN or infinities in their results or gradients.")
+@click.option(
+    "--nonfinite",
+    is_flag=True,
+    help="Only calls with NaN or infinities in their results or gradients, and where the first comes from (see why-nan).",
+)
 @click.option("--all", "everything", is_flag=True, help="All calls, however many.")
 @click.option("--table", is_flag=True, help="A flat table instead of a tree.")
 @click.option("--json", "as_json", is_flag=True, help="The same for machines (all calls).")
@@ -40,4 +44,6 @@ def show(
     if as_json:
         click.echo(api.listing_json(found))
         return
+    if nonfinite:
+        click.echo(api.nonfinite_text(api.first_nonfinite(trace, steps=steps, ranks=ranks)) + "\n")
     (api.print_table if table else api.print_tree)(found, console())

@@ -123,7 +123,7 @@ class Run:
         return self._recorder(workshop, models, options)
 
     def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False}
+        chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False, "nonfinite": None}
         if self.level is not None:
             chosen["level"] = self.level
         if self.keep is not None:
