@@ -9,6 +9,7 @@ write_html(comparison, p)  the same as one file to look at
 convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
+run_twice(script)          does a run repeat itself?             -> Repetition
 seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
 first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         tap,
         without_dropout,
     )
+    from .repeating import repetition_text, run_twice
     from .reporting import (
         comparison_json,
         listing_json,
@@ -120,6 +122,7 @@ _HOMES = {
         "table_part", "view",
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
+    ".repeating": ("repetition_text", "run_twice"),
     ".saved": ("read_tensor", "write_tensor"),
     ".surroundings": ("callback_class", "doctor", "imported_frameworks", "stand_in"),
     ".weights": (
@@ -192,7 +195,9 @@ __all__ = [
     "read_tensor",
     "read_weight_map",
     "record",
+    "repetition_text",
     "run_net",
+    "run_twice",
     "same_operation",
     "seed_all",
     "selfcheck",

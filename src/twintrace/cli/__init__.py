@@ -7,6 +7,7 @@
     twintrace import DUMP           another tool's dump as a trace
     twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
+    twintrace twice SCRIPT          does the run repeat itself?
     twintrace run-as TOOL SCRIPT    a script that was written for another tool
     twintrace msprobe compare …     two dumps of msprobe's, with its options and tables
     twintrace doctor                what is installed, what can be recorded
@@ -71,6 +72,12 @@ def _selfcheck() -> click.Command:
     return command
 
 
+def _twice() -> click.Command:
+    from .twice import twice as command
+
+    return command
+
+
 def _run_as() -> click.Command:
     from .run_as import run_as as command
 
@@ -104,7 +111,8 @@ def _weights() -> click.Command:
 # A command is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "show": _show, "why-nan": _why_nan, "compare": _compare, "view": _view, "export": _export, "import": _import,
-    "selfcheck": _selfcheck, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
+    "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
+    "doctor": _doctor, "weights": _weights,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@
     forward.py       causes of a result, by operation and the ranges of what came in
     backward.py      causes of a gradient, likewise
     growth.py        what led there: growth over the calls and the steps before
+    repetition.py    two runs of one script: the first call that differs, by cause
     flow.py          one journal as data flow: who took which value
 
 In: traces (`store.trace.Trace`). Out: `model.nonfinite`. Not here: texts for people (`report`), watching while a run is recorded

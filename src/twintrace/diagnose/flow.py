@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..model.nonfinite import ValueRange
@@ -63,12 +63,20 @@ class Flow:
         self.children: dict[int | None, list[Call]] = defaultdict(list)
         self.maker: dict[int, Call] = {}
         """By tensor: the call that put it out first; the innermost, as a module ends after what it called."""
+        self._aliases: dict[int, int] = {}  # by tensor: the result that it is, read again
         for call in self.calls:
             self.children[call.parent].append(call)
-            for tensor in self.taken(call):
-                self._consumers[tensor].append(call)
             for tensor in self.made(call):
                 self.maker.setdefault(tensor, call)
+        written: dict[object, int] = {}  # by value: the latest result of a call in place
+        for call in self.calls:
+            for tensor in self._arguments(call):
+                if tensor not in self.maker:
+                    self._find_alias(tensor, written)
+            for tensor in self.taken(call):
+                self._consumers[tensor].append(call)
+            if call.mutates:
+                written |= {self._value(made): made for made in self.made(call)}
         self.parameter_gradients: list[Gradient] = list(journal.parameter_gradients())
 
     def tensor(self, number: int) -> Tensor:
@@ -104,8 +112,31 @@ class Flow:
 
     def taken(self, call: Call) -> list[int]:
         """Numbers of arguments, parameters and buffers, as they were before the call."""
+        return list(dict.fromkeys(self._aliases.get(number, number) for number in self._arguments(call)))
+
+    def _arguments(self, call: Call) -> list[int]:
         found = [number for _, number in tensor_slots(call.args, call.kwargs)]
-        return list(dict.fromkeys([*found, *call.parameters.values(), *call.buffers.values()]))
+        return [*found, *call.parameters.values(), *call.buffers.values()]
+
+    def _find_alias(self, number: int, written: Mapping[object, int]) -> None:
+        """A result that is read again has another number, and beneath autograd no maker, as its version moves behind the kernel.
+        It is known by its maker, or by its value among those that were written in place.
+        """
+        producer = self.tensor(number).producer
+        maker = self.by_id.get(producer) if producer is not None else None
+        value = self._value(number)
+        results = self.made(maker) if maker is not None else [written[value]] if value in written else []
+        same = next((made for made in results if self._value(made) == value), None)
+        if same is not None and producer in (None, self.maker[same].id):
+            self._aliases[number] = same
+
+    def _value(self, number: int) -> object:
+        tensor = self.tensor(number)
+        known = tensor.statistics
+        if known is None:
+            return number  # like no other
+        counts = (known.min, known.max, known.mean, known.norm, known.nan, known.posinf, known.neginf, known.zero)
+        return tensor.spec, counts, tensor.fingerprint
 
     def made(self, call: Call) -> list[int]:
         """Numbers of what the call returned, and of what it wrote to. What it took and hands on unchanged is not made."""
@@ -117,19 +148,28 @@ class Flow:
         """Calls that compute with a value; those that only look at it, or keep it for the user, are left out."""
         return [call for call in self._consumers[number] if self._computes_with(call, number)]
 
+    def is_looked_at(self, number: int) -> bool:
+        """Is a value handed to Python, or asked for what is in it?"""
+        return any(self.only_looks(call) for call in self._consumers[number])
+
     def _computes_with(self, call: Call, number: int) -> bool:
         if call.site.kind is Kind.SAVE or self.only_looks(call):
             return False
         told = self.meaning(call)
         if told is None or call.site.kind is Kind.MODULE or call.site.phase is Phase.UPDATE:
             return True
-        if (
-            number in (slots := {n: slot for slot, n in tensor_slots(call.args, call.kwargs)})
-            and slots[number] in call.mutates
-        ):
+        slots = [slot for slot, n in tensor_slots(call.args, call.kwargs) if self._aliases.get(n, n) == number]
+        if any(slot in call.mutates for slot in slots):
             return True  # it is written to, and was something else before
         # `ones_like(x)` takes a tensor for its shape alone.
-        return any(operand.tensor == number for _, operand in told.operands())
+        return any(self._aliases.get(operand.tensor, operand.tensor) == number for _, operand in told.operands())
+
+    def read(self, call: Call) -> list[int]:
+        """Numbers of the tensors whose values a call reads: not those that it only writes to, or takes for their shape."""
+        told = self.meaning(call)
+        if told is None or call.site.kind is Kind.MODULE or call.site.phase is Phase.UPDATE:
+            return self.taken(call)
+        return [self._aliases.get(operand.tensor, operand.tensor) for _, operand in told.operands()]
 
     def only_looks(self, call: Call) -> bool:
         name = call.site.name.rpartition(".")[2]
