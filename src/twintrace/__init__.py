@@ -25,6 +25,7 @@ _HOMES = {
     "compare_arrays": "api",
     "convert_trace": "api",
     "verdict": "api",
+    "zoom": "api",
     "first_nonfinite": "api",
     "selfcheck": "api",
     "seed_all": "api",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .api import seed_all as seed_all
     from .api import selfcheck as selfcheck
     from .api import verdict as verdict
+    from .api import zoom as zoom
     from .model.errors import SessionError as SessionError
     from .model.errors import TraceError as TraceError
     from .model.errors import TraceFormatError as TraceFormatError

@@ -4,6 +4,7 @@ record(path, model)        record a run (api/recording.py)       -> Recorder
 open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
+zoom(left, right)          what to record in a second run        -> Zoom
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
 convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         write_troubleshooter,
         write_weight_map,
     )
+    from .zooming import read_zoom, zoom
 
 # Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
 # for numpy nor for what a recording needs.
@@ -130,6 +132,7 @@ _HOMES = {
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
         "to_troubleshooter", "weight_names", "write_troubleshooter", "write_weight_map",
     ),
+    ".zooming": ("read_zoom", "zoom"),
 }  # fmt: skip
 
 __all__ = [
@@ -194,6 +197,7 @@ __all__ = [
     "read_report",
     "read_tensor",
     "read_weight_map",
+    "read_zoom",
     "record",
     "repetition_text",
     "run_net",
@@ -224,6 +228,7 @@ __all__ = [
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
+    "zoom",
 ]
 
 

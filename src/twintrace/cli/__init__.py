@@ -3,6 +3,7 @@
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace why-nan TRACE         where the first value that is not finite comes from
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace zoom LEFT RIGHT       what to record in a second run
     twintrace export TRACE --to …   a trace as another tool's dump
     twintrace import DUMP           another tool's dump as a trace
     twintrace view REPORT_OR_TRACE  the same in the browser
@@ -44,6 +45,12 @@ def _why_nan() -> click.Command:
 
 def _compare() -> click.Command:
     from .compare import compare as command
+
+    return command
+
+
+def _zoom() -> click.Command:
+    from .zoom import zoom as command
 
     return command
 
@@ -110,7 +117,7 @@ def _weights() -> click.Command:
 
 # A command is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS: Mapping[str, Callable[[], click.Command]] = {
-    "show": _show, "why-nan": _why_nan, "compare": _compare, "view": _view, "export": _export, "import": _import,
+    "show": _show, "why-nan": _why_nan, "compare": _compare, "zoom": _zoom, "view": _view, "export": _export, "import": _import,
     "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
     "doctor": _doctor, "weights": _weights,
 }  # fmt: skip

@@ -113,6 +113,7 @@ class Session:
         kernels: bool = False,
         room: int | None = None,
         nonfinite: NonfiniteWatch | None = None,
+        zoom: str = "",
     ) -> None:
         self.path = path
         self._framework = framework
@@ -122,6 +123,8 @@ class Session:
         self._selection, self._sieve = selection, Sieve(selection)
         self._strict = strict
         self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
+        if zoom:  # what an earlier run showed, and this one looks at closely
+            self._settings["zoom"] = zoom
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
         self._writer: Writer | None = None
