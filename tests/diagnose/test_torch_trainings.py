@@ -184,3 +184,89 @@ def test_nothing_to_look_at(tmp_path):
     report = tt.first_nonfinite(tmp_path / "t")
     assert report.code == 3
     assert "nothing was recorded that has values" in report.untold[0]
+
+
+def test_a_value_that_was_saved_and_that_no_call_made(tmp_path):
+    with tt.record(tmp_path / "t", level="api", keep="statistics", framework="torch") as rec:
+        rec.save("loss", data_of(float("nan")))
+    found = tt.first_nonfinite(tmp_path / "t").origin
+    assert (found.source, found.call.site.name) == (Source.UNRECORDED, "loss")
+
+
+def data_of(*values):
+    """A tensor that no recorded call makes."""
+    import numpy as np
+
+    return torch.from_numpy(np.array(values, np.float32))
+
+
+class Scores(torch.nn.Module):
+    """A module of its own that masks."""
+
+    def forward(self, x):
+        return (x @ x.transpose(-1, -2)).masked_fill(torch.ones(4, 4).triu(1).bool(), float("-inf"))
+
+
+class Attention(torch.nn.Module):
+    """Takes the softmax in its own code."""
+
+    def __init__(self):
+        super().__init__()
+        self.scores, self.out = Scores(), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.out(self.scores(x).softmax(-1) @ x)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_mask_that_a_module_hands_on(tmp_path, level):
+    torch.manual_seed(0)
+    net = Attention()
+    with tt.record(tmp_path / "t", net, level=level, keep="statistics", strict=True):
+        net(torch.randn(2, 4, 4)).sum().backward()
+    report = tt.first_nonfinite(tmp_path / "t")
+    assert report.code == 0, str(report)
+
+
+@pytest.mark.parametrize(("rate", "says"), [(float("nan"), "NaN"), (float("inf"), "")])
+def test_a_number_that_is_not_finite(tmp_path, rate, says):
+    with tt.record(tmp_path / "t", level="api", keep="statistics", framework="torch", strict=True):
+        torch.ones(3).mul(rate).sum()
+    found = tt.first_nonfinite(tmp_path / "t").origin
+    assert found.call.site.name == "torch.Tensor.mul"
+    assert found.source is Source.DATA
+    assert says in found.why
+
+
+def test_a_learning_rate_that_is_not_a_number(tmp_path):
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.param_groups[0]["lr"] = float("nan")
+    found = train(tmp_path / "t", net, optimizer=optimizer).origin
+    assert (found.step, found.when) == (0, Pass.UPDATE)
+
+
+@pytest.mark.parametrize("level", ["api", "mix", "op"])
+def test_infinities_of_a_forward_that_come_back_as_nan(tmp_path, level):
+    """A sigmoid by hand is finite where exp overflows, and its gradient is not."""
+    x = torch.tensor([-200.0, 1.0], requires_grad=True)
+    with tt.record(tmp_path / "t", torch.nn.Identity(), level=level, keep="statistics", strict=True):
+        (1 / (1 + torch.exp(-x))).sum().backward()
+    found = tt.first_nonfinite(tmp_path / "t").origin
+    if level == "op":  # the backward pass is seen to take the forward's infinity
+        assert (found.when, found.call.site.name, found.source) == (Pass.FORWARD, "aten.exp.default", Source.OVERFLOW)
+    else:
+        assert (found.when, found.call.site.name, found.source) == (Pass.BACKWARD, "torch.exp", Source.ZERO_TIMES)
+
+
+@pytest.mark.parametrize("level", ["module", "mix"])
+def test_padding_that_closes_a_whole_sequence(tmp_path, level):
+    torch.manual_seed(0)
+    net = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x, padding = torch.randn(2, 5, 8), torch.zeros(2, 5, dtype=torch.bool)
+    padding[1] = True
+    with tt.record(tmp_path / "t", net, level=level, keep="statistics", strict=True):
+        net(x, x, x, key_padding_mask=padding)[0].sum().backward()
+    found = tt.first_nonfinite(tmp_path / "t").origin
+    if level == "mix":
+        assert found.source is Source.MASKED, found.why

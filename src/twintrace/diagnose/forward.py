@@ -192,6 +192,13 @@ def _exponentials(operation: str, terms: Terms, settings: Settings, made: Sequen
 
 def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
     if operation in ATTENTIONS:
+        padding = terms.get("key_padding_mask")
+        if padding is not None and padding.shape and _has(made, "nan"):
+            closed = padding.elements - padding.zeros if padding.dtype == "b8" else padding.counts.neginf
+            if closed >= padding.shape[-1]:
+                return _masked(
+                    f"the padding closes {closed:,} of {padding.elements:,} keys, a row has {padding.shape[-1]}"
+                )
         mask = terms.get("attn_mask")
         if mask is None or not mask.shape:
             return None
@@ -305,6 +312,15 @@ def _casts(operation: str, terms: Terms, settings: Settings, made: Sequence[Term
     return None
 
 
+def _written(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+    """A number that stands in the call is not finite itself."""
+    found = [term for term in terms.values() if not term.is_tensor and term.counts]
+    if not found or (any(term.counts.inf for term in found) and _has(made, "nan")):
+        return None
+    what = "NaN" if found[0].counts.nan else "infinite"
+    return Cause(Source.DATA, f"the number {found[0].name} in the call is {what}", "look at where Python has it from")
+
+
 def _infinities(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
     """Infinities that come in, in operations that add or multiply."""
     endless = [term for term in terms.values() if term.counts.inf]
@@ -402,5 +418,6 @@ def _types(operation: str, terms: Terms, settings: Settings, made: Sequence[Term
 
 
 _RULES: tuple[Callable[[str, Terms, Settings, Sequence[Term]], Cause | None], ...] = (
-    _logs, _divisions, _roots, _domains, _exponentials, _softmaxes, _averages, _norms, _casts, _infinities, _overflows, _types,
+    _logs, _divisions, _roots, _domains, _exponentials, _softmaxes, _averages, _norms, _casts, _written, _infinities,
+    _overflows, _types,
 )  # fmt: skip

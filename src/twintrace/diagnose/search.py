@@ -25,6 +25,7 @@ from .suspects import (
     gradient_suspects,
     gradients_do_harm,
     is_uninitialised,
+    stray_suspects,
 )
 from .terms import Cause, Term, term_of, terms_of, vanishes
 
@@ -111,6 +112,12 @@ class _Search:
                 return self._origin(flow, suspect, effect, hidden)
             hidden.append(suspect)
             self._harmless.setdefault(self._without_effect(flow, suspect, effect, skipped), None)
+        if not any(suspect.when is not Pass.BACKWARD for suspect in hidden) or not hidden:
+            harm = harm and not self._was_skipped(flow)
+            for suspect in stray_suspects(
+                flow, forward.purposes, harm and not any(s.when is Pass.BACKWARD for s in hidden)
+            ):
+                return self._origin(flow, suspect, Effect(True, 0), hidden)
         for call, number, made in forward.on_purpose():
             how = "made" if made else "takes"
             self._harmless.setdefault(f"{named(call)} {how} {flow.state(number)} on purpose", None)

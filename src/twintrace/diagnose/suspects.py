@@ -12,7 +12,7 @@ is added up with others, and where there are more of them than came in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model.nonfinite import Pass, Source
@@ -26,6 +26,11 @@ _ELEMENTWISE = frozenset(
     ("add", "sub", "mul", "div", "lerp", "maximum", "minimum", "clamp", "relu", "where", "masked_fill")
 )
 """Operations in which an infinity of the result comes from one in the same place of an operand."""
+_FILLS = (
+    "full", "fill", "where", "pad", "scatter", "put", "setitem", "clamp", "clip", "nan_to_num", "threshold", "hardtanh", "maximum",
+    "minimum", "copy",
+)  # fmt: skip
+"""Parts of the names of functions that write a given number into a tensor, or bound it by one."""
 _COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -90,6 +95,11 @@ class ForwardSuspects:
             if call.site.kind is not Kind.SAVE:
                 self._take(call)
                 self._make(call)
+
+    @property
+    def purposes(self) -> Container[int]:
+        """Tensors whose infinities were made on purpose."""
+        return self._purposes
 
     def on_purpose(self) -> Iterator[tuple[Call, int, bool]]:
         """Infinities on purpose: the call that made them or took them first, their tensor, and whether they were made there."""
@@ -170,7 +180,7 @@ class ForwardSuspects:
         if inner and call.site.kind is Kind.MODULE:  # made of what is inside, by code that was not recorded
             self._known.update(fresh)
             return
-        if not taken and not written:
+        if not taken and not (written and self._is_fill(call)):
             self._known.update(fresh)
             elsewhere = Source.ELSEWHERE if self._is_collective(call) else None
             self._add(Suspect(call.order, _pass_of(call), call, tuple(fresh), elsewhere))
@@ -199,6 +209,11 @@ class ForwardSuspects:
         else:
             origin = call if written or not origins else origins[0]
             self._purposes.update(dict.fromkeys(fresh, origin))
+
+    def _is_fill(self, call: Call) -> bool:
+        """Does the call put a number that stands in it into a tensor? A number that is computed with is no mask."""
+        words = {self._flow.operation(call), call.site.name.rpartition(".")[2].lower()}
+        return "tensor" in words or any(part in word for word in words for part in _FILLS)
 
     def _adds_up(self, call: Call, operation: str, taken: Sequence[int]) -> bool:
         """Does one of these values meet others in a sum? A bias, and the first operand of addmm, are added in their own places."""
@@ -363,7 +378,9 @@ def effect_of(flow: Flow, suspect: Suspect) -> Effect:
         number = pending.pop()
         takers = [call for call in flow.consumers(number) if number not in set(_returned(call))]
         if not takers:
-            harmful = True
+            module = _that_ends_it(flow, number)
+            harmful = harmful or module is None
+            swallowed |= {} if module is None else {module.id: module}
         for call in takers:
             broken = [made for made in flow.made(call) if flow.is_bad(made)]
             if broken:
@@ -377,6 +394,38 @@ def effect_of(flow: Flow, suspect: Suspect) -> Effect:
     if suspect.source in (Source.DATA, Source.WEIGHTS) and not reached:
         harmful = False
     return Effect(harmful, len(reached), tuple(swallowed.values()))
+
+
+def _that_ends_it(flow: Flow, number: int) -> Call | None:
+    """The module in which a value is left behind that nobody takes: one around its maker that gives finite results."""
+    maker = flow.maker.get(number)
+    for module in flow.ancestors(maker) if maker is not None else ():
+        results = _returned(module)
+        if number in results:
+            continue
+        if results and not any(flow.is_bad(result) for result in results):
+            return module
+        return None
+    return None
+
+
+def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator[Suspect]:
+    """Values that are not finite where no suspect explains them: results of the step, values that were saved, gradients."""
+    for call in flow.calls:
+        numbers = [number for number in _returned(call) if flow.is_bad(number) and number not in purposes]
+        if call.site.kind is Kind.SAVE:
+            numbers = [number for number in numbers if number not in flow.maker or flow.maker[number] is call]
+        else:
+            numbers = [
+                n
+                for n in numbers
+                if not flow.consumers(n) and not any(True for _ in flow.ancestors(flow.maker.get(n, call)))
+            ]
+        if numbers:
+            yield Suspect(call.order, _pass_of(call), call, tuple(numbers), Source.UNRECORDED)
+    lines = [(item, call) for call in flow.calls for item in call.gradients if flow.is_bad(item.tensor)] if harm else []
+    for item, call in sorted(lines, key=lambda line: line[0].order)[:1]:
+        yield Suspect(item.order, Pass.BACKWARD, call, (item.tensor,), Source.UNRECORDED, slots=(item.slot,))
 
 
 def gradients_do_harm(flow: Flow) -> bool:
