@@ -145,3 +145,32 @@ def test_without_it_nothing_is_watched(tmp_path):
 def test_what_it_may_be(tmp_path):
     with pytest.raises(tt.UsageError, match="expected True, False or 'raise'"):
         tt.record(tmp_path / "t", **OPTIONS, stop_on_nonfinite="yes")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
+def test_on_an_accelerator_it_is_told_at_the_end_of_the_step(tmp_path):
+    """Inside the step nothing waits for the device: a synchronisation raises there."""
+
+    def on_device(work):
+        def step():
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                work(torch.arange(4.0, device="cuda"))
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+        return step
+
+    def hidden(x):
+        x.log().softmax(-1).sum()
+
+    def masked(x):
+        x.masked_fill(x > 1, float("-inf")).softmax(-1).sum()
+
+    def broken(x):
+        (x / x).sum()
+
+    told = run(tmp_path / "t", [on_device(work) for work in (hidden, masked, broken, hidden)], level="api")
+    assert tt.open(tmp_path / "t").steps == (0, 1, 2)
+    assert len(told) == 1
+    assert "recording has ended: step 2, forward at torch.Tensor.div" in told[0]
