@@ -28,7 +28,7 @@ def test_found(command, broken):
     assert "arises at torch.Tensor.log, step 0, forward" in said
     assert "test_why_nan.py" in said
     assert "log of zero: 1 of 2 elements of the input are 0" in said
-    assert "input f32[2] 0 … 1, norm 1, 1 zeros" in said
+    assert "input f32[2] 0 … 1, norm 1, 1 zero" in said
 
 
 def test_for_machines(command, broken):

@@ -270,3 +270,14 @@ def test_padding_that_closes_a_whole_sequence(tmp_path, level):
     found = tt.first_nonfinite(tmp_path / "t").origin
     if level == "mix":
         assert found.source is Source.MASKED, found.why
+
+
+def test_another_tools_dump(tmp_path):
+    net = Net(log_of_relu)
+    with tt.record(tmp_path / "t", net, level="mix", keep="statistics"):
+        net(torch.ones(2, 4)).sum().backward()
+    tt.convert_trace(tmp_path / "t", tmp_path / "dump", to="msprobe")
+    found = tt.first_nonfinite(tmp_path / "dump").origin
+    assert (found.when, found.call.site.name.rpartition(".")[2]) == (Pass.FORWARD, "log")
+    assert found.call.stack[0].function == "log_of_relu"
+    assert " 1 " not in found.what  # it counts nothing

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..frameworks.protocol import Framework, ModuleView, Open, Unreadable, Watch
 from ..model.errors import NonfiniteError, SessionError, TraceWriteError
+from ..model.nonfinite import KEPT
 from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
@@ -669,7 +670,7 @@ class Session:
         kept += [(f"output {slot or '0'}", self._small_value(tensor)) for slot, tensor in call.outputs]
         for name, value in kept:
             if value is not None:
-                self._keep_value(f"nonfinite: {call.name} {name}", *value)
+                self._keep_value(f"{KEPT}{call.name} {name}", *value)
         if self._nonfinite.tells_now(fresh):
             self._tell_nonfinite(f"{call.name or 'the model'} made NaN out of values without NaN")
 
@@ -679,7 +680,7 @@ class Session:
         if fresh and len(fresh) == len(self._nonfinite.counts) and self._nonfinite.may_keep():
             value = self._small_value(tensor)
             if value is not None:
-                self._keep_value("nonfinite: gradient", *value)
+                self._keep_value(f"{KEPT}gradient", *value)
             if self._nonfinite.tells_now(fresh):
                 self._tell_nonfinite("a gradient is NaN")
 

@@ -231,7 +231,7 @@ class Flow:
 
     def range_of(self, number: int, name: str) -> ValueRange:
         tensor = self.tensor(number)
-        return ValueRange(name, tensor.spec, tensor.statistics)
+        return ValueRange(name, tensor.spec, tensor.statistics, tensor.is_rough)
 
     def gradients(self, call: Call, role: Role, count: int | None = None) -> list[Gradient]:
         return [item for item in call.gradients if item.role is role and count in (None, item.count)]

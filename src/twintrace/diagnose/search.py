@@ -111,12 +111,12 @@ class _Search:
             if effect.harmful and not skipped:
                 return self._origin(flow, suspect, effect, hidden)
             hidden.append(suspect)
+            if suspect.call is not None and is_uninitialised(flow, suspect.call):
+                continue  # memory that is written to before it is read may hold anything, and does
             self._harmless.setdefault(self._without_effect(flow, suspect, effect, skipped), None)
-        if not any(suspect.when is not Pass.BACKWARD for suspect in hidden) or not hidden:
-            harm = harm and not self._was_skipped(flow)
-            for suspect in stray_suspects(
-                flow, forward.purposes, harm and not any(s.when is Pass.BACKWARD for s in hidden)
-            ):
+        if not self._was_skipped(flow):
+            unexplained = harm and not any(suspect.when is Pass.BACKWARD for suspect in hidden)
+            for suspect in stray_suspects(flow, forward.purposes, unexplained):
                 return self._origin(flow, suspect, Effect(True, 0), hidden)
         for call, number, made in forward.on_purpose():
             how = "made" if made else "takes"
@@ -284,7 +284,9 @@ class _Search:
     def _of_weights(self, flow: Flow, suspect: Suspect) -> Cause:
         """Weights that were loaded so, or that became so between two steps."""
         names = {
-            number: name for call in flow.calls for name, number in (*call.parameters.items(), *call.buffers.items())
+            number: ".".join(filter(None, (call.site.name, name)))
+            for call in flow.calls
+            for name, number in (*call.parameters.items(), *call.buffers.items())
         }
         told = None if suspect.call is None else flow.meaning(suspect.call)
         roles = {} if told is None else {operand.tensor: path for path, operand in told.operands()}
@@ -408,7 +410,11 @@ def _sum(states: Iterable[Counts | None]) -> Counts:
 
 
 def _result(item: ValueRange) -> str:
-    return f"the {item.name}, {item.spec}, has {count_of(item)} of {math.prod(item.spec.shape):,}"
+    counts = count_of(item)
+    if item.is_rough:  # another tool's statistics count nothing
+        kinds = ((counts.nan, "NaN"), (counts.posinf, "+inf"), (counts.neginf, "-inf"))
+        return f"the {item.name}, {item.spec}, has {' and '.join(name for count, name in kinds if count)}"
+    return f"the {item.name}, {item.spec}, has {counts} of {math.prod(item.spec.shape):,}"
 
 
 def named(call: Call) -> str:

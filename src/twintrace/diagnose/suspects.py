@@ -15,7 +15,7 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.nonfinite import Pass, Source
+from ..model.nonfinite import KEPT, Pass, Source
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves, tensor_slots
@@ -413,7 +413,10 @@ def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator
     """Values that are not finite where no suspect explains them: results of the step, values that were saved, gradients."""
     for call in flow.calls:
         numbers = [number for number in _returned(call) if flow.is_bad(number) and number not in purposes]
+        numbers = [number for number in numbers if not is_uninitialised(flow, flow.maker.get(number, call))]
         if call.site.kind is Kind.SAVE:
+            if call.site.name.startswith(KEPT):
+                continue
             numbers = [number for number in numbers if number not in flow.maker or flow.maker[number] is call]
         else:
             numbers = [

@@ -14,6 +14,9 @@ from .records import Call
 from .tensors import Spec, Statistics
 from .words import Word
 
+KEPT = "nonfinite: "
+"""How the names of values begin that a recorder kept because something that is not finite arose beside them."""
+
 
 class Source(Word):
     """What made a value that is not finite."""
@@ -54,6 +57,8 @@ class ValueRange:
     name: str
     spec: Spec
     statistics: Statistics | None
+    is_rough: bool = False
+    """Another tool's statistics: nothing was counted, 1 is some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,12 @@ def _range(item: ValueRange) -> str:
     if known is None:
         return f"{item.name} {item.spec}: no statistics"
     ends = "nothing finite" if known.min is None else f"{known.min:.6g} … {known.max:.6g}"
-    counts = ((known.zero, "zeros"), (known.nan, "NaN"), (known.posinf, "+inf"), (known.neginf, "-inf"))
+    counts = (
+        (known.zero, "zeros" if known.zero != 1 else "zero"),
+        (known.nan, "NaN"),
+        (known.posinf, "+inf"),
+        (known.neginf, "-inf"),
+    )
     told = "".join(f", {count:,} {name}" for count, name in counts if count)
     norm = "" if known.norm is None else f", norm {known.norm:.4g}"
     return f"{item.name} {item.spec} {ends}{norm}{told}"
