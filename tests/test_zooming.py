@@ -160,3 +160,34 @@ def test_another_framework_is_told(tmp_path, runs):
     found = api.zoom(*runs)
     with pytest.raises(UsageError, match="this is one of reference"):
         Zoom(found.steps, found.ranks, found.sides, "").level("reference")
+
+
+@pytest.mark.needs_mindspore
+def test_two_frameworks(tmp_path):
+    """Each run takes its own part of one file."""
+    ms = pytest.importorskip("mindspore")
+    import numpy as np
+
+    torch.manual_seed(0)
+    left = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Linear(6, 2))
+    right = ms.nn.SequentialCell(ms.nn.Dense(4, 6), ms.nn.LayerNorm((6,), epsilon=0.1), ms.nn.Dense(6, 2))
+    for one, two in zip(left.parameters(), right.get_parameters(), strict=True):
+        two.set_data(ms.Tensor(one.detach().numpy()))
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+    def run(name, **options):
+        for side, net, tensor in (("torch", left, torch.from_numpy(x)), ("mindspore", right, ms.Tensor(x))):
+            with tt.record(tmp_path / name / side, net, **options) as rec:
+                for _ in range(2):
+                    net(tensor)
+                    rec.step()
+        return tmp_path / name / "torch", tmp_path / name / "mindspore"
+
+    first = run("first", level="mix", keep="tensor")
+    found = api.zoom(*first, path=tmp_path / "zoom.json")
+    assert found.steps == (0,)
+    assert [side.framework for side in found.sides] == ["torch", "mindspore"]
+    assert any("layer_norm" in call for call in found.sides[0].calls)
+    assert any("LayerNorm" in call or "layer_norm" in call for call in found.sides[1].calls)
+    comparison = tt.compare(*run("second", zoom=tmp_path / "zoom.json"))
+    assert "eps" in comparison.divergence.mistake.why
