@@ -223,7 +223,7 @@ class Flow:
         slots = [(slot, leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
         named = {number: f"output {slot or '0'}" for slot, number in reversed(slots)}
         named |= {
-            number: f"what it wrote to {slot.removeprefix('kw.')}"
+            number: f"argument {slot.removeprefix('kw.')} after the call"
             for slot, number in call.after.items()
             if number not in named
         }
