@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
     from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
-    from .diagnosing import first_nonfinite, nonfinite_json, nonfinite_text
+    from .diagnosing import curves_json, curves_of, curves_text, first_nonfinite, nonfinite_json, nonfinite_text
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -113,7 +113,7 @@ _HOMES = {
     ".bundling": ("write_bundle",),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
     ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
-    ".diagnosing": ("first_nonfinite", "nonfinite_json", "nonfinite_text"),
+    ".diagnosing": ("curves_json", "curves_of", "curves_text", "first_nonfinite", "nonfinite_json", "nonfinite_text"),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
@@ -159,6 +159,9 @@ __all__ = [
     "conversion_text",
     "convert_trace",
     "convert_weights",
+    "curves_json",
+    "curves_of",
+    "curves_text",
     "damage_of",
     "describe_net",
     "doctor",

@@ -7,13 +7,22 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..collect.watching import Judgement
+from ..model.curves import Curves
 from ..model.errors import TraceNotFoundError
 from ..model.nonfinite import NonfiniteReport, Pass
 from ..model.sites import Phase
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = ["first_nonfinite", "judge_steps", "nonfinite_json", "nonfinite_text"]
+__all__ = [
+    "curves_json",
+    "curves_of",
+    "curves_text",
+    "first_nonfinite",
+    "judge_steps",
+    "nonfinite_json",
+    "nonfinite_text",
+]
 
 
 def first_nonfinite(
@@ -52,6 +61,37 @@ def first_nonfinite(
             f"{', '.join(map(str, opened.steps)) or 'none'} of the ranks {', '.join(map(str, opened.ranks)) or 'none'}."
         )
     return search.first_nonfinite(opened, places)
+
+
+def curves_of(
+    trace: Trace | str | os.PathLike[str], *, steps: Collection[int] | None = None, rank: int | None = None
+) -> Curves:
+    """Curves of a run over its steps (loss, norms, largest result, dead units) and over the depth of the network.
+
+    Raises TraceNotFoundError if the trace has none of these steps, or not this rank.
+    """
+    from ..diagnose import curves
+
+    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    chosen = rank if rank is not None else min(opened.ranks, default=0)
+    wanted = sorted(step for step, r in opened.places if r == chosen and (steps is None or step in steps))
+    if not wanted:
+        raise TraceNotFoundError(f"{opened.path} has none of these steps of rank {chosen}.")
+    return curves.curves_of(opened, wanted, chosen)
+
+
+def curves_text(found: Curves) -> str:
+    """The curves as text."""
+    from ..report import curves
+
+    return curves.curves_text(found)
+
+
+def curves_json(found: Curves) -> str:
+    """The curves for machines."""
+    from ..report import curves
+
+    return curves.curves_json(found)
 
 
 def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:

@@ -6,6 +6,7 @@
     backward.py      causes of a gradient, likewise
     growth.py        what led there: growth over the calls and the steps before
     repetition.py    two runs of one script: the first call that differs, by cause
+    curves.py        a run over its steps and its depth: loss, norms, dead units
     flow.py          one journal as data flow: who took which value
 
 In: traces (`store.trace.Trace`). Out: `model.nonfinite`. Not here: texts for people (`report`), watching while a run is recorded

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ..model.records import Call
 from ..model.sites import Phase
+from ..model.tensors import Tensor
 from ..store.trace import Journal, Trace
 from .flow import Flow
 
@@ -74,22 +75,20 @@ def _told(what: str, series: Sequence[tuple[int, float | None]]) -> str:
 
 
 def _gradient_norm(journal: Journal) -> float | None:
-    norms = []
-    for gradient in journal.parameter_gradients():
-        known = journal.tensor(gradient.tensor).statistics
-        if known is not None and known.norm is not None:
-            norms.append(known.norm)
-    return math.hypot(*norms) if norms else None
+    return norm_of([journal.tensor(gradient.tensor) for gradient in journal.parameter_gradients()])
 
 
 def _weight_norm(journal: Journal) -> float | None:
-    norms: dict[int, float] = {}
-    for call in journal.calls():
-        for number in call.parameters.values():
-            known = journal.tensor(number).statistics
-            if known is not None and known.norm is not None:
-                norms[number] = known.norm
-    return math.hypot(*norms.values()) if norms else None
+    numbers = {number for call in journal.calls() for number in call.parameters.values()}
+    return norm_of([journal.tensor(number) for number in numbers])
+
+
+def norm_of(tensors: Sequence[Tensor]) -> float | None:
+    """Norm of all together; None where one of them is not finite, as its own norm leaves out what is not."""
+    known = [tensor.statistics for tensor in tensors if tensor.statistics is not None]
+    if not known or any(item.nan or item.posinf or item.neginf or item.norm is None for item in known):
+        return None
+    return math.hypot(*(item.norm for item in known if item.norm is not None))
 
 
 def _input_size(journal: Journal, framework: str, call: Call) -> float | None:
