@@ -104,7 +104,7 @@ def compare(
         workers=workers,
         progress=progress,
     )
-    told = [*_not_there(traces, steps, ranks), *([unused.sentence()] if unused is not None else [])]
+    told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
     if any(told):
         found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
@@ -302,6 +302,16 @@ def _not_there(
         if absent:
             shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
             yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
+
+
+def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
+    """The earlier comparison that two zoomed traces continue."""
+    settings = [trace.manifest.get("settings") for trace in traces]
+    zooms = [str(item.get("zoom", "")) if isinstance(item, Mapping) else "" for item in settings]
+    if zooms[0] and zooms[0] == zooms[1]:
+        yield f"Continues an earlier comparison: {zooms[0]}."
+    elif any(zooms):
+        yield "Only one of the traces is a zoom, or they are two zooms: calls that one side did not record are alone."
 
 
 def _unused(mapping: Any) -> Any:

@@ -35,10 +35,13 @@ from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
 from .late import HeldLines
+from .watching import NonfiniteWatch
 
 if TYPE_CHECKING:
     from ..store.digest import Found
 
+_STATS = '"stats":['
+"""Position of the statistics in the text of a tensor's values."""
 _ORDER = ',"order":'
 """Position of the order sums in the text of a tensor's values."""
 _PURGE_EVERY = 4096
@@ -101,6 +104,8 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
+        self.watch: NonfiniteWatch | None = None
+        """Hears of every value that is not finite."""
         self.gaps: dict[str, str] = {}
         """What is missing and should not be, by topic; whoever tells it takes it out."""
         self._autograd = autograd
@@ -147,6 +152,9 @@ class Observer:
         self._batch += 1
         late, self._late = self._late, []
         assert self._journal is not None
+        if self.watch is not None:
+            for mark, head, _ in late:
+                self._notice(int(head.split(",", 2)[1].removeprefix('"id":')), known[mark])
         lines = [seal_text(f"{head}{known[mark]}{rest}") for mark, head, rest in late]
         if isinstance(self._journal, HeldLines):
             self._journal.release(lines)
@@ -393,7 +401,29 @@ class Observer:
                 self._journal.add(seal_text(f"{head}{text}{rest}"))
             return number, values
         self._journal.add(seal_text(f"{head}{values}{rest}"))
+        if self.watch is not None:
+            self._notice(number, values)
         return number, values
+
+    def _notice(self, number: int, text: str) -> None:
+        """Tell the watch of a tensor that is not finite."""
+        start = text.find(_STATS)
+        if start < 0 or self.watch is None:
+            return
+        nan, posinf, neginf, _ = text[start:].partition("]")[0].rsplit(",", 4)[1:]
+        if nan != "0" or posinf != "0" or neginf != "0":
+            self.watch.counts[number] = int(nan), int(posinf), int(neginf)
+
+    def keep_value(self, look: Look, array: np.ndarray[Any, Any]) -> int:
+        """Another number for a value, with its bytes in the payload whatever is kept of the others."""
+        number = self._next
+        self._next = number + 1
+        array = np.ascontiguousarray(array)
+        found = numbers_at(address_of(array), array.nbytes, look.dtype, True)
+        text = _text_of(found) + (self._payload(array, found[8]) if found[8] else "")
+        assert self._journal is not None
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":null{text}'))
+        return number
 
     def _wait_for(self, tensor: Any) -> str:
         """The mark of a tensor on a device, which waits to be read; nothing where the framework reads none there."""

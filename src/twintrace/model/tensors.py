@@ -27,6 +27,16 @@ DTYPES: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 
 
+LARGEST: Mapping[str, float] = MappingProxyType(
+    {
+        "f64": 1.7976931348623157e308, "f32": 3.4028234663852886e38, "bf16": 3.3895313892515355e38, "f16": 65504.0,
+        "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0, "f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0,
+        "c128": 1.7976931348623157e308, "c64": 3.4028234663852886e38, "c32": 65504.0,
+    }
+)  # fmt: skip
+"""The largest finite number of each floating-point type (of complex ones: of a part)."""
+
+
 CRC = "0" * 24
 """How a fingerprint begins that is a CRC-32 of the bytes, which is all that some dumps have: it is compared with its like only."""
 
