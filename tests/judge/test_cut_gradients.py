@@ -152,3 +152,27 @@ def test_a_wrong_gradient_between_two_compared_ones_is_told(tmp_path: Path, dama
         assert mistake is not None
         assert mistake.kind == "kernel"
         assert blamed(result) == ([], ["torch.Tensor.mul"])
+
+
+class Scaled(TorchDispatchMode):
+    """Makes what `rot90` gives a little larger."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made * 1.01 if func is torch.ops.aten.rot90.default else made
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["right", "wrong"])
+def test_an_operation_that_is_not_known_is_right_if_the_gradients_beyond_it_agree(tmp_path: Path, scaled: bool) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x)
+            return net.c((hidden.rot90(1, (0, 1)).rot90(-1, (0, 1)) if side else hidden).tanh())
+
+        net = Net(forward, a=nn.Linear(8, 8), c=nn.Linear(8, 2))
+        with record(net):
+            loss = net(rand(6, 8)).square().mean()
+            with Scaled() if side and scaled else contextlib.nullcontext():
+                loss.backward()
+
+    assert (compared(tmp_path, run).code != 0) is scaled

@@ -49,6 +49,8 @@ _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
 _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
+_UNAUDITED = 1 / 32
+"""Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
 _LEAF_EFFECT = 1e-6
@@ -84,6 +86,8 @@ class Judged:
     """Mistakes that have reached this value."""
     discarded: bool = False
     """True if the two values do not belong together after all."""
+    unaudited: str = ""
+    """Why a gradient on the way, which has no partner, could not be recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -857,7 +861,7 @@ class Recomputed:
         score = audit.backward.get(number)
         if score is None:
             why = audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
-            return Judged(Status.UNTOLD, untold=why)
+            return Judged(Status.SAME, unaudited=why)
         if score.ratio <= 1:
             return _UNSEEN
         if (which, number) not in self._accused:
@@ -902,7 +906,11 @@ class Recomputed:
         self, item: TensorResult, incoming: Judged, parts: Sequence[Sequence[tuple[Call, int]]]
     ) -> Judged | None:
         """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
-        if incoming.status is Status.PARTED or not self._are_apart(item, parts):
+        if incoming.status is Status.PARTED:
+            return None
+        if incoming.unaudited and (item.verdict.error or 0.0) > min(_NOISE * self._coarsest, _UNAUDITED):
+            return Judged(Status.UNTOLD, None, item.verdict.because, untold=incoming.unaudited)
+        if not self._are_apart(item, parts):
             return None
         cut = self._cut_off(0) or self._cut_off(1)
         if cut is not None:
@@ -1397,7 +1405,8 @@ def _last(result: CallResult, which: int) -> int:
 def _together(judged: Sequence[Judged]) -> Judged:
     """Standing of what is made of several values."""
     sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
-    return Judged(worse(*(item.status for item in judged)), sources=sources)
+    unaudited = next((item.unaudited for item in judged if item.unaudited), "")
+    return Judged(worse(*(item.status for item in judged)), sources=sources, unaudited=unaudited)
 
 
 def _is_end(item: TensorResult, ends: Mapping[int, Call]) -> bool:
