@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from twintrace.model.errors import UsageError, WeightsError
+from twintrace.store.registry import open_trace
 from twintrace.weights.conversion import convert
 from twintrace.weights.mapping import map_states, predict
 from twintrace.weights.states import open_state
+from twintrace.weights.uses import Uses
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # as the corpus's own tests do
 
@@ -77,7 +79,7 @@ def test_numbers_that_have_moved_are_not_taken_for_names():
     assert paired(found) == {"net.0.weight": "net.1.weight", "net.1.weight": "net.2.weight"}
 
 
-def test_what_is_alike_is_told_apart_by_likeness_of_names():
+def test_what_is_alike_is_told_apart_by_the_words_of_its_name():
     left = state(linear("q_proj", 3, 3) | linear("k_proj", 3, 3) | linear("v_proj", 3, 3))
     found = map_states(left, state(linear("value", 3, 3) | linear("query", 3, 3) | linear("key", 3, 3), "mindspore"))
     assert paired(found) == {
@@ -85,7 +87,34 @@ def test_what_is_alike_is_told_apart_by_likeness_of_names():
         "k_proj.weight": "key.weight",
         "v_proj.weight": "value.weight",
     }
-    assert "nearest" in found.pairs[0].because
+    assert "called the same: v" in found.pairs[0].because
+
+
+def test_names_that_resemble_each_other_decide_nothing():
+    """The norm before the feed-forward part is the one that LLaMA calls post_attention_layernorm."""
+    left = state(
+        {"layers.0.attention_norm.weight": (4,), "layers.0.ffn_norm.weight": (4,), "layers.0.w.weight": (4, 3)}
+    )
+    right = state(
+        {
+            "h.0.input_layernorm.weight": (4,),
+            "h.0.post_attention_layernorm.weight": (4,),
+            "h.0.mlp.weight": (4, 3),
+        }
+    )
+    found = map_states(left, right)
+    assert paired(found) == {"layers.0.w.weight": "h.0.mlp.weight"}
+    assert [len(item.left) for item in found.ambiguous] == [2]
+
+
+def test_the_only_ones_left_are_no_pair_where_something_else_is_left_over():
+    """A pooler and a head for masked words have a matrix of one shape, and are different layers."""
+    left = state(linear("body", 3, 2) | linear("pooler", 3, 3))
+    right = state(linear("body", 3, 2) | linear("transform", 3, 3) | linear("decoder", 9, 3))
+    found = map_states(left, right)
+    assert paired(found) == {"body.weight": "body.weight"}
+    assert found.ambiguous[0].left == ("pooler.weight", "pooler.bias")
+    assert paired(map_states(left, state(linear("body", 3, 2) | linear("transform", 3, 3))))["pooler.weight"]
 
 
 def test_order_alone_decides_nothing():
@@ -115,7 +144,7 @@ def test_equal_values_decide_what_names_leave_open():
     )
     found = map_states(left, right)
     assert paired(found) == {"alpha.weight": "gnu.weight", "omega.weight": "tick.weight"}
-    assert {pair.because for pair in found.pairs} == {"same values"}
+    assert all(pair.because.startswith("same values") for pair in found.pairs)
 
 
 def test_nesting_does_not_matter():
@@ -156,17 +185,22 @@ def test_nothing_is_dropped():
     assert not any(item.harmless for item in found.only_left)
 
 
-def test_what_one_side_keeps_in_one_piece_is_hinted_at_and_not_guessed():
+def test_how_parts_lie_in_one_piece_is_suggested_and_not_guessed():
     left = state(linear("attn.qkv", 12, 4) | linear("out", 3, 4))
     right = state(
         linear("attn.q", 4, 4) | linear("attn.k", 4, 4) | linear("attn.v", 4, 4) | linear("out", 3, 4), "mindspore"
     )
     found = map_states(left, right)
     assert paired(found) == {"out.weight": "out.weight"}
-    [fused, _] = found.only_left
-    assert "perhaps attn.q.weight, attn.k.weight, attn.v.weight in one piece" in fused.because
-    back = map_states(right, left)
-    assert "perhaps attn.q.weight, attn.k.weight, attn.v.weight in one piece" in back.only_right[0].because
+    [fused] = found.ambiguous
+    assert fused.because == "attn.q, attn.k, attn.v in one piece: one after the other, or head by head, nothing tells"
+    assert [(pair.right, pair.steps) for pair in fused.suggestion[:2]] == [
+        ("attn.q.weight", ("rows 0:4",)),
+        ("attn.k.weight", ("rows 4:8",)),
+    ]
+    [back] = map_states(right, left).ambiguous
+    assert back.suggestion[0].left == ("attn.q.weight", "attn.k.weight", "attn.v.weight")
+    assert back.suggestion[0].steps == ("stack",)
 
 
 def test_what_cannot_be_known_from_a_file_alone_is_said():
@@ -200,9 +234,13 @@ def test_what_holds_no_weights_is_refused():
 
 # --- real networks, written twice -------------------------------------------------------------------------------------
 
-# What no map of whole weights can do: weights that one side keeps in one piece and the other in several, and networks with two
-# halves that differ in nothing but their names.
-PARTS = {"deepfm", "encoder_fused", "llama", "lstm_by_hand", "vae", "channels_last", "dueling_dqn", "inception"}
+# What names and shapes do not tell: how parts lie in one weight, which of two halves that differ in nothing but their names is
+# which, and which of two norms in a block, of which one side says what they are for and the other numbers them.
+OPEN = {
+    "deepfm", "llama", "lstm_by_hand", "vae", "channels_last", "dueling_dqn", "inception", "mixer", "mobilenet_v3",
+}  # fmt: skip
+USED = {"mixer": 30, "mobilenet_v3": 45}
+"""Networks that the order of use settles, and how many weights they have."""
 
 
 def corpus():
@@ -229,10 +267,11 @@ def test_networks_that_were_written_twice_are_mapped_and_never_wrongly(name):
         return left.items[one].same_as == two or left.items[two].same_as == one or one == two
 
     for found, backwards in ((map_states(left, right), False), (map_states(right, left), True)):
-        pairs = [(pair.right, pair.left[0]) if backwards else (pair.left[0], pair.right) for pair in found.pairs]
+        plain = [pair for pair in found.pairs if len(pair.left) == 1 and not any("rows" in step for step in pair.steps)]
+        pairs = [(pair.right, pair.left[0]) if backwards else (pair.left[0], pair.right) for pair in plain]
         wrong = [(one, two) for one, two in pairs if two not in wanted or not same(one, wanted[two].left)]
         assert wrong == []
-        assert found.complete or name in PARTS, found
+        assert found.complete is not (name in OPEN), found
         told = {name for pair in found.pairs for name in pair.left} | {item.name for item in found.only_left}
         told |= {name for item in found.ambiguous for name in item.left}
         assert told == set((right if backwards else left).items)  # nothing is dropped
@@ -242,12 +281,33 @@ def test_networks_that_were_written_twice_are_mapped_and_never_wrongly(name):
 @pytest.mark.needs_torch
 @pytest.mark.needs_mindspore
 @pytest.mark.filterwarnings("ignore")
-def test_nine_of_ten_weights_of_the_corpus_are_found_without_help():
+def test_most_weights_of_the_corpus_are_found_without_help_and_the_rest_is_told():
     from corpus.notation import pair_names, side, truth_of
 
-    found = wanted = 0
+    found = wanted = alone = 0
     for name in pair_names():
         left, right = open_state(side(name, "torch").build()), open_state(side(name, "mindspore").build())
         wanted += len({line.right for line in truth_of(name).parameters(set(left.items), set(right.items))})
-        found += len(map_states(left, right).pairs)
-    assert found / wanted > 0.9
+        made = map_states(left, right)
+        found += len(made.pairs)
+        alone += sum(not item.harmless for item in made.only_right)
+    assert found / wanted > 0.89
+    assert alone == 0
+
+
+@pytest.mark.slow
+@pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+@pytest.mark.filterwarnings("ignore")
+def test_the_order_of_use_decides_what_names_leave_open(tmp_path):
+    from corpus.notation import side, truth_of
+    from corpus.record import recordings
+
+    traces = recordings(sorted(USED), tmp_path)
+    for name, count in USED.items():
+        left, right = open_state(side(name, "torch").build()), open_state(side(name, "mindspore").build())
+        truth = {line.right: line.left for line in truth_of(name).parameters(set(left.items), set(right.items))}
+        found = map_states(left, right, Uses(*map(open_trace, traces[name])))
+        assert {pair.right: pair.left[0] for pair in found.pairs} == truth
+        assert len(truth) == count
+        assert any(pair.because.startswith("alike, and used in the same order") for pair in found.pairs)
