@@ -50,16 +50,18 @@ def fusions(open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Plac
 
 
 def unclear_fusions(
-    open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places, look: Look
+    open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places
 ) -> list[tuple[list[Group], list[Group]]]:
-    """(left, right) for each place where several weights could be made of several others."""
-    found: dict[int, tuple[dict[str, Group], dict[str, Group]]] = {}
-    for whole in (0, 1):
-        for fusion in _of_side(open_, places, look, whole):
-            sides = found.setdefault(places.at[whole].get(fusion.one.path, 0), ({}, {}))
-            sides[whole][fusion.one.path] = fusion.one
-            sides[1 - whole].update({group.path: group for group in fusion.parts})
-    return [(list(left.values()), list(right.values())) for left, right in found.values()]
+    """(left, right): all matrices of each place where some could be made of others."""
+    found = {
+        places.at[whole].get(fusion.one.path, 0) for whole in (0, 1) for fusion in _of_side(open_, places, None, whole)
+    }
+    matrices = [[group for group in side.values() if group.matrices] for side in open_]
+    return [
+        ([g for g in matrices[0] if places.at[0].get(g.path, 0) == place],
+         [g for g in matrices[1] if places.at[1].get(g.path, 0) == place])
+        for place in sorted(found)
+    ]  # fmt: skip
 
 
 def _clear(found: Sequence[Fusion]) -> list[Fusion]:
@@ -68,17 +70,17 @@ def _clear(found: Sequence[Fusion]) -> list[Fusion]:
 
 
 def _of_side(
-    open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places, look: Look, whole: int
+    open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places, look: Look | None, whole: int
 ) -> Iterator[Fusion]:
     others = open_[1 - whole].values()
-    looks = {(places.at[1 - whole].get(group.path, 0), look(group)) for group in others}
+    looks = {(places.at[1 - whole].get(group.path, 0), look(group)) for group in others} if look else set()
     clusters: dict[int, list[tuple[Group, ...]]] = {}
     for place, parts in _clusters(others, places, 1 - whole):
         clusters.setdefault(place, []).append(parts)
     for path, one in open_[whole].items():
         place = places.at[whole].get(path, 0)
-        matrices = [item for item in one.items.values() if len(item.plain.shape) > 1]
-        if (place, look(one)) in looks:
+        matrices = one.matrices
+        if look and (place, look(one)) in looks:
             continue  # it has a counterpart in one piece
         fits = [[p for p in clusters.get(place, ()) if any(_pairs(item, p, whole))] for item in matrices]
         for chosen in itertools.product(*fits) if fits else ():

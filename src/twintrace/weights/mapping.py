@@ -296,7 +296,7 @@ class _Matcher:
     def _note_unclear(self) -> None:
         """What could belong together, and in more than one way."""
         noted: tuple[set[str], set[str]] = (set(), set())
-        for wholes, parts in unclear_fusions(self.open, self.places, self._look):
+        for wholes, parts in unclear_fusions(self.open, self.places):
             self.unclear.append(
                 Unclear(wholes, parts, "some of these are in one piece on the other side, and nothing tells which")
             )

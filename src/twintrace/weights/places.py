@@ -54,6 +54,11 @@ class Group:
         """The words and numbers of its path."""
         return tokens(self.path)
 
+    @property
+    def matrices(self) -> list[Item]:
+        """Its weights that have rows."""
+        return [item for item in self.items.values() if len(item.plain.shape) > 1]
+
     def signature(self, with_kind: bool, loose: bool = False) -> tuple[Any, ...]:
         """Equal for layers that could be the same one. `loose`: whatever their kind and whichever axis comes first."""
         if loose:
