@@ -169,6 +169,38 @@ def test_nesting_does_not_matter():
     }
 
 
+def test_branches_are_numbered_by_words_too():
+    """Only in its own branch is it clear which query, key and value are one weight on the other side."""
+    left = state({f"blocks.{n}.attn.in_proj_weight": (12, 4) for n in (0, 1)})
+    right = state({f"{n}.{part}.weight": (4, 4) for n in ("first", "last") for part in ("q", "k", "v")})
+    found = map_states(left, right)
+    assert {pair.right: pair.left[0] for pair in found.pairs} == {
+        f"{word}.{part}.weight": f"blocks.{number}.attn.in_proj_weight"
+        for number, word in enumerate(("first", "last"))
+        for part in ("q", "k", "v")
+    }
+
+
+@pytest.mark.parametrize("other", ["enc", "trunk"])
+def test_branches_of_one_size_are_told_apart_by_name_and_by_being_left(other):
+    left = state({f"{name}.{n}.in_proj_weight": (12, 4) for name in ("encoder", "decoder") for n in (0, 1)})
+    right = state(
+        {f"{name}.{n}.{p}.weight": (4, 4) for name in (other, "dec") for n in (0, 1) for p in ("q", "k", "v")}
+    )
+    found = {pair.right: pair.left[0] for pair in map_states(left, right).pairs}
+    assert len(found) == 12
+    assert found["dec.1.k.weight"] == "decoder.1.in_proj_weight"
+    assert found[f"{other}.0.v.weight"] == "encoder.0.in_proj_weight"
+
+
+def test_layers_that_are_numbered_in_another_order_are_paired_by_shape_and_not_by_number():
+    left = state({"ffn.w1.weight": (6, 4), "ffn.w2.weight": (4, 6), "ffn.w3.weight": (6, 4)})
+    right = state({"mlp.dense1.weight": (6, 4), "mlp.dense2.weight": (6, 4), "mlp.dense3.weight": (4, 6)})
+    found = map_states(left, right)
+    assert paired(found)["ffn.w2.weight"] == "mlp.dense3.weight"
+    assert all(pair.steps == () for pair in found.pairs)
+
+
 def test_names_that_are_the_same_and_shapes_that_do_not_fit_are_a_misfit_and_no_pair():
     left = state({"fc.weight": (3, 2), "fc.bias": (3,)})
     found = map_states(left, state({"fc.weight": (3, 4), "fc.bias": (3,)}, "mindspore"))

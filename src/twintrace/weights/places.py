@@ -236,7 +236,7 @@ def _paired(left: Sequence[_Series], right: Sequence[_Series], look: Look) -> li
     fits = [(one, two, backwards) for one in left for two in right for backwards in _ways(one, two, look)]
     named = [fit for fit in fits if _name(fit[0]) == _name(fit[1])]
     found: list[tuple[_Series, _Series, bool]] = []
-    for candidates in (fits, named):
+    for candidates in (fits, named, fits):
         rest = [fit for fit in candidates if not any(fit[0] is one or fit[1] is two for one, two, _ in found)]
         for side in (0, 1):
             counts = Counter(id(fit[side]) for fit in rest)
@@ -257,12 +257,10 @@ def _ways(left: _Series, right: _Series, look: Look) -> list[bool]:
 
 
 def _alike(left: _Series, right: _Series, backwards: bool, look: Look) -> bool:
-    """Could the branches be each other's in this order? Of one layer each: these must be alike; of several: some of them."""
-    others = right.members[::-1] if backwards else right.members
-    for one, two in zip(left.members, others, strict=True):
-        looks = [{look(group) for group in node.groups} for node in (one, two)]
-        alone = len(one.groups) == len(two.groups) == 1
-        if not _near(one.size, two.size) or (looks[0] != looks[1] if alone else not looks[0] & looks[1]):
+    """Could the branches be each other's in this order? Those of one layer each must look alike, not only be as large."""
+    for one, two in zip(left.members, right.members[::-1] if backwards else right.members, strict=True):
+        single = len(one.groups) == len(two.groups) == 1
+        if not _near(one.size, two.size) or (single and look(one.groups[0]) != look(two.groups[0])):
             return False
     return True
 
