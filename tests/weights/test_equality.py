@@ -143,6 +143,25 @@ def test_a_query_that_holds_the_key_is_not_certified_under_other_names():
     )
 
 
+def test_a_square_matrix_that_was_not_transposed_with_the_others_is_not_certified():
+    """Carrying GPT-2's layers over to linear ones, a square weight fits as it is."""
+    left = {"h.c_fc.weight": numbers(4, 8), "h.c_proj.weight": numbers(4, 4)}
+    right = {"m.up.weight": left["h.c_fc.weight"].T, "m.out.weight": left["h.c_proj.weight"].T}
+    assert certificate(left, right).granted
+    found = certificate(left, {**right, "m.out.weight": left["h.c_proj.weight"]})
+    assert not found.granted
+    assert any("it is not transposed, and others are" in text for text in found.mistakes), found.mistakes
+
+
+def test_a_square_matrix_that_was_transposed_alone_is_not_certified():
+    left = {"a.weight": numbers(4, 4), "b.weight": numbers(4, 8)}
+    for more in (("a.weight",), ("a.weight", "b.weight")):
+        some = {name: left[name] for name in more}
+        right = {f"x.{name}": array for name, array in some.items()} | {"x.a.weight": left["a.weight"].T}
+        right = {name.replace("x.a", "x.first").replace("x.b", "x.second"): array for name, array in right.items()}
+        assert not certificate(some, right).granted
+
+
 def test_layers_that_exchanged_their_biases_alone_are_not_certified():
     left = {
         f"{name}.{role}": numbers(*shape)

@@ -48,7 +48,7 @@ def certify(
     if alone and not trial:
         remarks.append(
             f"{len(alone)} weights are paired by their values alone ({alone[0]} …): {ALONE}. If some of them were exchanged, "
-            f"only one pass through both nets would show it (inputs)"
+            f"or should have been transposed, only one pass through both nets would show it (inputs)"
         )
     return Certificate(
         left.label,

@@ -13,6 +13,7 @@ Said of what the values are; a name alone makes nothing dispensable.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,8 +36,9 @@ def derivation(item: Item, state: State) -> str:
     if math.prod(shape) > _MOST or not math.prod(shape):
         return ""
     whole = item.spec.dtype[0] in "iub"
-    if item.role == "weight" and item.rule.kind not in ("", "embedding") and not whole:
-        return ""  # most weights: not read for this
+    big = len(shape) > 1 and not re.search("pos|mask|freq", item.name)
+    if item.role == "weight" and not whole and (big or item.rule.kind not in ("", "embedding")):
+        return ""  # as most weights are: not read for this
     values = as_float(state.read(item.name), item.spec.dtype).reshape(shape)
     if whole or values.dtype.kind not in "fc":
         values = values.astype(np.float64)

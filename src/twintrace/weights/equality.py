@@ -57,6 +57,7 @@ class _Search:
             {n: i for n, i in right.items.items() if n not in firm and n not in spared and not i.same_as},
         )
         self.pairs: dict[str, Pair] = {}
+        self.first_rows: dict[tuple[int, str], int] = {}
         self.rivals = (
             {name: number for number, item in enumerate(map.ambiguous) for name in item.left},
             {name: number for number, item in enumerate(map.ambiguous) for name in item.right},
@@ -128,10 +129,18 @@ class _Search:
             return []
         array = state.read(one.name)
         index = _row_index(np.ascontiguousarray(array.T) if turned else array)
-        found = [(item, _rows(index, shape[0], other.read(item.name))) for item in wanted]
+        near = [item for item in wanted if self._first_row(other, item) in index]
+        found = [(item, _rows(index, shape[0], other.read(item.name))) for item in near]
         placed = sorted(((item, rows) for item, rows in found if rows), key=lambda pair: pair[1].start)
         covered = [row for _, rows in placed for row in rows.all()]
         return placed if sorted(covered) == list(range(shape[0])) else []
+
+    def _first_row(self, state: State, item: Item) -> int:
+        """A hash of its first row, kept: it is asked for of every weight that the item could be a part of."""
+        side = int(state is self.right)
+        if (side, item.name) not in self.first_rows:
+            self.first_rows[side, item.name] = hash(state.read(item.name)[0].tobytes())
+        return self.first_rows[side, item.name]
 
     def _add_parts(self, whole: int, one: Item, found: Sequence[tuple[Item, _Rows]], turned: bool) -> bool:
         shape = one.spec.shape[::-1] if turned else one.spec.shape
@@ -201,6 +210,9 @@ class _Search:
         """Pairs by structure: they stand where values say nothing; where values say otherwise, neither is taken."""
         yield from self._shuffled()
         yield from self._torn()
+        askew = list(self._askew())
+        yield from askew
+        weak = [pair for pair in weak if not any(item.right == (pair.right,) for item in askew)]
         uses: dict[str, list[Pair]] = {}
         for pair in self.pairs.values():
             for name in pair.left:
@@ -238,6 +250,25 @@ class _Search:
                     lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
                     because = f"the weights of {path} have the values of different layers"
                     yield Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+
+    def _askew(self) -> Iterator[Ambiguity]:
+        """Square matrices that are transposed where no oblong one is, or none of which is where all oblong ones are."""
+        oblong: set[bool] = set()
+        squares: dict[str, bool] = {}
+        for pair in (*self.firm.values(), *self.pairs.values()):
+            items = [self.left.items[pair.left[0]], self.right.items[pair.right]]
+            matrix = all(len(item.spec.shape) == 2 and item.rule.kind != "embedding" for item in items)
+            if matrix and len(pair.left) == 1 and not _rows_of(pair):
+                turned = any(step.startswith("permute") for step in pair.steps)
+                if items[0].spec.shape[0] != items[0].spec.shape[1]:
+                    oblong.add(turned)
+                elif pair.right in self.pairs:
+                    squares[pair.right] = turned
+        for name, turned in squares.items():
+            if (True not in oblong) if turned else (oblong == {True} and True not in squares.values()):
+                pair = self.pairs.pop(name)
+                because = "it is transposed, and others are not" if turned else "it is not transposed, and others are"
+                yield Ambiguity(pair.left, (name,), f"by its values {because}", (pair,))
 
     def _source(self, pair: Pair) -> tuple[Any, ...]:
         """The layers that a pair joins, and the part of them."""
@@ -378,16 +409,17 @@ class _Rows:
         return rows if self.times == 1 else f"{rows} of each {self.stride}"
 
 
-def _row_index(array: Array) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
+def _row_index(array: Array) -> dict[int, int]:
+    """The number of each row, by a hash of its values."""
+    found: dict[int, int] = {}
     for number, row in enumerate(array.reshape(len(array), -1)):
-        found.setdefault(row.tobytes(), number)
+        found.setdefault(hash(row.tobytes()), number)
     return found
 
 
-def _rows(index: Mapping[bytes, int], length: int, part: Array) -> _Rows | None:
+def _rows(index: Mapping[int, int], length: int, part: Array) -> _Rows | None:
     """Where the rows of a part are in a weight of so many rows."""
-    places = [index.get(row.tobytes(), -1) for row in part.reshape(len(part), -1)]
+    places = [index.get(hash(row.tobytes()), -1) for row in part.reshape(len(part), -1)]
     if -1 in places:
         return None
     chunk = next((n for n in range(1, len(places)) if places[n] != places[n - 1] + 1), len(places))

@@ -71,6 +71,7 @@ class _Matcher:
         self.fused: list[Pair] = []
         self.loose = False
         self.places = Places()
+        self.known_idle: dict[tuple[int, str], bool] = {}
 
     def match(self) -> WeightMap:
         self._by_path()
@@ -103,8 +104,11 @@ class _Matcher:
 
     def _idle(self, side: int, group: Group) -> bool:
         """Does all that it holds follow from its shape? Then it needs no partner."""
-        state = (self.left, self.right)[side]
-        return all(item.counter or derivation(item, state) for item in group.items.values())
+        if (side, group.path) not in self.known_idle:
+            state = (self.left, self.right)[side]
+            idle = all(item.counter or derivation(item, state) for item in group.items.values())
+            self.known_idle[side, group.path] = idle
+        return self.known_idle[side, group.path]
 
     # by path
 
