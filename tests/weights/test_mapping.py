@@ -201,6 +201,47 @@ def test_layers_that_are_numbered_in_another_order_are_paired_by_shape_and_not_b
     assert all(pair.steps == () for pair in found.pairs)
 
 
+def test_a_prefix_of_a_branch_is_no_prefix_of_the_net():
+    """Two heads that begin alike and are called differently."""
+    body = {f"body.{n}.weight": (3, n + 2) for n in range(6)}
+    left = state(body | {"pooler.a.weight": (4, 4), "pooler.b.weight": (4, 5)})
+    right = state(body | {"cls.a.weight": (4, 4), "cls.b.weight": (4, 5), "cls.c.weight": (9, 9)})
+    assert {pair.because for pair in map_states(left, right).pairs} == {"same path"}
+
+
+def test_branches_that_only_their_numbers_pair_are_less_sure():
+    shapes = {"q.weight": (4, 4), "k.weight": (4, 4)}
+    left = state({f"blocks.{n}.{name}": shape for n in (0, 1) for name, shape in shapes.items()})
+    right = state({f"h.{n}.attn.{name}": shape for n in (0, 1) for name, shape in shapes.items()})
+    found = map_states(left, right)
+    assert {pair.confidence for pair in found.pairs} == {0.85}
+    assert all("by the order of their numbers" in pair.because for pair in found.pairs)
+
+
+def test_parts_of_the_attention_are_not_one_weight_of_the_feed_forward_part():
+    left = state({"mlp.w12.weight": (8, 4), "head.weight": (3, 4)})
+    found = map_states(left, state({"attn.k.weight": (4, 4), "attn.v.weight": (4, 4), "head.weight": (3, 4)}))
+    assert found.ambiguous == ()
+    assert [item.name for item in found.only_left] == ["mlp.w12.weight"]
+
+
+def test_a_weight_with_a_counterpart_in_one_piece_is_not_taken_for_parts_of_another():
+    """A matrix with as many rows as key and value together, beside them."""
+    left = state(
+        {"b.0.qkv.weight": (12, 4), "b.0.up.weight": (8, 4), "b.1.qkv.weight": (12, 4), "b.1.up.weight": (8, 4)}
+    )
+    right = {f"h.{n}.{p}.weight": (4, 4) for n in (0, 1) for p in ("q", "k", "v")}
+    found = map_states(left, state(right | {"h.0.mlp.weight": (8, 4), "h.1.mlp.weight": (8, 4)}))
+    assert paired(found) == {"b.0.up.weight": "h.0.mlp.weight", "b.1.up.weight": "h.1.mlp.weight"}
+    assert [len(item.right) for item in found.ambiguous] == [3, 3]
+
+
+def test_the_only_ones_left_are_no_pair_if_their_names_contradict():
+    left = state({"x.q_proj.weight": (4, 4), "y.weight": (5, 4)})
+    assert not paired(map_states(left, state({"a.key.weight": (4, 4), "b.weight": (5, 4)}))).get("x.q_proj.weight")
+    assert paired(map_states(left, state({"a.lookup.weight": (4, 4), "b.weight": (5, 4)}))).get("x.q_proj.weight")
+
+
 def test_names_that_are_the_same_and_shapes_that_do_not_fit_are_a_misfit_and_no_pair():
     left = state({"fc.weight": (3, 2), "fc.bias": (3,)})
     found = map_states(left, state({"fc.weight": (3, 4), "fc.bias": (3,)}, "mindspore"))

@@ -168,7 +168,15 @@ class _Matcher:
             for parts in (path.split(".") for path in self.open[side])
             for depth in range(1, min(len(parts), 5))
         )
-        return ["", *(prefix for prefix, count in counts.items() if 2 * count >= len(self.open[side]))]
+        total = len(self.open[side])
+        return [
+            "",
+            *(
+                prefix
+                for prefix, count in counts.items()
+                if count == total or (2 * count >= total and not any(part.isdigit() for part in prefix.split(".")))
+            ),
+        ]
 
     def _with_prefixes(self, one: str, two: str) -> Iterator[tuple[Group, Group]]:
         for path, left in self.open[0].items():
@@ -260,7 +268,7 @@ class _Matcher:
             path = path.rpartition(".")[0]
             near = frozenset(number for number, match in enumerate(self.found) if _within(match.sides[side].path, path))
             if near:
-                return near
+                return self._place(side, group), near
         return (side, group.path)
 
     def _eliminated(self, left: Group, right: Group) -> bool:
