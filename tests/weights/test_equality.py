@@ -121,12 +121,11 @@ def test_parts_that_lie_in_another_order_than_their_names_have_are_not_certified
         assert any("they lie in the order k q v, by name q k v" in text for text in found.mistakes), found.mistakes
 
 
-def test_a_part_that_is_missing_is_not_certified():
+def test_a_weight_of_which_a_part_is_missing_is_not_carried_over_in_part():
     q, k, v = numbers(4, 5), numbers(4, 5), numbers(4, 5)
-    found = certificate(
-        {"x.qkv.weight": np.concatenate([q, k, v])}, {"a.q.weight": q, "a.k.weight": k, "a.v.weight": -v}
-    )
-    assert not found.granted
+    left, right = {"x.qkv.weight": np.concatenate([q, k, v])}, {"a.q.weight": q, "a.k.weight": k, "a.v.weight": -v}
+    assert map_states(*states(left, right)).pairs == ()
+    assert not certificate(left, right).granted
 
 
 # --- what contradicts -------------------------------------------------------------------------------------------------
@@ -160,6 +159,12 @@ def test_a_square_matrix_that_was_transposed_alone_is_not_certified():
         right = {f"x.{name}": array for name, array in some.items()} | {"x.a.weight": left["a.weight"].T}
         right = {name.replace("x.a", "x.first").replace("x.b", "x.second"): array for name, array in right.items()}
         assert not certificate(some, right).granted
+
+
+def test_a_layer_that_holds_another_is_no_tie():
+    left = {"a.fc1.weight": numbers(4, 5), "a.fc2.weight": numbers(4, 5)}
+    found = certificate(left, {"b.lin1.weight": left["a.fc1.weight"], "b.lin2.weight": left["a.fc1.weight"]})
+    assert found.mistakes == ("b.lin2.weight holds the values of b.lin1.weight",)
 
 
 def test_layers_that_exchanged_their_biases_alone_are_not_certified():

@@ -212,7 +212,7 @@ def test_a_prefix_of_a_branch_is_no_prefix_of_the_net():
 def test_branches_that_only_their_numbers_pair_are_less_sure():
     shapes = {"q.weight": (4, 4), "k.weight": (4, 4)}
     left = state({f"blocks.{n}.{name}": shape for n in (0, 1) for name, shape in shapes.items()})
-    right = state({f"h.{n}.attn.{name}": shape for n in (0, 1) for name, shape in shapes.items()})
+    right = state({f"h.{n}.{name}": shape for n in (0, 1) for name, shape in shapes.items()})
     found = map_states(left, right)
     assert {pair.confidence for pair in found.pairs} == {0.85}
     assert all("by the order of their numbers" in pair.because for pair in found.pairs)
@@ -228,7 +228,7 @@ def test_parts_of_the_attention_are_not_one_weight_of_the_feed_forward_part():
 def test_a_weight_with_a_counterpart_in_one_piece_is_not_taken_for_parts_of_another():
     """A matrix with as many rows as key and value together, beside them."""
     left = state(
-        {"b.0.qkv.weight": (12, 4), "b.0.up.weight": (8, 4), "b.1.qkv.weight": (12, 4), "b.1.up.weight": (8, 4)}
+        {"b.0.core.weight": (12, 4), "b.0.up.weight": (8, 4), "b.1.core.weight": (12, 4), "b.1.up.weight": (8, 4)}
     )
     right = {f"h.{n}.{p}.weight": (4, 4) for n in (0, 1) for p in ("q", "k", "v")}
     found = map_states(left, state(right | {"h.0.mlp.weight": (8, 4), "h.1.mlp.weight": (8, 4)}))

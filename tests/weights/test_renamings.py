@@ -98,6 +98,7 @@ def test_names_and_shapes_pair_rightly_or_not_at_all(name):
         alone = {item.name for item in (*made.only_left, *made.only_right) if not item.harmless}
         assert alone <= found.lost
         assert {item.name for item in (*made.only_left, *made.only_right) if item.harmless} <= found.extra
+        assert made.misfits == ()
         counts += [len(made.pairs), len({n for item in made.ambiguous for n in item.right})]
     assert tuple(counts) == FOUND[name]
 
