@@ -55,6 +55,61 @@ def test_layers_are_paired_in_the_order_in_which_the_data_pass_through_them(tmp_
     assert tt.map_weights(left[0], right[0]).pairs == ()  # without traces it is not clear
 
 
+class Written(Chain):
+    """Results that are written into the input: what comes next takes the same tensor."""
+
+    def forward(self, x):
+        x = x.clone()
+        for name in self.path:
+            x += getattr(self, name)(x)
+        return x
+
+
+def test_results_that_are_written_in_place_are_followed(tmp_path):
+    left = recorded(Written(["alpha", "omega"], ["omega", "alpha"]), tmp_path / "left")
+    right = recorded(Written(["tick", "gnu"], ["tick", "gnu"]), tmp_path / "right")
+    assert found(left, right) == {"omega.weight": "tick.weight", "alpha.weight": "gnu.weight"}
+
+
+class Nested(Chain):
+    """Modules that add their input to what a layer makes of it."""
+
+    def __init__(self, names, path, inner):
+        super().__init__([], path)
+        for name in names:
+            setattr(self, name, Chain([inner], [inner], residual=True))
+
+
+def test_modules_alone_are_enough_where_each_takes_what_another_put_out(tmp_path):
+    """Recorded without functions: the input of a module has come through all that is inside the one before."""
+    sides = []
+    for side, names, path, inner in (
+        ("left", ["alpha", "omega"], ["omega", "alpha"], "x"),
+        ("right", ["tick", "gnu"], ["tick", "gnu"], "y"),
+    ):
+        net = Nested(names, path, inner)
+        with tt.record(tmp_path / side, net, level="module"):
+            net(torch.ones(2, 4))
+        sides.append((net, tmp_path / side))
+    assert found(*sides) == {"omega.x.weight": "tick.y.weight", "alpha.x.weight": "gnu.y.weight"}
+
+
+class Copying(torch.nn.Linear):
+    """A layer that makes something of its weight before it uses it, as one that casts it does."""
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight.clone(), self.bias.clone())
+
+
+def test_a_weight_that_is_cast_first_is_used_where_its_layer_is(tmp_path):
+    left, right = Chain([], ["omega", "alpha"]), Chain([], ["tick", "gnu"])
+    for net, names in ((left, ("alpha", "omega")), (right, ("tick", "gnu"))):
+        for name in names:
+            setattr(net, name, Copying(4, 4))
+    sides = recorded(left, tmp_path / "left"), recorded(right, tmp_path / "right")
+    assert found(*sides) == {"omega.weight": "tick.weight", "alpha.weight": "gnu.weight"}
+
+
 def test_an_order_that_somebody_chose_decides_nothing(tmp_path):
     left = recorded(Beside(["alpha", "omega"], ["omega", "alpha"]), tmp_path / "left")
     right = recorded(Chain(["tick", "gnu"], ["tick", "gnu"]), tmp_path / "right")

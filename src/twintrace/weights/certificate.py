@@ -89,7 +89,6 @@ class _Clerk:
             likely = predict(self.left, self.right.framework).pairs
         except WeightsError:
             likely = ()
-        used |= {name for item in self.map.ambiguous for name in item.left}  # what is not clear is no expectation
         for pair in likely:
             if not used & set(pair.left) and pair.right not in self.pairs and pair.right in self.right:
                 self.pairs[pair.right] = pair
