@@ -165,6 +165,9 @@ def test_a_layer_that_holds_another_is_no_tie():
     left = {"a.fc1.weight": numbers(4, 5), "a.fc2.weight": numbers(4, 5)}
     found = certificate(left, {"b.lin1.weight": left["a.fc1.weight"], "b.lin2.weight": left["a.fc1.weight"]})
     assert found.mistakes == ("b.lin2.weight holds the values of b.lin1.weight",)
+    left = {"fc.weight": numbers(4, 5), "a.mid.weight": numbers(4, 5)}
+    found = certificate(left, {"fc.weight": left["fc.weight"], "b.inner.weight": left["fc.weight"]})
+    assert found.mistakes == ("b.inner.weight holds the values of fc.weight",)
 
 
 def test_layers_that_exchanged_their_biases_alone_are_not_certified():

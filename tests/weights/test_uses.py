@@ -61,7 +61,7 @@ class Written(Chain):
     def forward(self, x):
         x = x.clone()
         for name in self.path:
-            x += getattr(self, name)(x)
+            x[:] = x + getattr(self, name)(x)
         return x
 
 
