@@ -193,6 +193,24 @@ def test_branches_of_one_size_are_told_apart_by_name_and_by_being_left(other):
     assert found[f"{other}.0.v.weight"] == "encoder.0.in_proj_weight"
 
 
+def test_branches_are_of_one_size_with_and_without_biases():
+    left = {
+        f"blocks.{n}.attn.in_proj_{role}": shape
+        for n in (0, 1)
+        for role, shape in (("weight", (12, 4)), ("bias", (12,)))
+    }
+    right = {f"h.{n}.{part}.weight": (4, 4) for n in (0, 1) for part in ("q", "k", "v")}
+    found = {pair.right: pair.left[0] for pair in map_states(state(left), state(right)).pairs}
+    assert len(found) == 6
+    assert found["h.1.k.weight"] == "blocks.1.attn.in_proj_weight"
+
+
+def test_a_convolution_of_whole_windows_may_be_a_linear_layer():
+    left = state({"patch.weight": (6, 3, 2, 2), "patch.bias": (6,), "head.weight": (5, 6)})
+    found = map_states(left, state({"cut.weight": (6, 12), "cut.bias": (6,), "head.weight": (5, 6)}))
+    assert {pair.right: pair.steps for pair in found.pairs}["cut.weight"] == ("reshape 6 12",)
+
+
 def test_layers_that_are_numbered_in_another_order_are_paired_by_shape_and_not_by_number():
     left = state({"ffn.w1.weight": (6, 4), "ffn.w2.weight": (4, 6), "ffn.w3.weight": (6, 4)})
     right = state({"mlp.dense1.weight": (6, 4), "mlp.dense2.weight": (6, 4), "mlp.dense3.weight": (4, 6)})
