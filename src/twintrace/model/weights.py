@@ -27,6 +27,7 @@ class Pair:
     weight_norm D                  out of length and direction (two on the left)
     lengths D                      the length of each slice along dimension D
     rows A:B, stack                a part of the first axis; several, one after the other
+    heads N                        several, a part of each in turn, N times
     permute 1 0                    the axes in another order
     cast f16                       another element type
     """
