@@ -24,8 +24,8 @@ from ..model.results import CallResult, TensorResult, badness
 from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
+from ..operations import Traits
 from .aftermath import UNCERTAIN, Aftermath, Weight, both, moved, uncertainty
-from .operations import Traits
 from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit

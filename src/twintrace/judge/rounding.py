@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model.tensors import Statistics, Tensor
-from .operations import Traits
+from ..operations import Traits
 
 UNITS = {
     "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24, "c32": 2.0**-11,

@@ -16,7 +16,7 @@ from ..model.records import Call
 from ..model.results import TensorResult
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from .operations import Traits, traits
+from ..operations import Traits, traits_named
 from .policies import Evidence
 from .rounding import elements
 from .settings import different_settings
@@ -59,10 +59,14 @@ class Trial:
 def trial_of(case: Case) -> Trial:
     """What is known of a case before its tensors are judged."""
     match = case.match
-    kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
+    kind = _traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
     settings = different_settings(match.left, match.right)
     return Trial(case, kind, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
+
+
+def _traits(call: Call) -> Traits:
+    return traits_named(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
 
 
 def look_inside(trials: Sequence[Trial]) -> None:
