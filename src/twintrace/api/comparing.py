@@ -29,6 +29,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Recording, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
+from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
 
@@ -429,7 +430,9 @@ def _compare_place(
     measuring = progress if standing is None else _first_half(progress)
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
     foreign = sides[0].framework != sides[1].framework
-    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign)
+    graphs = _graphs(journals, sides)
+    readers = graphs[0].meaning, graphs[1].meaning
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -446,7 +449,7 @@ def _compare_place(
     if standing is None:
         return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
     progress(f"{label}: recomputing", 1, 2)
-    judge = Recomputed(alignment, results, _recomputation(journals, sides), standing)
+    judge = Recomputed(alignment, results, _recomputation(journals, graphs), standing)
     judgement = judge.judge()
     progress(f"{label}: recomputing", 1, 1)
     return _Part(
@@ -478,28 +481,30 @@ def can_recompute() -> bool:
         return False
 
 
-def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> Recomputation:
-    from ..operations.evaluation import Values
-    from ..operations.recomputation import Recomputation
-    from ..operations.sides import Side as Graph
-
-    # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
-    tensors = [functools.lru_cache(_TENSORS)(side.tensor) for side in sides]
-
-    def reading(which: int) -> Values:
-        return Values(_values(journals[which]), lambda number: tensors[which](number).spec)
-
-    graphs = [
+def _graphs(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
+    """Both sides as graphs of values, which know what their calls mean."""
+    found = [
         Graph(
             side.framework,
             side.calls,
-            tensor,
+            # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
+            functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
             journal.header.precision,
         )
-        for side, journal, tensor in zip(sides, journals, tensors, strict=True)
+        for side, journal in zip(sides, journals, strict=True)
     ]
-    return Recomputation((graphs[0], graphs[1]), (reading(0), reading(1)))
+    return found[0], found[1]
+
+
+def _recomputation(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
+    from ..operations.evaluation import Values
+    from ..operations.recomputation import Recomputation
+
+    def reading(which: int) -> Values:
+        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec)
+
+    return Recomputation(graphs, (reading(0), reading(1)))
 
 
 def _with_share(
@@ -512,9 +517,8 @@ def _with_share(
 
     place = found.result.step, found.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
-    sides = (_side(journals[0]), _side(journals[1]))
     first = found.tensors[0]
-    recomputation = _recomputation(journals, sides)
+    recomputation = _recomputation(journals, _graphs(journals, (_side(journals[0]), _side(journals[1]))))
     end = _end(results, place, recomputation)
     if end is None or end.pair.right == first.pair.right:
         return found

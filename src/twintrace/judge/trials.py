@@ -19,7 +19,7 @@ from ..model.verdicts import Outcome
 from ..operations import Traits, traits_named
 from .policies import Evidence
 from .rounding import elements
-from .settings import different_settings
+from .settings import Readers, different_settings
 
 PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 _PASSES = 4
@@ -56,12 +56,12 @@ class Trial:
     """Values differ, and by that the gradients that are made of them here."""
 
 
-def trial_of(case: Case) -> Trial:
+def trial_of(case: Case, readers: Readers | None = None) -> Trial:
     """What is known of a case before its tensors are judged."""
     match = case.match
     kind = _traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
-    settings = different_settings(match.left, match.right)
+    settings = different_settings(match.left, match.right, readers)
     return Trial(case, kind, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
 
 
