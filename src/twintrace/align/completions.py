@@ -21,8 +21,8 @@ from .units import operation
 from .values import numel
 from .webs import Bond, Web
 
-_BIASED = frozenset(("linear", "matmul", "conv", "convtranspose"))
-_WINDOWED = frozenset(("conv", "convtranspose", "maxpool", "avgpool", "unfold"))
+_BIASED = frozenset(("linear", "matmul", "conv", "conv_transpose"))
+_WINDOWED = frozenset(("conv", "conv_transpose", "max_pool", "avg_pool", "unfold"))
 _STEPS = 4
 """Reshapes and casts between a product and the sum that adds its bias; two are common (`[B·T, C]` to `[B, T, C]`, a cast)."""
 

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
+from ..operations import family_of
 from .arrangements import Arranger
-from .equivalents import meaning_of, operation_of, ranks
+from .equivalents import meaning_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel, scale_of, tolerance
@@ -423,7 +424,7 @@ def _roles(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
     for number, slot in enumerate(slots):
         name, colon, place = slot.slot.rpartition(":")
         if colon:
-            of = operation_of(name.rpartition("#")[0])
+            of = family_of(name.rpartition("#")[0])
             means[number] = (place or "0") if slot.part in OUT else meaning_of(of, slot.part, place)
     return means
 

@@ -18,15 +18,21 @@ from math import prod
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
+from ..operations.families import COMPOSITE, CONTAINERS, SHAPING, SOMETIMES_SHAPING, family_of, is_class, is_known
 from .classes import Classes
-from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
+from .equivalents import meaning_of
 from .features import Numbering
 from .strands import IN, Slot, Strand
 
 
 def operation(call: Call) -> str:
-    """What a call does, by the name that it has here."""
-    return operation_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+    """Family of the operation that a call is, by its name or its module's class."""
+    return family_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+
+
+def is_operation(call: Call) -> bool:
+    """Is it known what the call does? Of a module: is its class one operation, and no container?"""
+    return is_class(call.site.type) if call.site.kind is Kind.MODULE else is_known(call.site.name)
 
 
 def is_container(strand: Strand, index: int) -> bool:
@@ -45,7 +51,7 @@ def _only_holds(strand: Strand, index: int) -> bool:
     inside = strand.children[index]
     if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
         return what not in COMPOSITE  # a user's `Stack` or `Attention` is not the operation of that name
-    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
+    return what in CONTAINERS or (bool(inside) and not is_operation(call))
 
 
 def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
@@ -140,7 +146,7 @@ def describe(
     """
     call = strand.calls[index]
     what = operation(call)
-    known = what in OPERATIONS
+    known = is_operation(call)
     into, out = strand.inputs(index), strand.outputs(index)
     weight = main_parameter(strand, index, what, into)
     flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]

@@ -222,16 +222,16 @@ def pair_up(
 
 def is_operation(name: str) -> bool:
     """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
-    from ..align.equivalents import is_known
+    from ..operations import is_class, is_known
 
-    return is_known(name)
+    return is_class(name) if name[:1].isupper() else is_known(name)
 
 
 def same_operation(one: str, two: str) -> bool:
     """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
-    from ..align.equivalents import operation_of
+    from ..operations import family_of
 
-    return operation_of(one) == operation_of(two)
+    return family_of(one) == family_of(two)
 
 
 def parameter_role(name: str) -> str:

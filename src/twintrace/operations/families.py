@@ -117,6 +117,23 @@ all_gather | allgatherintotensor
 reduce_scatter | reducescattertensor
 """
 
+SHAPING = frozenset(("reshape", "permute", "identity", "cast", "transfer"))
+"""Families that hand their values on, in another shape, type or place: without partner, they are passed over."""
+SOMETIMES_SHAPING = frozenset((
+    "dropout", "expand", "pad", "getitem", "cat", "split", "pixel_shuffle", "pixel_unshuffle", "flip", "roll",
+))  # fmt: skip
+"""The same, while the values that come out are those that went in."""
+MOVING = frozenset(("getitem", "split", "cat", "stack", "expand", "pad", "flip", "roll", "setitem", "dropout"))
+"""They move values and compute none: where all who take their results are compared, nothing is lost without them."""
+MAKING = frozenset(("zeros", "ones", "full", "arange", "tensor", "empty", "random", "randn", "rand", "randint"))
+"""They make values from nothing: zeros for a first hidden state, positions, masks."""
+COMPOSITE = frozenset((
+    "lstm", "gru", "rnn", "lstm_cell", "gru_cell", "rnn_cell", "linear", "conv", "conv_transpose", "multi_head_attention",
+))  # fmt: skip
+"""Layers that frameworks themselves build of other modules, and that are one operation all the same."""
+CONTAINERS = frozenset(("sequential", "module_list", "module_dict"))
+"""They only hold others."""
+
 _BEFORE = re.compile(r"^(inplace|tensor|augassign)")
 _BEHIND = re.compile(r"(ext|view|op|impl|func|functional|scalar|tensor|v\d)$")
 _BACKWARD = re.compile(r"grad|backward(data)?")
