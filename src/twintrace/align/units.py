@@ -19,8 +19,8 @@ from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
 from ..operations.families import COMPOSITE, CONTAINERS, SHAPING, SOMETIMES_SHAPING, family_of, is_class, is_known
+from ..operations.operands import operand_of
 from .classes import Classes
-from .equivalents import meaning_of
 from .features import Numbering
 from .strands import IN, Slot, Strand
 
@@ -67,8 +67,13 @@ def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = 
     return found
 
 
-_RUNNING = frozenset(("runningmean", "runningvar"))
-_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+_RUNNING = frozenset(("running_mean", "running_var"))
+_HELD = frozenset(("weight", "bias", "running_mean", "running_var"))
+
+
+def operand(call: Call, slot: Slot, what: str | None = None) -> str:
+    """What the tensor in a slot is for the call's operation: `weight`, `input`."""
+    return operand_of(what or operation(call), slot.part, slot.slot, function=call.site.name)
 
 
 def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
@@ -78,7 +83,7 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
     tensor = strand.tensor(slot.tensor)
     if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
         return False  # an argument of a module has no known producer where functions are not recorded
-    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+    return tensor.requires_grad or operand(strand.calls[index], slot, what) in _HELD
 
 
 def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
@@ -88,9 +93,9 @@ def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] |
     for slot in strand.inputs(index) if into is None else into:
         if slot.part is Part.BUFFER or not is_parameter(strand, index, slot, what):
             continue
-        meaning = meaning_of(what, slot.part, slot.slot)
-        size = prod(strand.tensor(slot.tensor).spec.shape), meaning == "weight"
-        if meaning not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
+        name = operand(strand.calls[index], slot, what)
+        size = prod(strand.tensor(slot.tensor).spec.shape), name == "weight"
+        if name not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
             best, most = slot, size
     return best
 

@@ -236,9 +236,10 @@ def same_operation(one: str, two: str) -> bool:
 
 def parameter_role(name: str) -> str:
     """What a parameter is, whatever its framework calls it: `weight` for gamma and for embedding_table."""
-    from ..align.equivalents import meaning_of
+    from ..operations.operands import parameter_of
 
-    return meaning_of("", Part.PARAMETER, name)
+    owner, dot, last = name.rpartition(".")
+    return f"{owner}{dot}{parameter_of(last)}"
 
 
 def write_mapping(

@@ -104,6 +104,8 @@ class Row:
     arguments: Mapping[str, CodeType] = field(default_factory=dict)
     outputs: int | None = None
     """Only so many of the call's results are the operation's; the others are the framework's own."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the signature that are arguments of the operation under another name: `gamma` is `weight`."""
 
 
 def signature_of(text: str) -> Signature:
@@ -148,7 +150,30 @@ def row_of(text: str) -> Row:
         if keyword.arg is not None
     }
     assert isinstance(call.func, ast.Name), text
-    return Row(signature, call.func.id, arguments, outputs)
+    renamed = {
+        name: keyword.arg
+        for keyword in call.keywords
+        for name in _handed_on(keyword.value)
+        if keyword.arg is not None and name != keyword.arg
+    }
+    return Row(signature, call.func.id, arguments, outputs, renamed)
+
+
+_HANDING_ON = frozenset(("unless", "channels_first", "given"))
+"""Functions of `conventions.py` that return one of their arguments as it is, or raise."""
+
+
+def _handed_on(expression: ast.expr) -> Iterator[str]:
+    """Names whose values an expression is, unchanged."""
+    if isinstance(expression, ast.Name):
+        yield expression.id
+    elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name):
+        if expression.func.id in _HANDING_ON:
+            for value in expression.args if expression.func.id == "given" else expression.args[:1]:
+                yield from _handed_on(value)
+    elif isinstance(expression, ast.BoolOp):  # `gamma or weight`
+        for value in expression.values:
+            yield from _handed_on(value)
 
 
 def rows_in(text: str) -> Iterator[Row]:
