@@ -7,8 +7,8 @@ import pytest
 
 from tests.judge.evidence import evidence, tensor
 from twintrace.judge.policies import relative_error
-from twintrace.judge.rounding import UNITS, allowance, reduction_length, unit
-from twintrace.model.tensors import DTYPES, Spec, Tensor
+from twintrace.judge.rounding import allowance, reduction_length, unit
+from twintrace.model.tensors import DTYPES, UNITS, Spec, Tensor
 from twintrace.operations import Traits, traits_named
 
 CONTRACTS = Traits(contracts=True)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed
-from ..judge.rounding import UNITS
 from ..judge.settings import different_settings
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
@@ -28,6 +27,7 @@ from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Recording, Status, TensorResult
 from ..model.sites import Kind, Phase
+from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
