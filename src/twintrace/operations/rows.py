@@ -8,7 +8,8 @@ Left of `=` is a Python signature. Names after the `*` are found among the keywo
 or primitive, its parameters and its buffers; a name without default that is found nowhere makes the row say nothing: an
 attribute that was not recorded cannot be guessed. Right of it stands the operation, each of its arguments an expression over
 the names on the left and the functions of `conventions.py`. An argument that both sides call by the same name need not be written.
-`[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making.
+`[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making. `conv<n>d(…)` is a row
+each for one, two and three axes.
 """
 
 from __future__ import annotations
@@ -177,9 +178,11 @@ def _handed_on(expression: ast.expr) -> Iterator[str]:
 
 
 def rows_in(text: str) -> Iterator[Row]:
-    """Rows of a table: one each line, indented lines go on with the one above, `#` begins a comment."""
+    """Rows of a table: one each line, indented lines go on with the one above, `#` begins a comment. `<n>` makes three rows of
+    one, for one, two and three axes.
+    """
     for line in joined(text):
-        yield row_of(line)
+        yield from (row_of(line.replace("<n>", count)) for count in ("123" if "<n>" in line else "1"))
 
 
 def joined(text: str) -> Iterator[str]:
