@@ -71,6 +71,11 @@ def read(left, right, frameworks=("torch", "torch"), shape=(2, 3, 4)):
             ("torch", "torch"), {},
         ),
         (call("torch.mul", TensorRef(0), TensorRef(1)), call("torch.mul", TensorRef(0), 0.5), ("torch", "torch"), {}),
+        (call("torch.permute", TensorRef(0), Nest("tuple", (("0", 0), ("1", 2), ("2", 1)))),
+         call("torch.permute", TensorRef(0), Nest("tuple", (("0", 1), ("1", 2), ("2", 0)))), ("torch", "torch"),
+         {"dims": ("(0, 2, 1)", "(1, 2, 0)")}),
+        (call("torch.permute", TensorRef(0), Nest("tuple", (("0", 0), ("1", 2), ("2", 1)))),
+         call("mindspore.ops.Transpose", TensorRef(0), Nest("tuple", (("0", 1), ("1", 2), ("2", 0)))), ("torch", "mindspore"), {}),
     ],
 )  # fmt: skip
 def test_settings_are_compared_by_what_they_mean(left, right, frameworks, told):

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
-from ..operations import Argument, Meaning, Operand, equal_arguments
+from ..operations import Argument, Meaning, Operand, equal_arguments, traits_of
 from ..operations.meanings import FRAMEWORKS_OWN, told
 from ..operations.steps import STEPS
 
@@ -50,10 +50,11 @@ def different_settings(
     if readers is not None:
         meanings = readers[0](one), readers[1](two)
         if meanings[0] is not None and meanings[1] is not None:
-            if meanings[0].operation == meanings[1].operation:
+            same = meanings[0].operation == meanings[1].operation
+            if not alike and (not same or traits_of(meanings[0]).moves):
+                return {}  # arguments of two operations are no settings of one; how values lie is the pairing's to tell
+            if same:
                 return _meant(meanings[0], meanings[1])
-            if not alike:
-                return {}  # arguments of two operations are no settings of one
     if alike and _own_names(one) == _own_names(two):
         return _compared(dict(_settings(one)), dict(_settings(two)), everything=True)
     sides = [{canonical(name): value for name, value in _settings(call) if _telling(name)} for call in (one, two)]
