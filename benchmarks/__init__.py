@@ -4,3 +4,10 @@
 
 Nothing here is imported by the package, and nothing is shipped. README.md says how to read the tables.
 """
+
+import importlib.util
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("twintrace") is None:  # a machine on which nothing is installed: from source
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))

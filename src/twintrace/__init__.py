@@ -25,6 +25,8 @@ _HOMES = {
     "compare_arrays": "api",
     "convert_trace": "api",
     "verdict": "api",
+    "zoom": "api",
+    "first_nonfinite": "api",
     "selfcheck": "api",
     "seed_all": "api",
     "doctor": "api",
@@ -55,12 +57,14 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .api import convert_trace as convert_trace
     from .api import convert_weights as convert_weights
     from .api import doctor as doctor
+    from .api import first_nonfinite as first_nonfinite
     from .api import map_weights as map_weights
     from .api import open as open
     from .api import record as record
     from .api import seed_all as seed_all
     from .api import selfcheck as selfcheck
     from .api import verdict as verdict
+    from .api import zoom as zoom
     from .model.errors import SessionError as SessionError
     from .model.errors import TraceError as TraceError
     from .model.errors import TraceFormatError as TraceFormatError

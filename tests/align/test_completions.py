@@ -55,6 +55,19 @@ def test_so_it_is_where_all_parameters_are_others():
     assert names(found)[f"{LINEAR}#0"] == "mindspore.ops.Dense#0 + mindspore.ops.BiasAdd#0"
 
 
+def test_a_sum_with_something_that_is_no_parameter_is_not_taken_along():
+    """All parameters are others, so nothing is known by its values: what is computed is no bias, though it has the size of one."""
+    right = Maker("mindspore")
+    x = right.given(noise(4, WIDTH))
+    made = right.call("mindspore.ops.tanh", [right.given(noise(WIDTH, seed=9))], np.tanh(noise(WIDTH, seed=9)))
+    y = right.call("mindspore.ops.Dense", [x, right.parameter(weight(5))], x.array @ weight(5).T)
+    y = right.call("mindspore.ops.add", [y, made], y.array + made.array)
+    right.call("mindspore.ops.relu", [y], relu(y.array))
+    found = align(fused(noise(WIDTH, seed=3)), right.side())
+
+    assert "add" not in names(found).get(f"{LINEAR}#0", "")
+
+
 def test_another_bias_is_not_taken_along():
     """The right adds something else, which the left has elsewhere: that is a difference, and not the same bias."""
     left = Maker("torch")
@@ -80,16 +93,16 @@ def test_a_product_that_others_take_too_is_no_part_of_a_sum():
     assert names(found).get(f"{LINEAR}#0") in (None, "mindspore.ops.MatMul#0")
 
 
-def padded(framework: str, *, before: bool, extra: bool = False):
+def padded(framework: str, *, before: bool, extra: bool = False, width: int = 1):
     made = Maker(framework)
     x = made.given(noise(1, 3, 6, 6))
     y = made.call(f"{framework}.tanh", [x], np.tanh(x.array))
     if extra:
         y = made.call(f"{framework}.exp", [y], np.exp(y.array))
     w = made.parameter(weight(40, 4, 27))
-    wide = np.pad(y.array, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    wide = np.pad(y.array, ((0, 0), (0, 0), (width, width), (width, width)))
     if before:
-        y = made.call(f"{framework}.pad", [y, (1, 1, 1, 1)], wide)
+        y = made.call(f"{framework}.pad", [y, (width,) * 4], wide)
     y = made.call(f"{framework}.conv2d", [y, w], noise(1, 4, 6, 6, seed=8))
     made.call(f"{framework}.relu", [y], relu(y.array))
     return made.side()
@@ -98,6 +111,12 @@ def padded(framework: str, *, before: bool, extra: bool = False):
 def test_a_padding_of_something_else_is_not_taken_along():
     """The left pads what the right does not have."""
     found = align(padded("torch", before=True, extra=True), padded("mindspore", before=False))
+
+    assert names(found)["torch.conv2d#0"] == "mindspore.conv2d#0"
+
+
+def test_a_padding_that_adds_nothing_is_not_taken_along():
+    found = align(padded("torch", before=True, width=0), padded("mindspore", before=False))
 
     assert names(found)["torch.conv2d#0"] == "mindspore.conv2d#0"
 

@@ -53,6 +53,13 @@ def test_on_a_question_nothing_depends():
     assert all(item.skipped for item in found)
 
 
+def test_a_number_that_is_asked_for_outside_of_modules_is_no_result():
+    """`item()` hands a value to Python; the tensor that it is recorded with is none of the run's results."""
+    [found] = lone(last=lambda made, y: made.call("mindspore.Tensor.item", [y], np.array(y.array.flat[0])))
+
+    assert (found.call.site.name, found.bearing, found.skipped) == ("mindspore.Tensor.item", Bearing.NONE, True)
+
+
 def test_a_dead_end_inside_a_module_is_no_result():
     def look(made, y):
         made.call("mindspore.ops.norm", [y], np.linalg.norm(y.array, axis=-1))

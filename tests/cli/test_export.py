@@ -50,9 +50,34 @@ def test_what_cannot_be_is_2_and_one_sentence(tmp_path, twintrace):
     source = run(tmp_path / "own")
     said = twintrace("export", source, "--to", "excel", "-o", tmp_path / "x", expect=2)
     assert "'excel' is not one of" in said
-    assert "nothing is overwritten" in twintrace("export", source, "--to", "msprobe", "-o", source, expect=2)
+    assert "is there already" in twintrace("export", source, "--to", "msprobe", "-o", source, expect=2)
     assert "does not exist" in twintrace("import", tmp_path / "none", "-o", tmp_path / "x", expect=2)
     assert "Missing option '--to'" in twintrace("export", source, "-o", tmp_path / "x", expect=2)
+
+
+def test_what_is_there_is_overwritten_only_by_force(tmp_path, twintrace):
+    source = run(tmp_path / "own", keep="tensor")
+    file, trace = tmp_path / "dump.pkl", run(tmp_path / "old", steps=3)
+    file.write_text("precious")
+    for options, target in ((("export", source, "--to", "torch_npu"), file), (("import", source), trace)):
+        assert "is there already" in twintrace(*options, "-o", target, expect=2)
+    assert file.read_text() == "precious"
+    assert tt.open(trace).steps == (0, 1, 2)
+    twintrace("export", source, "--to", "torch_npu", "-o", file, "--force")
+    twintrace("import", source, "-o", trace, "--force")
+    assert len(tt.open(file)) > 0
+    assert tt.open(trace).steps == (0,)
+
+
+@pytest.mark.parametrize("place", ["precious.txt", "step0/rank0/precious.txt"])
+def test_force_removes_nothing_that_is_no_trace(tmp_path, twintrace, place):
+    source, trace, folder = run(tmp_path / "own", keep="tensor"), run(tmp_path / "old"), tmp_path / "folder"
+    for root in (trace, folder):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text("precious")
+        twintrace("import", source, "-o", root, "--force", expect=2)
+        assert (root / place).read_text() == "precious"
+    assert len(tt.open(trace)) > 0
 
 
 def test_help_names_the_layouts(twintrace):

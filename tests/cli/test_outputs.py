@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.test_api import run
 from twintrace import api
+from twintrace.cli.progress import bar
 from twintrace.report import progress
 from twintrace.report.tables import MAIN, SHEET
 
@@ -155,14 +157,8 @@ def test_the_bar_goes_over_all_steps_once(tmp_path):
     assert "(1 of 3)" in told[0][0]
 
 
-def test_the_compiling_of_kernels_is_told(tmp_path, monkeypatch):
-    """Ten seconds of silence read as a program that hangs."""
-    from twintrace.api import comparing
-
-    left, right = run(tmp_path / "left", keep="tensor"), run(tmp_path / "right", keep="tensor", eps=1e-2)
-    monkeypatch.setattr(comparing._Kernels, "loaded", False)
-    told = []
-    for _ in range(2):
-        api.compare(left, right, progress=lambda *what: told.append(what))
-    assert ["they are compiled" in what for what, _, _ in told].count(True) == 1
-    assert told[1][1] == 0
+def test_quiet_says_nothing_of_compiling_either():
+    log = logging.getLogger("twintrace")
+    with bar(quiet=True):
+        assert not log.isEnabledFor(logging.WARNING)
+    assert log.isEnabledFor(logging.WARNING)

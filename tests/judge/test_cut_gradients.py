@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: E402
@@ -116,3 +118,61 @@ def test_gradients_that_are_noise_are_not_accused(tmp_path: Path) -> None:
 
     assert any((item.verdict.error or 0.0) > 0.1 for item in found)
     assert result.code == 0
+
+
+class Damaged(TorchDispatchMode):
+    """Makes gradients of zeros of those that a factor of 0.5 sends back."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        halved = func is torch.ops.aten.mul.Tensor and not isinstance(args[1], torch.Tensor | int) and args[1] == 0.5
+        return made.zero_() if halved else made
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["right", "wrong"])
+def test_a_wrong_gradient_between_two_compared_ones_is_told(tmp_path: Path, damaged: bool) -> None:
+    """Two factors on one side alone undo each other; none of their gradients has a partner."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x)
+            return net.c((hidden * 2 * 0.5 if side else hidden).tanh())
+
+        net = Net(forward, a=nn.Linear(8, 8), c=nn.Linear(8, 2))
+        with record(net):
+            loss = net(rand(6, 8)).square().mean()
+            with Damaged() if side and damaged else contextlib.nullcontext():
+                loss.backward()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == int(damaged)
+    if damaged:
+        mistake = headline(result).mistake
+        assert mistake is not None
+        assert mistake.kind == "kernel"
+        assert blamed(result) == ([], ["torch.Tensor.mul"])
+
+
+class Scaled(TorchDispatchMode):
+    """Makes what `rot90` gives a little larger."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made * 1.01 if func is torch.ops.aten.rot90.default else made
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["right", "wrong"])
+def test_an_operation_that_is_not_known_is_right_if_the_gradients_beyond_it_agree(tmp_path: Path, scaled: bool) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x)
+            return net.c((hidden.rot90(1, (0, 1)).rot90(-1, (0, 1)) if side else hidden).tanh())
+
+        net = Net(forward, a=nn.Linear(8, 8), c=nn.Linear(8, 2))
+        with record(net):
+            loss = net(rand(6, 8)).square().mean()
+            with Scaled() if side and scaled else contextlib.nullcontext():
+                loss.backward()
+
+    assert (compared(tmp_path, run).code != 0) is scaled

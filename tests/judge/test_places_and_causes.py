@@ -651,3 +651,18 @@ def test_another_beta2_is_named_beside_gradients_of_noise(tmp_path: Path, beta2:
 
     assert whys == ({"beta2: 0.999 | 0.99"} if beta2 == 0.99 else set())
     assert result.code == (1 if beta2 == 0.99 else 0)
+
+
+def test_another_value_under_a_mask_has_no_effect_on_gradients(tmp_path: Path) -> None:
+    """A softmax forgets it, and what a masked place sends back depends on the mask alone."""
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x)
+        mask = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        weights = (hidden @ hidden.T).masked_fill(mask, (-1e4, -torch.inf)[side]).softmax(-1)
+        return net.c(weights @ net.b(x) * (1.5 if side else 1.0))
+
+    result = compared(tmp_path, trained(forward))
+
+    assert [mistake.effective for item in result.results for mistake in item.mistakes] == [False, True]
+    assert blamed(result) == (["torch.Tensor.mul"], ["torch.Tensor.mul"])

@@ -181,7 +181,7 @@ class TestAuto:
         found = self.policy.verdict(evidence(VALUES, VALUES * np.float32(1.0001)), NARROW, 0.0)
         assert found.outcome is Outcome.DIFFERENT
         assert found.score > 0.99
-        assert "1e+05 times what rounding explains" in found.because
+        assert "100,000 times what rounding explains" in found.because
 
     def test_a_few_elements_on_the_other_side_of_a_tie(self):
         left = np.ones(4096, np.float32)

@@ -67,7 +67,7 @@ def test_others_may_read_it_as_any_other_file(tmp_path):
 
 def test_a_full_disk_is_said(tmp_path):
     with (
-        pytest.raises(ReportError, match=r"No space left on device.* What was there before is unchanged"),
+        pytest.raises(ReportError, match=r"No space left on device.* The old file is unchanged"),
         placed(tmp_path / "report"),
     ):
         raise OSError(28, os.strerror(28))

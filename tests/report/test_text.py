@@ -1,11 +1,17 @@
 """The verdict on the terminal: what each line says, when it is left out, how it is wrapped."""
 
 import dataclasses
+import io
+import re
 
 import comparisons
 import pytest
+from rich.console import Console
 
 from twintrace.model.results import Mistake
+from twintrace.model.sites import Phase
+from twintrace.model.verdicts import Outcome, Verdict
+from twintrace.report import pairs
 from twintrace.report.text import MAX_LINES, cause_of, recording, sentence, times, verdict
 
 
@@ -91,9 +97,11 @@ def test_a_mistake_without_effect_is_the_first_remark_and_costs_nothing():
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_lines_are_wrapped_to_the_terminal_below_their_text(width):
+    whole = verdict(comparisons.comparison(100))
     lines = verdict(comparisons.comparison(100), width=width).splitlines()
     assert max(map(len, lines)) <= width
-    assert len(lines) <= MAX_LINES
+    assert "".join(lines).replace(" ", "") == whole.replace("\n", "").replace(" ", ""), "nothing is cut or left out"
+    assert len(whole.splitlines()) <= MAX_LINES
     if width == 80:
         assert any(line.startswith(" " * 10) and line.strip() for line in lines)
 
@@ -101,6 +109,76 @@ def test_lines_are_wrapped_to_the_terminal_below_their_text(width):
 def test_nothing_is_cut_in_a_pipe():
     long = dataclasses.replace(comparisons.MISTAKE, why="x" * 500)
     assert "x" * 500 in verdict(blamed(long))
+
+
+def test_statistics_are_wrapped_below_their_text():
+    bare = [dataclasses.replace(item, measurement=None) for item in comparisons.comparison(100).forward.tensors]
+    found = dataclasses.replace(comparisons.comparison(100).forward, tensors=tuple(bare))
+    lines = verdict(dataclasses.replace(comparisons.comparison(100), forward=found), width=60).splitlines()
+    begun = next(place for place, line in enumerate(lines) if "left  min" in line)
+    assert lines[begun + 1].startswith(" " * 10)
+
+
+def test_remarks_are_told_however_long_the_verdict_is():
+    """A trace that is damaged is never passed over for want of lines."""
+    told = [f"remark {number}" for number in range(6)]
+    text = verdict(dataclasses.replace(blamed(comparisons.MISTAKE), remarks=tuple(told)))
+    assert all(remark in text for remark in told[:3])
+    assert "3 more remarks are in the reports" in text
+    assert len(text.splitlines()) <= MAX_LINES + 1
+
+
+def test_a_fact_is_told_once():
+    unproven = Mistake(
+        "meaning", "the two calls say that they compute something else: eps: 1 | 2", "eps: 1 | 2 (not proven)"
+    )
+    comparison = blamed(unproven)
+    assert verdict(comparison).count("eps: 1 | 2") == 1
+    again = dataclasses.replace(unproven, backward=True)
+    result = dataclasses.replace(comparison.forward.result, mistakes=(unproven, again))
+    results = tuple(result if item is comparison.forward.result else item for item in comparison.results)
+    forward = dataclasses.replace(comparison.forward, result=result)
+    assert label(verdict(dataclasses.replace(comparison, results=results, forward=forward)), "also") is None
+
+
+@pytest.mark.parametrize(("terminal", "coloured"), [(True, True), (False, False)])
+def test_the_verdict_is_coloured_on_a_terminal_and_nowhere_else(terminal, coloured, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=90)
+    pairs.print_verdict(comparisons.comparison(100), console)
+    assert ("\x1b[" in out.getvalue()) is coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert plain == verdict(comparisons.comparison(100), width=90 if terminal else None) + "\n"
+
+
+def table_of(comparison):
+    out = io.StringIO()
+    pairs.print_pairs(comparison, Console(file=out, width=300))
+    return out.getvalue().splitlines()
+
+
+def test_the_table_has_forward_and_backward_in_columns_of_their_own():
+    comparison = comparisons.comparison(100)
+    rounding = Verdict(Outcome.ROUNDING, "", 1e-7, 2e-7)
+    different = Verdict(Outcome.DIFFERENT, "", 4.28, 1e-6)
+    row = dataclasses.replace(comparison.results[0], forward=rounding, backward=different)
+    head, line, *_ = table_of(dataclasses.replace(comparison, results=(row, *comparison.results[1:])))
+    assert head.split() == ["step", "forward", "error", "bound", "backward", "error", "bound", "left", "right"]
+    assert line.split()[:7] == ["0", "rounding", "1.0e-07", "2.0e-07", "different", "4.3e+00", "1.0e-06"]
+
+
+def test_an_optimizers_step_is_labelled_update():
+    comparison = comparisons.comparison(100)
+    first = comparison.results[0]
+    call = first.match.left[0]
+    step = dataclasses.replace(call, site=dataclasses.replace(call.site, phase=Phase.UPDATE))
+    match = dataclasses.replace(first.match, left=(step,), right=(step,))
+    row = dataclasses.replace(first, match=match, introduced_forward=True)
+    line = table_of(dataclasses.replace(comparison, results=(row,)))[1]
+    assert "update: " in line
+    assert "introduced here (update)" in line
 
 
 def untold(*texts, **settings):
@@ -126,6 +204,32 @@ def test_advice_that_is_fulfilled_is_not_given():
     assert "fold cannot be recomputed" in recording(untold("fold is not among the operations that can be recomputed"))
 
 
+@pytest.mark.parametrize(("keep", "advised"), [("statistics", True), ("fingerprint", False), ("tensor", False)])
+def test_fingerprints_are_advised_only_where_there_are_none(keep, advised):
+    found = comparisons.agreeing(40)
+    bare = [
+        dataclasses.replace(
+            result,
+            forward=Verdict(Outcome.SAME, ""),
+            backward=None,
+            tensors=tuple(
+                dataclasses.replace(
+                    item,
+                    measurement=None,
+                    verdict=Verdict(Outcome.SAME, ""),
+                    left=dataclasses.replace(item.left, fingerprint=None),
+                )
+                for item in result.tensors
+            ),
+        )
+        for result in found.results
+    ]
+    sides = {name: dataclasses.replace(getattr(found, name), settings={"keep": keep}) for name in ("left", "right")}
+    text = verdict(dataclasses.replace(found, results=tuple(bare), **sides))
+    assert "as far as their statistics tell" in text
+    assert ("keep='fingerprint'" in text) is advised
+
+
 def test_a_result_that_one_side_alone_has_is_a_parting():
     quiet = dataclasses.replace(
         comparisons.agreeing(40), recomputed=True, parted=True, lone=("only the left computes mean",)
@@ -141,7 +245,11 @@ def test_a_result_that_one_side_alone_has_is_a_parting():
         (3.21, "3.2"),
         (86.4, "86"),
         (12345, "12,000"),
-        (3e8, "3.0e+08"),
+        (999_999, "1,000,000"),
+        (1_234_567, "1.2 million"),
+        (3e8, "300 million"),
+        (1.26e9, "1.3 billion"),
+        (3e14, "10^14"),
         (float("inf"), "infinitely many"),
     ],
 )

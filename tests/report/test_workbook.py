@@ -1,9 +1,11 @@
 """XLSX, read back with openpyxl."""
 
 import dataclasses
+import math
 
 import comparisons
 import pytest
+import vision
 from openpyxl import load_workbook
 
 from twintrace.model.verdicts import Outcome, Verdict
@@ -50,6 +52,14 @@ def test_rows_are_coloured_by_verdict(book):
         assert len(colours) == 1, "the whole row has one colour"
         seen.setdefault(row[at].value, set()).update(colours)
     assert seen == {str(outcome): {colour} for outcome, colour in COLOURS.items()}
+
+
+@pytest.mark.parametrize("kind", vision.KINDS)
+def test_good_and_bad_can_be_told_apart_whatever_cones_one_has(kind):
+    """Pale, so that texts can be read: 15 in CIELAB, six times what is just noticeable."""
+    seen = {outcome: vision.lab(bytes.fromhex(colour), kind) for outcome, colour in COLOURS.items()}
+    for good in (Outcome.SAME, Outcome.ROUNDING):
+        assert math.dist(seen[good], seen[Outcome.DIFFERENT]) > 15
 
 
 def test_numbers_are_numbers_and_what_is_not_finite_is_text(book):

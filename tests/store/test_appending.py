@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line_rolls_back(lines, room, lef
     with pytest.raises(TraceWriteError) as raised:
         append(file, b"second\n", 6, where=path)
     assert str(raised.value) == (
-        f"{path}: could not be written (No space left on device). What was recorded before is whole. Free some space."
+        f"{path}: could not be written (No space left on device). Everything recorded before is complete. Free some space."
     )
     assert path.read_bytes() == b"first\n"
     room.again()

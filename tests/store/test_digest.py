@@ -523,6 +523,7 @@ class Unwritable:
 def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
     from numba.core import caching, dispatcher, types
 
+    from twintrace.engine.compiling import compiled
     from twintrace.store import digest_numba
 
     attempts = []
@@ -537,7 +538,7 @@ def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
         monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
         monkeypatch.setattr(caching.FunctionCache, "save_overload", save)
     data = np.frombuffer(b"twintrace", np.uint8)
-    kernel = digest_numba._compile(digest_numba._fingerprint, (types.intp, types.intp))
+    kernel = compiled((types.intp, types.intp), digest_numba._fingerprint)
     upper, lower = kernel(subject.address_of(data), data.size)
     assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
     assert attempts

@@ -94,10 +94,20 @@ def test_progress_is_told_and_ends_at_the_whole(tmp_path):
     assert told[-1][1] == told[-1][2] == sum(value.nbytes for value in WEIGHTS.values())
 
 
+def test_a_file_that_is_there_is_overwritten_only_by_force(tmp_path):
+    source, target = written(tmp_path / "net.pth"), tmp_path / "net.ckpt"
+    target.write_bytes(b"precious")
+    with pytest.raises(UsageError, match=r"is there already.*force=True"):
+        tt.convert_weights(source, target)
+    assert target.read_bytes() == b"precious"
+    tt.convert_weights(source, target, force=True)
+    assert set(open_checkpoint(target).specs) == {NAMES.get(name, name) for name in WEIGHTS}
+
+
 def test_what_is_read_is_not_written_over(tmp_path):
     path = written(tmp_path / "net.safetensors")
     with pytest.raises(UsageError, match="is the file that is read"):
-        tt.convert_weights(path, path, to="mindspore")
+        tt.convert_weights(path, path, to="mindspore", force=True)
     assert set(open_checkpoint(path).specs) == set(WEIGHTS)
 
 

@@ -4,13 +4,16 @@ record(path, model)        record a run (api/recording.py)       -> Recorder
 open(path)                 a recorded run                        -> Trace
 listing(path)              a recorded run, for people            -> Listing
 compare(left, right)       where two runs part                   -> Comparison
+zoom(left, right)          what to record in a second run        -> Zoom
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
 convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
+run_twice(script)          does a run repeat itself?             -> Repetition
 seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
+first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
@@ -35,6 +38,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
     from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
+    from .diagnosing import curves_json, curves_of, curves_text, first_nonfinite, nonfinite_json, nonfinite_text
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -53,12 +57,14 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         tap,
         without_dropout,
     )
+    from .repeating import repetition_text, run_twice
     from .reporting import (
         comparison_json,
         listing_json,
         print_pairs,
         print_table,
         print_tree,
+        print_verdict,
         progress_bar,
         read_report,
         table_part,
@@ -90,6 +96,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         write_troubleshooter,
         write_weight_map,
     )
+    from .zooming import read_zoom, zoom
 
 # Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
 # for numpy nor for what a recording needs.
@@ -107,16 +114,18 @@ _HOMES = {
     ".bundling": ("write_bundle",),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
     ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
+    ".diagnosing": ("curves_json", "curves_of", "curves_text", "first_nonfinite", "nonfinite_json", "nonfinite_text"),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
         "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
     ),
     ".reporting": (
-        "comparison_json", "listing_json", "print_pairs", "print_table", "print_tree", "progress_bar", "read_report",
-        "table_part", "view",
+        "comparison_json", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict", "progress_bar",
+        "read_report", "table_part", "view",
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
+    ".repeating": ("repetition_text", "run_twice"),
     ".saved": ("read_tensor", "write_tensor"),
     ".surroundings": ("callback_class", "doctor", "imported_frameworks", "stand_in"),
     ".weights": (
@@ -124,6 +133,7 @@ _HOMES = {
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
         "to_troubleshooter", "weight_names", "write_troubleshooter", "write_weight_map",
     ),
+    ".zooming": ("read_zoom", "zoom"),
 }  # fmt: skip
 
 __all__ = [
@@ -150,10 +160,14 @@ __all__ = [
     "conversion_text",
     "convert_trace",
     "convert_weights",
+    "curves_json",
+    "curves_of",
+    "curves_text",
     "damage_of",
     "describe_net",
     "doctor",
     "exporters",
+    "first_nonfinite",
     "forked",
     "framework_of",
     "framework_of_net",
@@ -169,6 +183,8 @@ __all__ = [
     "measure_arrays",
     "modules_of",
     "net_from",
+    "nonfinite_json",
+    "nonfinite_text",
     "not_carried",
     "open",
     "pair_arrays",
@@ -177,6 +193,7 @@ __all__ = [
     "print_pairs",
     "print_table",
     "print_tree",
+    "print_verdict",
     "progress_bar",
     "random_input",
     "rank_and_world",
@@ -185,8 +202,11 @@ __all__ = [
     "read_report",
     "read_tensor",
     "read_weight_map",
+    "read_zoom",
     "record",
+    "repetition_text",
     "run_net",
+    "run_twice",
     "same_operation",
     "seed_all",
     "selfcheck",
@@ -213,6 +233,7 @@ __all__ = [
     "write_troubleshooter",
     "write_weight_map",
     "write_xlsx",
+    "zoom",
 ]
 
 

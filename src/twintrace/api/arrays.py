@@ -37,7 +37,7 @@ NamePair = tuple[str | None, str | None]
 
 
 class By(Word):
-    """What decides which file belongs to which."""
+    """Rules by which files are paired."""
 
     NAME = "name"
     NUMBER = "number"
@@ -179,7 +179,7 @@ def _pairs(
 
 
 def _shapes(trace: Trace, names: Sequence[str]) -> list[object]:
-    """What cannot be read has a shape that nothing else has on its own side, and that its like has on the other."""
+    """Shapes of files. For one that cannot be read, its name: unlike all others of its side, like its namesake of the other."""
     journal, calls = trace.journal(0), _files(trace)
     tensors = [journal.tensor(calls[name].id) for name in names]
     return [name if tensor.is_lost else tensor.spec.shape for name, tensor in zip(names, tensors, strict=True)]
@@ -202,7 +202,7 @@ def _alignment(left: Side, right: Side, named: Sequence[NamePair], because: str,
 
 
 def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[NamePair], atol: float) -> Iterator[str]:
-    """What the verdicts alone would not tell."""
+    """Remarks on top of the verdicts."""
     tensors = [(result, item) for result in found.results for item in result.tensors]
     small = [result for result, item in tensors if _below(item, atol)]
     if small:

@@ -105,7 +105,7 @@ def compare(
         workers=workers,
         progress=progress,
     )
-    told = [*_not_there(traces, steps, ranks), *([unused.sentence()] if unused is not None else [])]
+    told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
     if any(told):
         found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
@@ -202,7 +202,7 @@ def pair_up(
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
 ) -> Mapping[tuple[int, int], Alignment]:
-    """What belongs together in two traces, by step and rank; nothing is measured.
+    """Pairs of two traces, by step and rank; nothing is measured.
 
     modules   paths of modules that belong together, left: right; instead of a mapping file that says just that
     """
@@ -235,7 +235,7 @@ def same_operation(one: str, two: str) -> bool:
 
 
 def parameter_role(name: str) -> str:
-    """What a parameter is, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    """Role of a parameter, whatever its framework calls it: `weight` for gamma and for embedding_table."""
     from ..operations.operands import parameter_of
 
     owner, dot, last = name.rpartition(".")
@@ -251,7 +251,7 @@ def write_mapping(
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
 ) -> None:
-    """What was paired in the first step and rank that both have, as a YAML file to be edited and given back as `mapping`."""
+    """Writes the pairs of the first step and rank that both have as a YAML file to be edited and given back as `mapping`."""
     from ..align.mappings import dumps, mapping_of
 
     pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
@@ -304,6 +304,16 @@ def _not_there(
         if absent:
             shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
             yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
+
+
+def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
+    """The earlier comparison that two zoomed traces continue."""
+    settings = [trace.manifest.get("settings") for trace in traces]
+    zooms = [str(item.get("zoom", "")) if isinstance(item, Mapping) else "" for item in settings]
+    if zooms[0] and zooms[0] == zooms[1]:
+        yield f"Continues an earlier comparison: {zooms[0]}."
+    elif any(zooms):
+        yield "Only one of the traces is a zoom, or they are two zooms: calls that one side did not record are alone."
 
 
 def _unused(mapping: Any) -> Any:
@@ -359,7 +369,7 @@ def _listed(places: Sequence[tuple[int, int]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one step of one rank gave."""
+    """Results of one step of one rank."""
 
     results: list[CallResult]
     only_left: tuple[Alone, ...]
@@ -581,7 +591,7 @@ def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
 
 
 def _inside(calls: Iterable[Call]) -> dict[int, int]:
-    """How many calls were made within each."""
+    """Number of calls made within each."""
     found: dict[int, int] = {}
     for call in sorted(calls, key=lambda call: -call.id):  # what is inside has a higher number
         if call.parent is not None:
@@ -592,7 +602,7 @@ def _inside(calls: Iterable[Call]) -> dict[int, int]:
 def _noise(
     trace: Trace, repeat: Trace, place: tuple[int, int], policy: Policy, workers: int | None
 ) -> Mapping[int, float]:
-    """How far two runs of the left side are apart, by the number of the left tensor."""
+    """Distance between two runs of the left side, by the number of the left tensor."""
     from ..align import align
 
     if place not in repeat.places:
@@ -681,7 +691,7 @@ def _measure_all(
     *,
     brief: bool = False,
 ) -> dict[_Key, Evidence]:
-    """What is known of each pair of tensors. Values are read only where the bits are not known to be equal."""
+    """Evidence on each pair of tensors. Values are read only where the bits are not known to be equal."""
     from ..engine.local import Local
     from ..measure.statistics import difference
 
@@ -704,20 +714,11 @@ def _measure_all(
     def task(item: Evidence) -> Evidence:
         return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
 
-    if to_read and not _Kernels.loaded:
-        _Kernels.loaded = True
-        progress(f"{label} (loading kernels; the first time on a machine they are compiled)", 0, len(to_read))
     for number, done in enumerate(Local(workers).run(task, to_read), 1):
         item = done.result()
         found[_key(item.pair)] = item
         progress(label, number, len(to_read))
     return found
-
-
-class _Kernels:
-    """True if this process has measured before. The first time on a machine numba compiles, for about ten seconds: that is told."""
-
-    loaded = False
 
 
 def _measured(

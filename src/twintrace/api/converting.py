@@ -20,6 +20,7 @@ from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
+from ..store.writer import remove_trace, trace_entries
 
 __all__ = ["conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"]
 
@@ -31,12 +32,15 @@ def convert_trace(
     target: str | os.PathLike[str],
     *,
     to: str = "twintrace",
+    force: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Write a copy of a trace and open it. Nothing is overwritten: `target` must not be there yet.
+    """Write a copy of a trace and open it.
 
     source    a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them)
     to        the layout to write: twintrace, torch_npu, msprobe …
+    force     overwrite a file, or a trace of our own, that is at `target` already, once the copy is complete. Without it nothing is
+              overwritten; a folder that is no trace of ours, or has something else in it, never is
     progress  told what is being done, how many calls are done, how many there are
 
     What is damaged in `source` is left out, and said: as notes in a trace of our own, as `missing` of a tensor.
@@ -45,15 +49,17 @@ def convert_trace(
         raise UsageError(f"to={to!r}: expected a layout that can be written, {', '.join(exporters())}.")
     place = Path(target)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise TraceExistsError(
-            f"{place} is there already, and nothing is overwritten. Choose another path, or remove it."
-        )
+        if not force:
+            raise TraceExistsError(f"{place} is there already. Choose another path, or force=True to overwrite it.")
+        if place.is_dir() and not trace_entries(place):
+            raise TraceExistsError(f"{place} is a folder that is no trace of twintrace's. Remove it yourself.")
     trace = source if isinstance(source, Trace) else open_trace(source, tolerant=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         draft.parent.mkdir(parents=True, exist_ok=True)
         write_trace(trace, draft, to, tell=progress)
         if place.is_dir():
+            remove_trace(place)
             place.rmdir()  # it is empty; a file could not take its place
         draft.rename(place)
     except OSError as error:
@@ -71,7 +77,7 @@ def convert_trace(
 
 
 def conversion_line(trace: Trace) -> str:
-    """What was written, in one line."""
+    """One line that says where the copy is and how much it holds."""
     parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
     counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
     return f"written: {trace.path} ({trace.layout}): {counts}"
@@ -98,5 +104,5 @@ def _kind_of(call: Call) -> str:
 
 
 def damage_of(trace: Trace) -> list[str]:
-    """What cannot be read of a trace that was opened with `tolerant=True`, as far as it was looked at."""
+    """Unreadable parts of a trace that was opened with `tolerant=True`, as far as it was looked at."""
     return [str(damage) for journal in trace.journals() for damage in journal.damage]

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..model.errors import TraceNotFoundError
 from ..model.records import Call, Role
 from ..model.results import Listing, Row
-from ..model.tensors import Tensor
+from ..model.tensors import LARGEST, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
@@ -135,7 +135,7 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
 
 _GRADIENT = "∂ "
 """Begins the mark of a gradient."""
-_LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
+_LARGEST = {dtype: LARGEST[dtype] for dtype in ("f16", "bf16", "f32", "f64")}
 """The largest finite number of each type that overflows by accident; those of eight bits and less are scaled to their ends."""
 _END_OF_RANGE = 0.5
 """Of the largest number that a type has: one doubling more overflows."""

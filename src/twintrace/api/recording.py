@@ -6,6 +6,7 @@ modules_of(net)                        whose model it is, and its modules by the
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,12 +20,16 @@ from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
 from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
+from ..collect.watching import NonfiniteWatch
 from ..frameworks.protocol import Capability
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
+from ..model.zoom import Zoom
 from ..store.writer import Writer
+from .diagnosing import judge_steps
 from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
+from .zooming import read_zoom
 
 __all__ = [
     "Recorder",
@@ -69,6 +74,8 @@ def record(
     eager: bool = False,
     writer: Writer | None = None,
     kernels: bool = False,
+    stop_on_nonfinite: bool | str = False,
+    zoom: str | os.PathLike[str] | Zoom | None = None,
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -89,9 +96,18 @@ def record(
     eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
     writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
     kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
+    stop_on_nonfinite   watch for NaN and infinities: keep the values around the place where they arise, tell, and stop recording
+                  with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do not count
+    zoom          a file of `twintrace zoom`, or what `tt.zoom` gave: its steps, ranks, level and calls, with every value, whatever
+                  is said here of level, keep, steps, ranks, names, between, first and predicate
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
+    close_up = zoom if zoom is None or isinstance(zoom, Zoom) else read_zoom(zoom)
+    if close_up is not None:
+        whose = framework_for(named_models(model), framework).name
+        level, keep, steps, ranks = close_up.level(whose), "tensor", close_up.steps, close_up.ranks
+        names, between, first, predicate = None, None, None, functools.partial(close_up.wants, whose)
     chosen_level = choose(Level, "level", level)
     chosen_keep = choose(Keep, "keep", keep)
     selection = Selection(
@@ -110,6 +126,10 @@ def record(
             "resume=True goes on in the trace that is there: leave out "
             + ("overwrite=True, which removes it." if overwrite else "writer, which writes another tool's file.")
         )
+    if stop_on_nonfinite not in (False, True, "raise"):
+        raise UsageError(f"stop_on_nonfinite: expected True, False or 'raise', got {stop_on_nonfinite!r}.")
+    if stop_on_nonfinite and writer is not None:
+        raise UsageError("stop_on_nonfinite reads the trace while it is written: leave out writer.")
     models = named_models(model)
     workshop = framework_for(models, framework)
     if not models and not isinstance(model, Mapping) and chosen_level in (Level.MODULE, Level.MIX):
@@ -137,6 +157,8 @@ def record(
         "resume": resume,
         "eager": eager,
         "kernels": kernels,
+        "zoom": "" if close_up is None else close_up.because,
+        "nonfinite": NonfiniteWatch(judge_steps, raises=stop_on_nonfinite == "raise") if stop_on_nonfinite else None,
     }
     override = _selfcheck.OVERRIDE.get()
     if override is not None:

@@ -35,6 +35,13 @@ def listing_json(listing: Listing) -> str:
     return tree.as_json(listing)
 
 
+def print_verdict(comparison: Comparison, console: Any, *, everything: bool = False) -> None:
+    """A comparison's verdict, wrapped and coloured where the console is a terminal."""
+    from ..report import pairs
+
+    pairs.print_verdict(comparison, console, everything=everything)
+
+
 def print_pairs(comparison: Comparison, console: Any) -> None:
     """All pairs of a comparison as a table, and what is alone."""
     from ..report import pairs

@@ -1,4 +1,4 @@
-"""What is installed here, and what stands in for what is not."""
+"""Packages that are installed here, and stand-ins for those that are not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def imported_frameworks() -> tuple[str, ...]:
 
 
 def doctor() -> list[Finding]:
-    """What is installed, what can be recorded, what is missing and how to get it."""
+    """Findings on this machine: packages, what can be recorded, what is missing and how to get it."""
     import numpy
 
     findings = [

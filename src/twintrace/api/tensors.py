@@ -62,7 +62,7 @@ def tap(tensor: Any, callback: Callable[[Any], None]) -> Any:
 
 
 def graph_tap(callback: Callable[[Any], None]) -> Any:
-    """What gives the tensor to go on with, to be called in a graph that MindSpore compiles: see `tap`.
+    """Function that gives the tensor to go on with, to be called in a graph that MindSpore compiles: see `tap`.
 
     To be asked for by the compiler itself, as a constant of the graph.
     """

@@ -23,6 +23,7 @@ from ..frameworks.protocol import Weights
 from ..model.errors import UsageError
 from ..model.weights import Certificate, Conversion, WeightComparison, WeightMap
 from ..store.arrays import STORAGE
+from ..store.registry import open_trace
 from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
@@ -32,6 +33,7 @@ from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
+from ..weights.uses import Uses
 
 __all__ = [
     "certify_weights",
@@ -53,6 +55,7 @@ __all__ = [
 _OTHER = {"torch": "mindspore", "mindspore": "torch"}
 Weighty = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
+Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
 
 read_weight_map = read_map
 write_weight_map = write_map
@@ -65,6 +68,7 @@ def map_weights(
     to: str | None = None,
     mint: bool = False,
     rename: Callable[[str], str] | None = None,
+    traces: Traces = None,
     trust: bool = False,
     key: str | None = None,
 ) -> WeightMap:
@@ -75,13 +79,14 @@ def map_weights(
     to           "mindspore" or "torch": for which framework to predict; the other one than that of `left`, if not said
     mint         predict the names of mindspore.mint.nn, not of mindspore.nn
     rename       what to make of each predicted name
+    traces       the paths of two traces, of `left` and of `right`: where layers are alike, the order of their use decides
     trust, key   for .pth files: load a whole pickled module; where in the file the state dict is
     """
     state = open_state(left, trust=trust, key=key)
     if right is not None:
         if to is not None or rename is not None or mint:
             raise UsageError("to, mint and rename are for predicting names; `right` is given, so nothing is predicted.")
-        return map_states(state, open_state(right, trust=trust))
+        return map_states(state, open_state(right, trust=trust), _uses(traces))
     return predict(state, _framework(to) or _OTHER.get(state.framework, "mindspore"), mint=mint, rename=rename)
 
 
@@ -94,6 +99,8 @@ def convert_weights(
     to: str | None = None,
     mint: bool = False,
     partial: bool = False,
+    force: bool = False,
+    traces: Traces = None,
     trust: bool = False,
     key: str | None = None,
     progress: Progress | None = None,
@@ -104,13 +111,17 @@ def convert_weights(
     map      a WeightMap or the path of one; if it is not given, it is found as `map_weights` does
     like     the net, or a checkpoint of it, that a file is for: names are then found, not predicted
     partial  carry over what can be, although something stays behind
+    force    overwrite a file that is there already; without it, UsageError
+    traces   the paths of two traces: where layers are alike, the order of their use decides
     """
     state = open_state(source, trust=trust, key=key)
     into = open_state(target) if registry.weights_of(target) is not None else None
     framework = into.framework if into else _target_framework(target, to, state)
+    if into is None and not force and Path(target).exists():
+        raise UsageError(f"{target} is there already. Give another path, or force=True to overwrite it.")
     if map is None:
         if into is not None or like is not None:
-            map = map_states(state, into or open_state(like, framework=framework))
+            map = map_states(state, into or open_state(like, framework=framework), _uses(traces))
         elif framework == state.framework:
             map = by_name(state, state)
         else:
@@ -159,19 +170,22 @@ def certify_weights(
     map: WeightMap | str | os.PathLike[str] | None = None,
     nets: tuple[Any, Any] | None = None,
     inputs: Sequence[Any] | None = None,
+    traces: Traces = None,
     trust: bool = False,
     progress: Progress | None = None,
 ) -> Certificate:
     """The proof that the weights of `left` arrived in `right`, or what is wrong, in words.
 
-    map      what each weight should have become; if it is not given, it is found as `map_weights` does
+    map      what each weight should have become; if it is not given, it is found: by name, by equal values, then as
+             `map_weights` does. What values and names say differently is not certified
     nets     two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these)
     inputs   arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do
+    traces   the paths of two traces: where layers are alike, the order of their use decides
     """
     states = [open_state(side, trust=trust) for side in (left, right)]
     if nets is not None:
         states = [_loaded(net, state) for net, state in zip(nets, states, strict=True)]
-    found = _map_between(states[0], states[1], map, named=False)
+    found = _map_between(states[0], states[1], map, named=False, uses=_uses(traces))
     rows = []
     notes = []
     if inputs is not None:
@@ -186,7 +200,7 @@ def certify_weights(
 
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a net puts out for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
+    """Outputs of a net for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
     workshop = _owner(net)[1]
     arrays = [np.asarray(array) for array in inputs]
     return dict(workshop.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)
@@ -255,14 +269,18 @@ def random_input(text: str) -> Any:
     return numbers.standard_normal(shape).astype(STORAGE[match[1]])
 
 
-def _map_between(left: State, right: State, map: Any, *, named: bool) -> WeightMap:
+def _uses(traces: Traces) -> Uses | None:
+    return None if traces is None else Uses(open_trace(traces[0]), open_trace(traces[1]))
+
+
+def _map_between(left: State, right: State, map: Any, *, named: bool, uses: Uses | None = None) -> WeightMap:
     if isinstance(map, WeightMap):
         return map
     if map is not None:
         return read_map(map)
     if left.framework == right.framework and (named or any(name in right for name in left.items)):
         return by_name(left, right)
-    return map_states(left, right) if named else declare(left, right)
+    return map_states(left, right, uses) if named else declare(left, right, uses)
 
 
 def _loaded(net: Any, state: State) -> State:

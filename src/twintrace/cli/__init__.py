@@ -1,11 +1,14 @@
 """THE COUNTER: one file per command, options and one call into `api`.
 
     twintrace show TRACE            a trace as a tree, a table, or JSON
+    twintrace why-nan TRACE         where the first value that is not finite comes from
     twintrace compare LEFT RIGHT    where two runs of one program part
+    twintrace zoom LEFT RIGHT       what to record in a second run
     twintrace export TRACE --to …   a trace as another tool's dump
     twintrace import DUMP           another tool's dump as a trace
     twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
+    twintrace twice SCRIPT          does the run repeat itself?
     twintrace run-as TOOL SCRIPT    a script that was written for another tool
     twintrace msprobe compare …     two dumps of msprobe's, with its options and tables
     twintrace doctor                what is installed, what can be recorded
@@ -34,8 +37,20 @@ def _show() -> click.Command:
     return command
 
 
+def _why_nan() -> click.Command:
+    from .why_nan import why_nan as command
+
+    return command
+
+
 def _compare() -> click.Command:
     from .compare import compare as command
+
+    return command
+
+
+def _zoom() -> click.Command:
+    from .zoom import zoom as command
 
     return command
 
@@ -60,6 +75,12 @@ def _import() -> click.Command:
 
 def _selfcheck() -> click.Command:
     from .selfcheck import selfcheck as command
+
+    return command
+
+
+def _twice() -> click.Command:
+    from .twice import twice as command
 
     return command
 
@@ -96,8 +117,9 @@ def _weights() -> click.Command:
 
 # A command is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS: Mapping[str, Callable[[], click.Command]] = {
-    "show": _show, "compare": _compare, "view": _view, "export": _export, "import": _import, "selfcheck": _selfcheck,
-    "run-as": _run_as, "msprobe": _msprobe, "npy": _npy, "doctor": _doctor, "weights": _weights,
+    "show": _show, "why-nan": _why_nan, "compare": _compare, "zoom": _zoom, "view": _view, "export": _export, "import": _import,
+    "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
+    "doctor": _doctor, "weights": _weights,
 }  # fmt: skip
 
 

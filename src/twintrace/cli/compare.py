@@ -21,7 +21,7 @@ from .progress import bar
     type=click.Choice(["auto", "msprobe", "troubleshooter", "torch_testing"]),
     default="auto",
     show_default=True,
-    help="What counts as a difference.",
+    help="Rule by which differences are judged.",
 )
 @click.option("--rtol", type=float, help="Instead of a policy: every element within atol + rtol·|left|.")
 @click.option("--atol", type=float, help="See --rtol.")
@@ -72,10 +72,9 @@ def compare(
 ) -> None:
     """Say where two runs first part, and why.
 
-    LEFT and RIGHT are traces: of PyTorch, MindSpore or MSAdapter, in any layout that `twintrace doctor` lists. What belongs
-    together is found by itself; what rounding explains is not held against either. Exit code: 0 every result of the two runs
-    agrees, 1 they part, 2 an error or nothing in common, 3 nothing differs where it could be told, but something that counts
-    could not be.
+    LEFT and RIGHT are traces: of PyTorch, MindSpore or MSAdapter, in any layout that `twintrace doctor` lists. Calls are paired
+    automatically; rounding is not held against either side. Exit code: 0 every result of the two runs agrees, 1 they part, 2 an
+    error or nothing in common, 3 nothing differs where it could be told, but something that counts could not be.
     """
     entries = None if accept is None else api.read_accepted(accept)
     for path, option in ((write_map, "--write-map"), (write_accept, "--write-accept"), (bundle, "--bundle")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """For a file or a pipe nothing is folded: the next program wants whole names."""
-    found = Console()
-    return found if found.is_terminal else Console(width=1000)
+    found = Console(stderr=stderr)
+    return found if found.is_terminal else Console(stderr=stderr, width=1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import api
+from .outputs import force
 from .progress import bar
 
 _SHOWN = 10
@@ -16,14 +17,15 @@ _SHOWN = 10
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Where the dump goes; there must be nothing yet."
 )
-def export(trace: str, layout: str, output: str) -> None:
+@force
+def export(trace: str, layout: str, output: str, force: bool) -> None:
     """Write a recorded run as the dump of another tool.
 
     TRACE is a trace in any layout that `twintrace doctor` lists. The dump is there when it is complete, and not at all if it could
-    not be written; nothing is overwritten. What the other layout has no place for is told. Exit code: 0 written, 1 what could be
-    read of a damaged trace.
+    not be written. Nothing is overwritten without --force, and never a folder that is no trace of twintrace's. Calls that the
+    other layout has no place for are told. Exit code: 0 written, 1 what could be read of a damaged trace.
     """
-    _convert(trace, output, layout)
+    _convert(trace, output, layout, force)
 
 
 @click.command(name="import")
@@ -31,20 +33,21 @@ def export(trace: str, layout: str, output: str) -> None:
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Where the trace goes; there must be nothing yet."
 )
-def import_(dump: str, output: str) -> None:
+@force
+def import_(dump: str, output: str, force: bool) -> None:
     """Make a trace out of the dump of another tool.
 
     DUMP is whatever `twintrace show` opens; a dump is known by its files. `compare`, `show` and `view` take dumps as they are: a
     trace of its own is for keeping, it needs the dump no more. It is there when it is complete, and not at all if it could not
-    be written; nothing is overwritten. Exit code: 0 all of it, 1 what could be read of a damaged dump.
+    be written; nothing is overwritten without --force. Exit code: 0 all of it, 1 what could be read of a damaged dump.
     """
-    _convert(dump, output, "twintrace")
+    _convert(dump, output, "twintrace", force)
 
 
-def _convert(path: str, output: str, layout: str) -> None:
+def _convert(path: str, output: str, layout: str, force: bool) -> None:
     source = api.open(path, tolerant=True)
     with bar() as progress:
-        made = api.convert_trace(source, output, to=layout, progress=progress)
+        made = api.convert_trace(source, output, to=layout, force=force, progress=progress)
     click.echo(api.conversion_line(made))
     lost = api.not_carried(source, made)
     if lost:

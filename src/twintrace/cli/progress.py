@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..api import progress_bar
 
 __all__ = ["bar"]
 
 
-def bar(*, quiet: bool = False) -> AbstractContextManager[Callable[[str, int, int], None] | None]:
-    """A bar on the terminal; none where nothing is to be printed."""
-    return contextlib.nullcontext() if quiet else progress_bar()
+@contextmanager
+def bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar on the terminal; where nothing is to be printed, none, and no notice of what takes long either."""
+    if not quiet:
+        with progress_bar() as shown:
+            yield shown
+        return
+    log = logging.getLogger("twintrace")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield None
+    finally:
+        log.setLevel(before)

@@ -1,4 +1,4 @@
-"""What a comparison is shown and written as: the same options for every command that makes one."""
+"""Reports of a comparison, on the terminal and in files: the same options for every command that makes one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["main", "all"]),
             default="main",
             show_default=True,
-            help="What the CSV has of each pair.",
+            help="Columns of the CSV.",
         ),
         click.option("--csv", type=FILE, help="Write all pairs of tensors as CSV."),
         click.option("--xlsx", type=FILE, help="Write a spreadsheet, coloured by verdict."),
@@ -80,9 +80,8 @@ def show(
     """The verdict, the table if it is wanted, and the files that are. Beside JSON on standard output, the rest is on stderr."""
     piped = files.get("json") == STDOUT
     if not quiet:
-        screen = console()
-        width = screen.width if screen.is_terminal else None
-        click.echo(api.verdict(found, width=width, everything=everything), err=piped)
+        screen = console(stderr=piped)
+        api.print_verdict(found, screen, everything=everything)
         if table and not piped:
             click.echo()
             api.print_pairs(found, screen)

@@ -20,7 +20,9 @@ def selfcheck(script: str, arguments: tuple[str, ...], level: str | None, keep: 
     """Run SCRIPT without recording, again without, and with; compare losses, gradients and weights bit by bit.
 
     A script that calls tt.record is recorded as it says, and its models are compared as well as its global variables. One that
-    does not is recorded as a whole at level api. Exit code: 0 same bits, 1 different, 2 cannot tell.
+    does not is recorded as a whole at level api.
+
+    (`twintrace twice` asks something else: whether the run repeats itself.) Exit code: 0 same bits, 1 different, 2 cannot tell.
     """
     found = api.selfcheck_script(script, list(arguments), level=level, keep=keep)
     click.echo(str(found))

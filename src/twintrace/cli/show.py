@@ -14,7 +14,12 @@ from .numbers import numbers_option
 @numbers_option("step", "Only these steps: 3, or 0-5,8; may be repeated.")
 @numbers_option("rank", "Only these ranks, likewise.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many calls.")
-@click.option("--nonfinite", is_flag=True, help="Only calls with NaN or infinities in their results or gradients.")
+@click.option(
+    "--nonfinite",
+    is_flag=True,
+    help="Only calls with NaN or infinities in their results or gradients, and where the first comes from (see why-nan).",
+)
+@click.option("--curves", is_flag=True, help="Loss, norms and dead units over the steps, and the layers of the last.")
 @click.option("--all", "everything", is_flag=True, help="All calls, however many.")
 @click.option("--table", is_flag=True, help="A flat table instead of a tree.")
 @click.option("--json", "as_json", is_flag=True, help="The same for machines (all calls).")
@@ -24,6 +29,7 @@ def show(
     ranks: tuple[int, ...] | None,
     limit: int,
     nonfinite: bool,
+    curves: bool,
     everything: bool,
     table: bool,
     as_json: bool,
@@ -35,9 +41,15 @@ def show(
 
     TRACE is the directory that was given to tt.record, or any other layout that twintrace knows.
     """
+    if curves:
+        drawn = api.curves_of(trace, steps=steps, rank=ranks[0] if ranks else None)
+        click.echo(api.curves_json(drawn) if as_json else api.curves_text(drawn))
+        return
     most = None if everything or as_json else limit
     found = api.listing(trace, steps=steps, ranks=ranks, limit=most, nonfinite=nonfinite)
     if as_json:
         click.echo(api.listing_json(found))
         return
+    if nonfinite:
+        click.echo(api.nonfinite_text(api.first_nonfinite(trace, steps=steps, ranks=ranks)) + "\n")
     (api.print_table if table else api.print_tree)(found, console())

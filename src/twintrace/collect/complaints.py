@@ -1,4 +1,4 @@
-"""What goes wrong in a recorder, told to the user: once, as a warning at their own line.
+"""Faults of a recorder, told to the user: once, as a warning at their own line.
 
 complaints = Complaints(strict=False)
 complaints.tell("payload: the disk is full", key="payload")     a warning; the second time nothing
@@ -45,7 +45,7 @@ class Complaints:
 
 
 def _frames_of_ours() -> int:
-    """How far up the user's own line is: a warning is to point there."""
+    """Number of frames up to the user's own line: a warning is to point there."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

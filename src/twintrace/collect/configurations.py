@@ -1,4 +1,4 @@
-"""What modules are set to: a line and a number for each configuration, written again only when it may have changed.
+"""Configurations of modules: a line and a number for each configuration, written again only when it may have changed.
 
 {"k": "module", "id": 0, "path": "norm", "type": "LayerNorm", "values": {"eps": 1e-05, …}}
 {"k": "module", "id": 1, "path": "", "type": "mindspore.ops.MatMul", "values": {"transpose_b": true, …}}

@@ -112,7 +112,7 @@ class Flattener:
         return text_nest(kind, keys, texts)
 
     def _other(self, value: Any, slot: str, found: Found, depth: int) -> str:
-        """What is left after the common types. First match wins; the last resort always matches."""
+        """Text of a value that is not of the common types. First match wins; the last resort always matches."""
         if isinstance(value, complex):
             return f'{{"$complex":[{text_float(value.real)},{text_float(value.imag)}]}}'
         if isinstance(value, enum.Enum):

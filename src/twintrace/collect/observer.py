@@ -35,10 +35,13 @@ from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
 from .late import HeldLines
+from .watching import NonfiniteWatch
 
 if TYPE_CHECKING:
     from ..store.digest import Found
 
+_STATS = '"stats":['
+"""Position of the statistics in the text of a tensor's values."""
 _ORDER = ',"order":'
 """Position of the order sums in the text of a tensor's values."""
 _PURGE_EVERY = 4096
@@ -77,9 +80,8 @@ class Observer:
     ) -> None:
         """`autograd`: are results seen when autograd has marked them? Beneath it, marks come later and are not told apart.
 
-        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice;
-        `tell(topic, text)`
-        is told what the user should know of that.
+        `room`: bytes that tensors on a device may hold until they are read, None for the framework's own choice; `tell(topic,
+        text)` is told what the user should know of that.
         """
         self._framework = framework
         self._keep = keep
@@ -102,6 +104,8 @@ class Observer:
         self.producer: int | None = None
         """The call whose results are being observed."""
         self.payload_trouble: TraceWriteError | None = None
+        self.watch: NonfiniteWatch | None = None
+        """Hears of every value that is not finite."""
         self.gaps: dict[str, str] = {}
         """What is missing and should not be, by topic; whoever tells it takes it out."""
         self._autograd = autograd
@@ -119,7 +123,7 @@ class Observer:
 
     @property
     def count(self) -> int:
-        """How many tensors this journal has."""
+        """Number of tensors in this journal."""
         return self._next
 
     @property
@@ -148,6 +152,9 @@ class Observer:
         self._batch += 1
         late, self._late = self._late, []
         assert self._journal is not None
+        if self.watch is not None:
+            for mark, head, _ in late:
+                self._notice(int(head.split(",", 2)[1].removeprefix('"id":')), known[mark])
         lines = [seal_text(f"{head}{known[mark]}{rest}") for mark, head, rest in late]
         if isinstance(self._journal, HeldLines):
             self._journal.release(lines)
@@ -278,7 +285,7 @@ class Observer:
             self._writers[glance[0]] = writer, glance[2], glance[5], end
 
     def _writer_of(self, glance: Glance) -> int | None:
-        """Who has written to this memory through another view, if nobody else has written to it since."""
+        """Call that wrote to this memory through another view, if no other has written to it since."""
         writer, version, start, end = self._writers.get(glance[0], (None, None, 0, 0))
         return (
             writer if writer is not None and version == glance[2] and glance[5] < end and start < _end(glance) else None
@@ -329,7 +336,7 @@ class Observer:
         return number
 
     def _maker_of(self, tensor: Any) -> int | None:
-        """Who put out this very object: all that is known of one that cannot be recognised by its memory. It is read every time."""
+        """Call that put out this very object, which cannot be recognised by its memory. It is read every time."""
         if self.producer is not None:
             with contextlib.suppress(TypeError):  # an object that nobody may refer to weakly
                 self._makers[id(tensor)] = weakref.ref(tensor), self.producer
@@ -394,7 +401,29 @@ class Observer:
                 self._journal.add(seal_text(f"{head}{text}{rest}"))
             return number, values
         self._journal.add(seal_text(f"{head}{values}{rest}"))
+        if self.watch is not None:
+            self._notice(number, values)
         return number, values
+
+    def _notice(self, number: int, text: str) -> None:
+        """Tell the watch of a tensor that is not finite."""
+        start = text.find(_STATS)
+        if start < 0 or self.watch is None:
+            return
+        nan, posinf, neginf, _ = text[start:].partition("]")[0].rsplit(",", 4)[1:]
+        if nan != "0" or posinf != "0" or neginf != "0":
+            self.watch.counts[number] = int(nan), int(posinf), int(neginf)
+
+    def keep_value(self, look: Look, array: np.ndarray[Any, Any]) -> int:
+        """Another number for a value, with its bytes in the payload whatever is kept of the others."""
+        number = self._next
+        self._next = number + 1
+        array = np.ascontiguousarray(array)
+        found = numbers_at(address_of(array), array.nbytes, look.dtype, True)
+        text = _text_of(found) + (self._payload(array, found[8]) if found[8] else "")
+        assert self._journal is not None
+        self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":null{text}'))
+        return number
 
     def _wait_for(self, tensor: Any) -> str:
         """The mark of a tensor on a device, which waits to be read; nothing where the framework reads none there."""
@@ -409,7 +438,7 @@ class Observer:
         return text + self._payload(array, fingerprint) if fingerprint and self._keep is Keep.TENSOR else text
 
     def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
-        """What a line says of the values that lie there, and their fingerprint."""
+        """Fields of a line on the values that lie there, and their fingerprint."""
         found = numbers_at(address, nbytes, dtype, self._fingerprint)
         return _text_of(found), found[8]
 
@@ -460,7 +489,7 @@ class Observer:
         self._purge_at = max(_PURGE_EVERY, 2 * len(self._holds))
 
     def _drop_strays(self, known: dict[Any, _Seen]) -> None:
-        """What is known of storages that are no more."""
+        """Forgets tensors whose storages are gone."""
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Adopted(Protocol):
-    """What has to be closed at exit."""
+    """Session that has to be closed at exit."""
 
     def close(self) -> None: ...
 

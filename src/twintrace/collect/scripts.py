@@ -1,6 +1,6 @@
-"""Self-check a whole script: three fresh processes, the same script, compared by what they end with.
+"""Run a whole script in fresh processes: for the self-check three times, compared by what they end with; or twice, recorded.
 
-    python -m twintrace.collect.scripts CONFIG.json     one such process (started by `selfcheck_script`)
+    python -m twintrace.collect.scripts CONFIG.json     one such process (started by `selfcheck_script` and `record_twice`)
 
 Each process runs the script with `tt.record` either doing nothing or recording into a temporary directory, and writes down the
 fingerprints of the models that were recorded and of the script's global variables.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,45 +30,84 @@ def selfcheck_script(
     script: str, arguments: Sequence[str] = (), *, level: str | None = None, keep: str | None = None
 ) -> SelfCheck:
     """Run `script` twice without and once with recording, each in a process of its own, and compare bit by bit."""
-    runs = []
+    _check(script)
+    with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
+        runs = [
+            _in_a_process(
+                Path(directory) / str(number),
+                script,
+                arguments,
+                hash_seed="0",
+                recording=recording,
+                level=level,
+                keep=keep,
+            )
+            for number, recording in enumerate((False, False, True))
+        ]
+    return judge(*runs)
+
+
+def record_twice(
+    script: str, arguments: Sequence[str], folder: Path, *, level: str | None = None, seed: int | None = None
+) -> tuple[Run, Run]:
+    """Run `script` twice, each in a process of its own, recorded with fingerprints into `folder/first` and `folder/second`.
+
+    Generators are left as the script finds them, unless a seed is given; so is PYTHONHASHSEED.
+    """
+    _check(script)
+    hash_seed = None if seed is None else str(seed)
+    options: dict[str, Any] = {"level": level, "keep": Keep.FINGERPRINT.value, "seed": seed}
+    first, second = (
+        _in_a_process(folder / name, script, arguments, hash_seed=hash_seed, folder=str(folder / name), **options)
+        for name in ("first", "second")
+    )
+    return first, second
+
+
+def _check(script: str) -> None:
     if not Path(script).is_file():
         raise UsageError(f"{script}: expected a script, and there is no such file.")
     if not _imported(Path(script).resolve()) & registry.packages():
         raise UsageError(
             f"{script} imports no framework that can be recorded ({', '.join(registry.names())}), nor do the files beside it."
         )
-    with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
-        for number, recording in enumerate((False, False, True)):
-            config: dict[str, Any] = {
-                "script": script,
-                "arguments": list(arguments),
-                "recording": recording,
-                "level": level,
-                "keep": keep,
-            }
-            config["result"] = str(Path(directory) / f"result{number}.json")
-            file = Path(directory) / f"config{number}.json"
-            file.write_text(json.dumps(config))
-            environment = os.environ | {"PYTHONHASHSEED": "0"}
-            done = subprocess.run(
-                [sys.executable, "-m", "twintrace.collect.scripts", str(file)], env=environment, check=False
-            )
-            if not Path(config["result"]).is_file():
-                raise SessionError(
-                    f"{script}: the process {'with' if recording else 'without'} recording ended with code {done.returncode} "
-                    f"before it could be compared. Its own messages are above."
-                )
-            found = json.loads(Path(config["result"]).read_text())
-            run = Run(recording=recording, level=Level(level) if level else None, keep=Keep(keep) if keep else None)
-            run.values, run.calls, run.raised = found["values"], found["calls"], found["raised"]
-            run.used = set(found["used"])
-            runs.append(run)
-    return judge(*runs)
+
+
+def _in_a_process(place: Path, script: str, arguments: Sequence[str], *, hash_seed: str | None, **options: Any) -> Run:
+    """One run in a process of its own: what it ended with. `options` are those of `Run`, as JSON has them."""
+    place.mkdir(parents=True, exist_ok=True)
+    chosen = {"recording": True, "level": None, "keep": None, "seed": 0, "folder": None} | options
+    result, file = place.with_suffix(".result.json"), place.with_suffix(".config.json")
+    file.write_text(json.dumps({"script": script, "arguments": list(arguments), "result": str(result)} | chosen))
+    environment = dict(os.environ) if hash_seed is None else os.environ | {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, "-m", "twintrace.collect.scripts", str(file)], env=environment, check=False)
+    file.unlink()
+    if not result.is_file():
+        raise SessionError(
+            f"{script}: the process {'with' if chosen['recording'] else 'without'} recording ended with code {done.returncode} "
+            f"before it could be compared. Its own messages are above."
+        )
+    found = json.loads(result.read_text())
+    result.unlink()
+    run = _run_of(chosen)
+    run.values, run.calls, run.raised = found["values"], found["calls"], found["raised"]
+    run.used = set(found["used"])
+    return run
+
+
+def _run_of(config: Mapping[str, Any]) -> Run:
+    level, keep, folder = config["level"], config["keep"], config["folder"]
+    return Run(
+        recording=config["recording"],
+        level=Level(level) if level else None,
+        keep=Keep(keep) if keep else None,
+        seed=config["seed"],
+        folder=Path(folder) if folder else None,
+    )
 
 
 def _run_one(config: dict[str, Any]) -> None:
-    level, keep = config["level"], config["keep"]
-    run = Run(recording=config["recording"], level=Level(level) if level else None, keep=Keep(keep) if keep else None)
+    run = _run_of(config)
     script = Path(config["script"]).resolve()
     sys.argv = [config["script"], *config["arguments"]]
     sys.path.insert(0, str(script.parent))

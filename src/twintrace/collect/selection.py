@@ -1,4 +1,4 @@
-"""What to record: steps, ranks, names, a range of modules, phases, counts, a predicate.
+"""Selection of what is recorded: steps, ranks, names, a range of modules, phases, counts, a predicate.
 
     Selection(steps=(0, 10), names=("*attn*", "re:layers\\.[0-3]\\..*"), first=2)
 

@@ -15,6 +15,7 @@ that is what the answer says.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
 import tempfile
@@ -43,7 +44,7 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """What a self-check found."""
+    """Result of a self-check."""
 
     compared: int
     recorded: int
@@ -87,10 +88,23 @@ class SelfCheck:
 
 
 class Run:
-    """One run of a step under `OVERRIDE`: bare (recorders do nothing) or recorded (into a temporary directory)."""
+    """One run of a step under `OVERRIDE`: bare (recorders do nothing) or recorded (into a temporary directory).
 
-    def __init__(self, *, recording: bool, level: Level | None = None, keep: Keep | None = None) -> None:
+    seed     of all generators, before the step; None: as the step finds them
+    folder   where recorders write to, each to a folder of its own (`0`, `1`, …); None: a temporary one
+    """
+
+    def __init__(
+        self,
+        *,
+        recording: bool,
+        level: Level | None = None,
+        keep: Keep | None = None,
+        seed: int | None = 0,
+        folder: Path | None = None,
+    ) -> None:
         self.recording, self.level, self.keep = recording, level, keep
+        self.seed, self.folder = seed, folder
         self.calls = 0
         self.values: dict[str, str] = {}
         self.raised = ""
@@ -99,10 +113,10 @@ class Run:
     def __call__(self, step: Callable[[], Any]) -> Mapping[str, str]:
         """Run the step; fingerprints of everything that it returned, and of the models that it recorded."""
         with tempfile.TemporaryDirectory(prefix="twintrace-selfcheck-") as directory:
-            self._directory = Path(directory)
+            self._directory = self.folder or Path(directory)
             token = OVERRIDE.set(self._recorder)
             try:
-                with seed_all(0):
+                with contextlib.nullcontext() if self.seed is None else seed_all(self.seed):
                     self._take("result", step())
             except Exception as error:  # noqa: BLE001 - told in the answer, whatever it is
                 self.raised = f"{type(error).__name__}: {error}"
@@ -111,7 +125,7 @@ class Run:
         return self.values
 
     def record(self, model: Any = None) -> Any:
-        """What a step's `record` argument is: the recorder of this run."""
+        """The `record` argument of a step: the recorder of this run."""
         models = named_models(model)
         workshop = framework_for(models)
         options = {
@@ -123,7 +137,7 @@ class Run:
         return self._recorder(workshop, models, options)
 
     def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False}
+        chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False, "nonfinite": None}
         if self.level is not None:
             chosen["level"] = self.level
         if self.keep is not None:
@@ -155,7 +169,7 @@ class _Counted(Session):
         self._run = run
 
     def _tell_gaps(self) -> None:
-        """What cannot be kept changes nothing."""
+        """Tells nothing: values that cannot be kept do not change the run."""
         self._gaps.clear()
 
     def _tell_silence(self) -> None:

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..frameworks.protocol import Framework, ModuleView, Open, Watch
-from ..model.errors import SessionError, TraceWriteError
+from ..frameworks.protocol import Framework, ModuleView, Open, Unreadable, Watch
+from ..model.errors import NonfiniteError, SessionError, TraceWriteError
+from ..model.nonfinite import KEPT
 from ..model.records import Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
@@ -37,6 +38,7 @@ from .observer import Observer
 from .processes import adopt, release
 from .selection import Selection, Sieve
 from .stacks import Stacks
+from .watching import NonfiniteWatch
 
 
 class _Busy(threading.local):
@@ -47,20 +49,22 @@ class _Busy(threading.local):
 
 
 class _Thread(threading.local):
-    """What belongs to one thread of one session: the modules around it."""
+    """State of one thread of one session: the modules around it."""
 
     def __init__(self) -> None:
         self.modules: list[tuple[str, int | None]] = []  # (path, id of the nearest recorded module)
 
 
 _HERE = _Busy()
+_MOST_KEPT_BYTES = 64 << 20
+"""Of a value that is kept because something that is not finite arose beside it: copying it must not be felt."""
 _STRANGERS = 4
 """Classes of modules that are named when none of the model's was called: enough to recognise another model by."""
 
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """What this thread does within is no part of the run, and nobody records it."""
+    """Keeps the work of this thread out of every recording."""
     before = _HERE.busy
     try:
         _HERE.busy = True
@@ -78,12 +82,15 @@ class _Texts(dict[str, str]):
 
 
 class _State:
-    """What the session keeps with an open call: the line as far as it is written, and where the call stands."""
+    """State of an open call: the line as far as it is written, and where the call stands."""
 
-    __slots__ = ("depth", "epoch", "mutates", "text")
+    __slots__ = ("before", "depth", "epoch", "mutates", "text")
 
     def __init__(self, epoch: int, text: str | None, depth: int, mutates: Sequence[str] = ()) -> None:
         self.epoch, self.text, self.depth, self.mutates = epoch, text, depth, mutates
+        self.before: dict[
+            str, tuple[Any, Any]
+        ] = {}  # by slot, while values that are not finite are watched for: look and copy
 
 
 class Session:
@@ -106,6 +113,8 @@ class Session:
         writer: Writer | None = None,
         kernels: bool = False,
         room: int | None = None,
+        nonfinite: NonfiniteWatch | None = None,
+        zoom: str = "",
     ) -> None:
         self.path = path
         self._framework = framework
@@ -115,6 +124,8 @@ class Session:
         self._selection, self._sieve = selection, Sieve(selection)
         self._strict = strict
         self._settings: dict[str, Wire] = {"level": level.value, "keep": keep.value}
+        if zoom:  # what an earlier run showed, and this one looks at closely
+            self._settings["zoom"] = zoom
         self._rank, self._world = framework.rank()
         self._wanted_rank = selection.wants_rank(self._rank)
         self._writer: Writer | None = None
@@ -126,7 +137,7 @@ class Session:
                 manifest,
                 rank=self._rank,
                 world=self._world,
-                keep_payload=keep is Keep.TENSOR,
+                keep_payload=keep is Keep.TENSOR or nonfinite is not None,
                 buffer=buffer,
                 overwrite=overwrite,
                 resume=resume,
@@ -134,6 +145,7 @@ class Session:
             self._observer = Observer(
                 framework, keep, self._writer, autograd=level is not Level.OP, room=room, tell=self.note
             )
+            self._observer.watch = nonfinite
             self._observe = self._observer.observe
             self._gaps = self._observer.gaps
             self._flattener = Flattener(framework, self._observe, self._gaps)
@@ -148,6 +160,8 @@ class Session:
         ] = {}  # by object: other settings, as a field of a call
         self._number = self._writer.next_step() if resume and isinstance(self._writer, TraceWriter) else 0
         self._epoch = 0
+        self._nonfinite = nonfinite
+        self._halted = False  # something that is not finite was found, and recording has ended
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
         self._begun = self._failed = self._model_called = False
         self._given = tuple(models)
@@ -206,6 +220,7 @@ class Session:
                 )
             unused = number is not None and not self._next_call and self._withdraw_step()
             self._end_step()
+            found = self._judge_nonfinite()
             self._number = following
             self._steps_begun = [following if unused and not self._total else self._steps_begun[0], following]
         if self._running:
@@ -214,6 +229,7 @@ class Session:
                 self._arm()
             elif not wanted and self._armed:
                 self._disarm()
+        self._halt(found)
 
     def rename(self, module: Any, path: str) -> Callable[[], None]:
         """Record this one module as `path`, whether or not it belongs to a model, until the result is called or recording stops.
@@ -226,7 +242,7 @@ class Session:
         """Record one value, and its gradient when it comes; inside or outside a recorded region."""
         if not self._is_open("save"):
             return
-        if not self._wanted_rank or not self._selection.wants_step(self._number):
+        if not self._wanted_rank or self._halted or not self._selection.wants_step(self._number):
             return
         if _HERE.busy:
             return
@@ -256,13 +272,16 @@ class Session:
         try:
             with self._lock:
                 self._end_step()
+                found = self._judge_nonfinite()
                 if self._writer:
                     self._observer.forget_all()
                     self._writer.close()
         except TraceWriteError as error:
+            found = ""
             self._lose(error)
         finally:
             release(self)
+        self._halt(found)
 
     def __enter__(self) -> Session:
         try:
@@ -293,7 +312,7 @@ class Session:
 
     @property
     def total_calls(self) -> int:
-        """How many calls were recorded so far, over all steps."""
+        """Number of calls recorded so far, over all steps."""
         return self._total + self._next_call
 
     def abandon(self) -> None:
@@ -496,6 +515,8 @@ class Session:
             named = ",".join([f"{encode(key)}:{flatten(value, f'kw.{key}', found)}" for key, value in kwargs.items()])
         text += f',"in":[{inputs}],"kw":{{{named}}},"stack":{self._stacks.capture(3)}'
         state.text = f'{text},"mutates":{encode(list(mutates))}' if mutates else text
+        if self._nonfinite is not None and mutates and phase is not Phase.UPDATE:
+            self._copy_before(state, found)
         return call
 
     def _start_call(
@@ -534,6 +555,7 @@ class Session:
         if state.mutates:
             is_written = _within(state.mutates)
             self._observer.forget([tensor for slot, tensor in call.inputs if is_written(slot)], call.id)
+        before = self._observer.count
         if self._selection.inputs_only:
             text = f'{state.text},"out":{text_token("unrecorded", "only inputs were asked for")}'
         else:
@@ -545,6 +567,8 @@ class Session:
             finally:
                 self._observer.producer = None
         self._write(f'{text},"missing":{encode(list(missing))}' if missing else text)
+        if self._nonfinite is not None and self._nonfinite.counts:
+            self._look_at_results(call, state, before)
 
     def _leave_module(self, call: Open) -> None:
         # All above too: a module inside that was left past its end may still be there.
@@ -609,6 +633,94 @@ class Session:
         count = itertools.count()
         return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor, next(count))
 
+    # --- values that are not finite -----------------------------------------------------------------------------
+
+    def _copy_before(self, state: _State, inputs: Sequence[tuple[str, Any]]) -> None:
+        """Arguments that are about to be written to: their values are gone afterwards."""
+        is_written = _within(state.mutates)
+        for slot, tensor in inputs:
+            if is_written(slot):
+                value = self._small_value(tensor)
+                if value is not None:
+                    state.before[slot] = value[0], value[1].copy()
+
+    def _small_value(self, tensor: Any) -> tuple[Any, Any] | None:
+        """A look at a tensor and its values, if they are on the host and not too large to be copied."""
+        look = self._framework.look(tensor)
+        if look.elsewhere or look.parts:
+            return None
+        try:
+            array = self._framework.host(tensor)
+        except Unreadable:
+            return None
+        return (look, array) if array.nbytes <= _MOST_KEPT_BYTES else None
+
+    def _look_at_results(self, call: Open, state: _State, before: int) -> None:
+        assert self._nonfinite is not None
+        assert state.text is not None
+        fresh = self._nonfinite.fresh(before)
+        if not fresh or not self._nonfinite.is_origin(state.text, fresh) or not self._nonfinite.may_keep():
+            return
+        kept: list[tuple[str, tuple[Any, Any] | None]] = [
+            (f"input {slot}", value) for slot, value in state.before.items()
+        ]
+        kept += [
+            (f"input {slot}", self._small_value(tensor)) for slot, tensor in call.inputs if slot not in state.before
+        ]
+        kept += [(f"output {slot or '0'}", self._small_value(tensor)) for slot, tensor in call.outputs]
+        for name, value in kept:
+            if value is not None:
+                self._keep_value(f"{KEPT}{call.name} {name}", *value)
+        if self._nonfinite.tells_now(fresh):
+            self._tell_nonfinite(f"{call.name or 'the model'} made NaN out of values without NaN")
+
+    def _look_at_gradient(self, tensor: Any, before: int) -> None:
+        assert self._nonfinite is not None
+        fresh = self._nonfinite.fresh(before)
+        if fresh and len(fresh) == len(self._nonfinite.counts) and self._nonfinite.may_keep():
+            value = self._small_value(tensor)
+            if value is not None:
+                self._keep_value(f"{KEPT}gradient", *value)
+            if self._nonfinite.tells_now(fresh):
+                self._tell_nonfinite("a gradient is NaN")
+
+    def _keep_value(self, name: str, look: Any, array: Any) -> None:
+        """A value as if the user had saved it, with its bytes."""
+        number = self._observer.keep_value(look, array)
+        counts = self._counts[Phase.FORWARD, Kind.SAVE]
+        count = counts.get(name, 0)
+        counts[name] = count + 1
+        identity = self._next_call
+        self._next_call += 1
+        text = self._start_call(identity, Kind.SAVE, name, count, Phase.FORWARD, "", None)
+        self._write(f'{text},"in":[],"kw":{{}},"stack":{self._stacks.capture(3)},"out":{{"$t":{number}}}')
+
+    def _tell_nonfinite(self, text: str) -> None:
+        self._complaints.tell(
+            f"step {self._number}: {text}; whether it has an effect is seen at the end of the step", key="nan"
+        )
+
+    def _judge_nonfinite(self) -> str:
+        """The sentence about the origin of what is not finite, where the step that has just ended shows one."""
+        if self._nonfinite is None or self._writer is None or self._lost or self._halted:
+            return ""
+        try:
+            with unseen():
+                return self._nonfinite.judge(self.path, self._number, self._rank)
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("nonfinite", error)
+            return ""
+
+    def _halt(self, sentence: str) -> None:
+        """Recording ends here: what comes after a NaN is NaN."""
+        if not sentence or self._halted:
+            return
+        self._halted = True
+        self._disarm()
+        if self._nonfinite is not None and self._nonfinite.raises and not self._failed:
+            raise NonfiniteError(f"{sentence}. More: twintrace why-nan {self.path}")
+        self._complaints.tell(f"recording has ended: {sentence}. More: twintrace why-nan {self.path}", key="nonfinite")
+
     # --- lines --------------------------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
@@ -624,8 +736,11 @@ class Session:
             here.busy = True
             with self._lock:
                 journal = self._journal or self._open_journal()
+                before = self._observer.count
                 journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
                 self._commit(journal)
+                if self._nonfinite is not None and self._nonfinite.counts:
+                    self._look_at_gradient(tensor, before)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble("gradient", error)
         finally:
@@ -646,7 +761,7 @@ class Session:
                 raise trouble
 
     def _tell_gaps(self) -> None:
-        """What could not be kept is in its record; the user is told of the first, and who is strict hears of it at once."""
+        """Tells the user of the first value that could not be kept; each is in its record, and a strict session raises."""
         gaps = [(topic, text) for topic, text in self._gaps.items() if topic not in self._complaints]
         self._gaps.clear()
         for topic, text in gaps:
@@ -694,6 +809,8 @@ class Session:
             journal = self._writer.begin_step(self._number, header)
             self._journal = HeldLines(journal) if self._translated else journal
             self._observer.begin(self._journal)
+            if self._nonfinite is not None:
+                self._nonfinite.begin()
             carried, self._carried = self._carried, []
             for topic, text in carried:
                 self._note_in_journal(topic, text)
@@ -754,7 +871,7 @@ class Session:
             self._trouble("device", error)
 
     def _arm(self) -> None:
-        if not (self._wanted_rank and not self._lost and self._selection.wants_step(self._number)):
+        if not (self._wanted_rank and not self._lost and not self._halted and self._selection.wants_step(self._number)):
             return
         try:
             if self._journal is None:
@@ -863,7 +980,9 @@ class Session:
             self._lose(error)
             return
         text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
-        self._complaints.tell(f"{text}. What else fails like this is in the trace.", key=type(error).__name__)
+        self._complaints.tell(
+            f"{text}. Further failures of this kind are only noted in the trace.", key=type(error).__name__
+        )
         with self._lock:
             self._note_in_journal("unrecorded", text)
 

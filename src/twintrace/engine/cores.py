@@ -1,4 +1,4 @@
-"""How many things can be done at once here."""
+"""Number of tasks that can run at once here."""
 
 from __future__ import annotations
 

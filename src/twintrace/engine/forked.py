@@ -72,7 +72,7 @@ class _Copy(Generic[Item]):
             self._work()
 
     def _work(self) -> None:
-        """What the copy does, to its end."""
+        """Work of the copy, to its end."""
         try:
             for made in map(self._function, self._items):
                 self._file.write(len(made).to_bytes(_LENGTH, "little"))
@@ -83,7 +83,7 @@ class _Copy(Generic[Item]):
             os._exit(1)
 
     def results(self) -> Iterator[bytes]:
-        """What the copy has made; made here if it could not."""
+        """Results of the copy; computed here if it failed."""
         failed = self._number is None or os.waitpid(self._number, 0)[1] != 0
         self._number = None
         if failed:

@@ -23,7 +23,7 @@ _LOCK = threading.Lock()
 
 
 class _Headroom(threading.local):
-    """How deep this thread is in recorded modules."""
+    """Depth of this thread in recorded modules."""
 
     def __init__(self) -> None:
         self.count = 0

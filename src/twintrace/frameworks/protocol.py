@@ -31,7 +31,7 @@ from .runs import Runs
 
 
 class Capability(Word):
-    """What a framework's adapter can do here and now. Asked for by name; versions are never parsed."""
+    """Abilities of a framework's adapter, here and now. Asked for by name; versions are never parsed."""
 
     MODULE = "module"
     API = "api"
@@ -103,7 +103,7 @@ class Open:
 
 
 class Sink(Protocol):
-    """Who hears of the calls. Nothing that it does may raise into the training, unless the user asked for that."""
+    """Receiver of the calls. Nothing that it does may raise into the training, unless the user asked for that."""
 
     @property
     def busy(self) -> bool:
@@ -160,7 +160,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModuleView:
-    """What the sink may want to know of a module: asked for only when it is needed."""
+    """Facts about a module that the sink may want: asked for only when it is needed."""
 
     path: str
     type: str
@@ -189,7 +189,7 @@ class Watch(Protocol):
 
 
 class Undo(Protocol):
-    """What `seed_all` gives back: calling it, or leaving its `with` block, restores what was before."""
+    """Result of `seed_all`: calling it, or leaving its `with` block, restores what was before."""
 
     def __call__(self) -> None: ...
     def __enter__(self) -> Undo: ...
@@ -201,7 +201,7 @@ class Digests(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many tensors are held until they are read."""
+        """Number of tensors that are held until they are read."""
 
     def submit(self, tensor: Any) -> int:
         """The ticket of a tensor's present value: 0 for the first since `collect`, then one more each. Unreadable if it
@@ -334,7 +334,7 @@ class Run:
 
 
 class Weights(Protocol):
-    """What a workshop does with a net's weights: the functions of its module `weights`."""
+    """Work on a net's weights: the functions of its module `weights`."""
 
     def is_net(self, value: object) -> bool: ...
     def is_tensor(self, value: object) -> bool: ...

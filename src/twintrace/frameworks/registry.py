@@ -115,7 +115,7 @@ def _absence(name: str, entry: _Entry) -> str:
 
 
 def packages() -> frozenset[str]:
-    """What a script imports that uses a framework."""
+    """Packages that a script imports to use a framework."""
     return frozenset(entry.package for entry in _FRAMEWORKS.values())
 
 
@@ -139,7 +139,7 @@ _WITH_WEIGHTS = ("torch", "mindspore", REFERENCE)
 
 
 def weights_by_name(name: str) -> Weights:
-    """What the workshop called `name` does with weights."""
+    """Work on weights of the workshop called `name`."""
     if name not in _WITH_WEIGHTS:
         raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_WITH_WEIGHTS)}.")
     by_name(name)  # says how to get it, where it is not installed

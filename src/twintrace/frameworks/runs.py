@@ -1,4 +1,4 @@
-"""How the elements of a view lie in memory: axes that are walked as one are one run.
+"""Places of a view's elements in memory: axes that are walked as one are one run.
 
 merged((4, 8, 16), (256, 16, 1))      [(512, 1)]             contiguous
 merged((4, 8, 16), (512, 16, 1))      [(4, 512), (128, 1)]   every other piece of 128
@@ -17,7 +17,7 @@ import numpy as np
 
 @dataclass(slots=True)
 class Runs:
-    """How to walk from the first element of a view through all of them, in order."""
+    """Walk from the first element of a view through all of them, in order."""
 
     table: np.ndarray[Any, Any]
     """int64, (two axes or more, 2): how many, and bytes from one to the next; the outermost first."""

@@ -23,6 +23,7 @@ from ..model.measurements import HISTOGRAM_EDGES, Measurement, StatisticsDiffere
 from ..model.pairs import Layout, TensorPair
 from ..model.tensors import CRC, UNITS, Statistics, Tensor, same_values
 from ..model.verdicts import Outcome, Verdict
+from ..model.words import times
 from .rounding import Allowance, elements, size, unit
 from .tolerances import Tolerance, Tolerances, check, read_tolerances
 
@@ -243,9 +244,8 @@ class Auto:
                 f"{few} of {elements(evidence.left)} elements fell on the other side of a tie, as rounding may have it"
             )
             return Verdict(Outcome.ROUNDING, because, allowance.bound, allowance.bound)
-        times = error / allowance.bound if allowance.bound else math.inf
-        factor = f"{times:.1f} times" if times < 1000 else f"{times:.0e} times"
-        because = f"relative error {error:.1e}, {factor} what rounding explains ({allowance.because}{by})"
+        factor = times(error / allowance.bound if allowance.bound else math.inf)
+        because = f"relative error {error:.1e}, {factor} times what rounding explains ({allowance.because}{by})"
         return Verdict(Outcome.DIFFERENT, because, error, allowance.bound)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Alignment, Bearing, Layout, Match, Part, TensorPair
@@ -48,6 +49,8 @@ _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
 _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
+_UNAUDITED = 1 / 32
+"""Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
 _LEAF_EFFECT = 1e-6
@@ -60,6 +63,8 @@ _RETURNED = 1e-5
 
 _SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
+_LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
+"""Operations whose gradient does not depend on the values that they take."""
 _ORDER = {status: place for place, status in enumerate(Status)}
 
 
@@ -81,6 +86,8 @@ class Judged:
     """Mistakes that have reached this value."""
     discarded: bool = False
     """True if the two values do not belong together after all."""
+    unaudited: str = ""
+    """Why a gradient on the way, which has no partner, could not be recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,8 @@ class Recomputed:
         """Mistakes by their cause and the calls to blame."""
         self._always: set[Mistake] = set()
         """Mistakes that count because they are in a result."""
+        self._between: list[tuple[int, Call, Mistake]] = []
+        """Mistakes in gradients that are in no pair, with the side and the call that sent them back."""
         self._precisions: bool | None = None
         self._told: set[int] = set()
         """Mistakes that have their place, by identity."""
@@ -356,7 +365,9 @@ class Recomputed:
             return Judged(Status.CLEAN, because=f"within {_LEAF_UNITS:.0f} units of {left.spec.dtype}")
         held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
         if held and self._before and item.verdict.outcome.good:
-            why = f"{_name(pair)} was changed between two steps by something that was not recorded: record with level='mix'"
+            why = f"{_name(pair)} was changed between two steps by something that was not recorded"
+            if "module" in (self._sides[0].level, self._sides[1].level):
+                why += ": record with level='mix'"
             return Judged(Status.UNTOLD, untold=why)
         if measured is None and item.verdict.outcome.good:
             return Judged(Status.UNTOLD, untold=f"{_name(pair)} differs, and its values were not kept")
@@ -800,16 +811,21 @@ class Recomputed:
             for gradient in call.gradients
             if gradient.role == "output"
         ]
+        return _together([*found, *self._behind_gradients(which, call)])
+
+    def _behind_gradients(self, which: int, call: Call) -> list[Judged]:
+        """Standings of the values that the gradients of a call depend on."""
         meaning = self._sides[which].meaning(call)
-        traits = traits_of(meaning) if meaning is not None else None
-        if traits is not None and traits.moves:
-            return _together(found)  # gradients go where the values came from, whatever these are
+        if meaning is not None and (traits_of(meaning).moves or meaning.operation in _LINEAR):
+            # Gradients go where the values came from, whatever these are: only a mask decides.
+            masks = [operand.tensor for path, operand in meaning.operands() if path in ("mask", "condition")]
+            return [self._standing(which, number) for number in masks]
         made = [self._standing(which, number) for number in outputs_of(call).values()]
         taken = [self._standing(which, number) for number in inputs_of(call).values()]
         lost = all(judged.status is not Status.PARTED for judged in made)
         if lost and meaning is not None and meaning.operation in _SELECTIVE:
             taken = [judged for judged in taken if judged.status is not Status.PARTED]
-        return _together([*found, *made, *taken])
+        return [*made, *taken]
 
     def _standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""
@@ -826,17 +842,35 @@ class Recomputed:
         seen.add(number)
         found: list[Judged] = []
         for call, _ in self._senders[which].get(number, ()):
+            found.append(self._audited_gradient(which, call, number))
             found += [
                 self._standing_of_gradient(which, gradient.tensor, seen)
                 for gradient in call.gradients
                 if gradient.role == "output"
             ]
-            found += [self._standing(which, value) for value in inputs_of(call).values()]
+            found += self._behind_gradients(which, call)
         for _, value in self._received[which].get(number, ()):
             for _, other in self._sides[which].contributions(value):
                 if other != number:
                     found.append(self._standing_of_gradient(which, other, seen))
         return _together(found)
+
+    def _audited_gradient(self, which: int, call: Call, number: int) -> Judged:
+        """Standing of what a call sent back, by its own vector-Jacobian product alone."""
+        audit = self._re.audit(which, call)
+        score = audit.backward.get(number)
+        if score is None:
+            why = audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+            return Judged(Status.SAME, unaudited=why)
+        if score.ratio <= 1:
+            return _UNSEEN
+        if (which, number) not in self._accused:
+            self._accused.add((which, number))
+            at = ((call,), ()) if which == 0 else ((), (call,))
+            mistake = replace(_kernel_mistake(which, call, score), backward=True, left=at[0], right=at[1])
+            self._between.append((which, call, mistake))
+            return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
+        return Judged(Status.PARTED)
 
     def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
         """A gradient that is the sum of what the calls that took its value sent back."""
@@ -872,7 +906,11 @@ class Recomputed:
         self, item: TensorResult, incoming: Judged, parts: Sequence[Sequence[tuple[Call, int]]]
     ) -> Judged | None:
         """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
-        if incoming.status is Status.PARTED or not self._are_apart(item, parts):
+        if incoming.status is Status.PARTED:
+            return None
+        if incoming.unaudited and (item.verdict.error or 0.0) > min(_NOISE * self._coarsest, _UNAUDITED):
+            return Judged(Status.UNTOLD, None, item.verdict.because, untold=incoming.unaudited)
+        if not self._are_apart(item, parts):
             return None
         cut = self._cut_off(0) or self._cut_off(1)
         if cut is not None:
@@ -887,7 +925,7 @@ class Recomputed:
         the only part, which may cancel.
         """
         numbers = item.pair.left, item.pair.right
-        least = self._least(*numbers)
+        least = self._least
         half = (
             unit(item.left.spec.dtype, item.right.spec.dtype) > _SINGLE
         )  # what comes in was rounded, too, and may cancel
@@ -906,11 +944,21 @@ class Recomputed:
         distance, size = self._re.distance(numbers, item.pair.layout)
         return distance >= max(_SHARES * size, _NOISE * limit) > 0
 
-    def _least(self, left: int, right: int) -> float:
+    @property
+    def _least(self) -> float:
         """Relative distance of two gradients beyond which they are no longer one gradient that was rounded in many layers."""
-        return max(
-            _SHARES, _NOISE * unit(self._sides[0].tensor(left).spec.dtype, self._sides[1].tensor(right).spec.dtype)
-        )
+        return max(_SHARES, _NOISE * self._coarsest)
+
+    @cached_property
+    def _coarsest(self) -> float:
+        """Unit of the coarsest element type of the two runs: a gradient in float32 has the rounding of 16-bit ones before it."""
+        types = {
+            tensor.spec.dtype
+            for result in self._results
+            for item in result.tensors
+            for tensor in (item.left, item.right)
+        }
+        return max((unit(dtype, dtype) for dtype in types), default=0.0)
 
     def _summands(
         self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]
@@ -1062,6 +1110,8 @@ class Recomputed:
     def _conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """True if a mistake reaches a result of the run, and which results could not be told."""
         ends = self._ends(0), self._ends(1)
+        for which, call, mistake in self._between:
+            _attach(results, call, which, mistake)
         untold: list[str] = []
         reached: set[Mistake] = set()
         for number, result in enumerate(results):
@@ -1296,7 +1346,7 @@ class Recomputed:
     def _differ(self, which: int, here: int, there: int) -> bool:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
-        return self._re.apart((left, right), Layout(), [[left], [right]]) >= self._least(left, right)
+        return self._re.apart((left, right), Layout(), [[left], [right]]) >= self._least
 
     def _partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""
@@ -1355,7 +1405,8 @@ def _last(result: CallResult, which: int) -> int:
 def _together(judged: Sequence[Judged]) -> Judged:
     """Standing of what is made of several values."""
     sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
-    return Judged(worse(*(item.status for item in judged)), sources=sources)
+    unaudited = next((item.unaudited for item in judged if item.unaudited), "")
+    return Judged(worse(*(item.status for item in judged)), sources=sources, unaudited=unaudited)
 
 
 def _is_end(item: TensorResult, ends: Mapping[int, Call]) -> bool:

@@ -14,6 +14,7 @@ Importing this module imports numba; nothing is compiled before `compiled`.
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
 
+import contextlib
 import functools
 import zlib
 from pathlib import Path
@@ -22,6 +23,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from ..engine import compiling
 from ..model import measurements
 from . import formats, totals
 from .formats import BF16, F16, F32, F64, I16, I32, I64, PAIRS, TABLE, U16, U32, U64
@@ -266,13 +268,9 @@ def compiled(signature, function):
 
     numba's cache knows of changes in the kernel's own file only. Those in the files it is made of give it another name.
     """
-    try:
+    with contextlib.suppress(OSError):  # in an archive there are no files, and no cache either
         function.__qualname__ = f"{function.__name__}_{_state(__file__, *_PARTS)}"
-        return njit(signature, nogil=True, cache=True, error_model="numpy")(function)
-    except (RuntimeError, OSError, EOFError):
-        # No writable place for the cache ("no locator available"), a full disk, or a damaged cache file. A fault of
-        # the kernel itself shows again below.
-        return njit(signature, nogil=True, error_model="numpy")(function)
+    return compiling.compiled(signature, function, error_model="numpy")
 
 
 def _state(*files):

@@ -32,7 +32,7 @@ def may_be_filled(worst: Worst, numbers: np.ndarray[Any, np.dtype[np.float64]]) 
 
 
 def filled(blocks: Iterator[Block], largest: float) -> tuple[int, float | None]:
-    """How many elements are fill values, and the root mean square of the others, of the larger side; (0, None) if none are."""
+    """Number of fill values, and the root mean square of the other elements, of the larger side; (0, None) if none are."""
     count = others = 0
     values: set[float] = set()
     squares = [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What the elements of an array are, as far as measuring is concerned.
+"""Element types of arrays, as far as measuring is concerned.
 
     form("bf16")    Form(code=BF16, parts=1, bits=8, least=-126, …)
     form("c64")     Form(code=F32, parts=2, …): two f32 to an element

@@ -247,7 +247,7 @@ def _steps(left, right, error, floor, count):
 
 @njit
 def _at_least(ratio, count, first, second, third, fourth, fifth):
-    """How many are at or above each of five edges."""
+    """Number of elements at or above each of five edges."""
     a = 0
     b = 0
     c = 0

@@ -12,7 +12,7 @@ from ..model.tensors import Statistics
 
 
 def difference(left: Statistics, right: Statistics) -> StatisticsDifference:
-    """What two sets of statistics differ by. A number is None where a side has none, or the left one is 0."""
+    """Differences between two sets of statistics. A number is None where a side has none, or the left one is 0."""
     least, least_rel = _apart(left.min, right.min)
     most, most_rel = _apart(left.max, right.max)
     mean, mean_rel = _apart(left.mean, right.mean)

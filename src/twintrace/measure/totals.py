@@ -1,4 +1,4 @@
-"""What the pass over both arrays leaves behind: the places of each number in two small arrays that a kernel fills.
+"""Sums that the pass over both arrays leaves behind: the places of each number in two small arrays that a kernel fills.
 
     counts[EQUAL]          how many elements are equal          numbers[SUM_ERRORS]      the sum of the errors
     counts[HISTOGRAM + 3]  a bin of the histogram               numbers[LARGEST_LEFT]    the largest finite magnitude

@@ -80,7 +80,7 @@ def misfit(left: Spec, right: Spec, layout: Layout = _AS_IT_IS) -> str | None:
 
 
 def backend() -> str:
-    """What `measure` works with here."""
+    """Name of the kernels that `measure` uses here."""
     return "numpy" if _kernel() is _numpy_kernel else "numba"
 
 

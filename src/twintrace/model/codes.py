@@ -1,4 +1,4 @@
-"""What the 256 codes of a one-byte element type mean.
+"""Values of the 256 codes of a one-byte element type.
 
     code_values("f8e5m2")[0][0x3C]       1.0
     code_values("f4e2m1fn_x2")           two rows: the number in the low half of the byte, and the one in the high half

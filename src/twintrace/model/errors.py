@@ -2,6 +2,7 @@
 
     TwintraceError
     ├── UsageError            an argument that cannot work (also a ValueError)
+    ├── NonfiniteError        a recorded run made NaN or infinities, and was to end then (also an ArithmeticError)
     ├── SessionError          the right call at the wrong time: stop without start, a step recorded twice
     ├── MissingPackageError   a package is needed and not installed; the sentence says how to get it
     ├── ReportError           a report that cannot be written, or a file that is none (also an OSError)
@@ -25,6 +26,10 @@ class TwintraceError(Exception):
 
 class UsageError(TwintraceError, ValueError):
     """An argument that cannot work."""
+
+
+class NonfiniteError(TwintraceError, ArithmeticError):
+    """A recorded run made NaN or infinities that have an effect, and was to end then."""
 
 
 class SessionError(TwintraceError, RuntimeError):

@@ -43,7 +43,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one pass over two arrays gives. Errors are right minus left, the left side being what is divided by.
+    """Numbers from one pass over two arrays. Errors are right minus left, the left side being what is divided by.
 
     Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
     what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:

@@ -1,4 +1,4 @@
-"""What belongs together in two records.
+"""Pairs of calls and tensors in two records.
 
     left                                  right
     forward/module:encoder.norm#0         forward/module:enc.ln#0              a Match: same parameters, same place
@@ -68,7 +68,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the right tensor is to be laid out to lie on the left one: its axes in this order, then the left one's shape.
+    """Layout in which the right tensor lies on the left one: its axes in this order, then the left one's shape.
 
     `Layout()` is as it is; `Layout((1, 0))` transposed; `Layout(None, True)` the same elements in another shape.
     """

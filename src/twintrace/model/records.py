@@ -1,4 +1,4 @@
-"""What a trace holds, folded from the journal's lines.
+"""Contents of a trace, folded from the journal's lines.
 
     Call      one call of a module, function or kernel: arguments, result, parameters, where from, gradients
     Gradient  one gradient that flowed through a call, or into a parameter
@@ -19,7 +19,7 @@ from .words import Word
 
 
 class Level(Word):
-    """How deep to look."""
+    """Depth of a recording."""
 
     MODULE = "module"
     API = "api"
@@ -28,7 +28,7 @@ class Level(Word):
 
 
 class Keep(Word):
-    """What to keep of a tensor: seven numbers; the numbers and 128 bits; all of it."""
+    """Parts of a tensor that are kept: seven numbers; the numbers and 128 bits; all of it."""
 
     STATISTICS = "statistics"
     FINGERPRINT = "fingerprint"

@@ -1,4 +1,4 @@
-"""What a comparison, a listing and a check-up find.
+"""Results of a comparison, a listing and a check-up.
 
 TensorResult   two tensors: what was measured, and the verdict
 CallResult     two calls that belong together: their tensors, the worst verdict, what was set differently
@@ -280,7 +280,7 @@ class Comparison:
         return min(found, key=lambda item: (item.result.step, item.place), default=None)
 
     def count(self, *outcomes: Outcome) -> int:
-        """How many pairs of calls have one of these outcomes."""
+        """Number of pairs of calls with one of these outcomes."""
         return sum(1 for result in self.results if result.verdict.outcome in outcomes)
 
     @property

@@ -18,7 +18,7 @@ from .words import Word
 
 
 class Kind(Word):
-    """What was called."""
+    """Kind of a call."""
 
     MODULE = "module"
     API = "api"

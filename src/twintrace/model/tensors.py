@@ -1,4 +1,4 @@
-"""What is known of a tensor without opening it.
+"""Facts about a tensor that are known without opening it.
 
     f32[8, 1024]                      a Spec: dtype and shape, the one notation used everywhere
     min -1.5  max 2.0  mean 0.01 …    its Statistics
@@ -32,6 +32,16 @@ UNITS: Mapping[str, float] = MappingProxyType(
     }
 )  # fmt: skip
 """Half a unit in the last place, relative. Integers are exact and are not here."""
+
+
+LARGEST: Mapping[str, float] = MappingProxyType(
+    {
+        "f64": 1.7976931348623157e308, "f32": 3.4028234663852886e38, "bf16": 3.3895313892515355e38, "f16": 65504.0,
+        "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0, "f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0,
+        "c128": 1.7976931348623157e308, "c64": 3.4028234663852886e38, "c32": 65504.0,
+    }
+)  # fmt: skip
+"""The largest finite number of each floating-point type (of complex ones: of a part)."""
 
 
 CRC = "0" * 24

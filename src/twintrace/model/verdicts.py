@@ -1,4 +1,4 @@
-"""What the bench says of two values.
+"""Verdicts on two values.
 
 same        equal bits, or equal numbers
 rounding    not equal, but no more than what rounding, or measured noise, explains

@@ -1,4 +1,4 @@
-"""What is said of weights: which belongs to which, how it gets there, whether it arrived.
+"""Facts about weights: which belongs to which, how it gets there, whether it arrived.
 
 Pair          conv.weight -> conv.weight, "insert axis 2", 1.00, because: same path
 Unpaired      bn.num_batches_tracked, because: MindSpore's BatchNorm2d counts nothing
@@ -27,6 +27,7 @@ class Pair:
     weight_norm D                  out of length and direction (two on the left)
     lengths D                      the length of each slice along dimension D
     rows A:B, stack                a part of the first axis; several, one after the other
+    heads N                        several, a part of each in turn, N times
     permute 1 0                    the axes in another order
     cast f16                       another element type
     """
@@ -119,7 +120,7 @@ class WeightRow:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was written, or loaded."""
+    """Result of a conversion: the weights that were written, or loaded."""
 
     source: str
     target: str

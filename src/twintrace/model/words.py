@@ -1,8 +1,9 @@
-"""A text that is one of a few: an enum whose members are their own values everywhere, in text and as keys."""
+"""Words: enums whose members are their own values everywhere, in text and as keys; and numbers as people write them."""
 
 from __future__ import annotations
 
 import enum
+import math
 
 
 class Word(str, enum.Enum):
@@ -11,3 +12,15 @@ class Word(str, enum.Enum):
     __str__ = str.__str__
     __format__ = str.__format__  # type: ignore[assignment]  # the same, but for the name of its argument
     __hash__ = str.__hash__
+
+
+def times(number: float) -> str:
+    """A factor as people write it: 0.054, 3.2, 86, 12,000, 1.2 million, 3 billion, 10^14."""
+    if number == float("inf"):
+        return "infinitely many"
+    if number >= 1e12:
+        return f"10^{math.log10(number):.0f}"
+    if number >= 1e6:
+        unit, name = (1e9, "billion") if number >= 1e9 else (1e6, "million")
+        return f"{float(f'{number / unit:.2g}'):.3g} {name}"
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"

@@ -43,6 +43,8 @@ class Traits:
     """A sum of products: matrix products and convolutions."""
     casts: bool = False
     """It rounds to another element type."""
+    recurrent: bool = False
+    """Its result goes on as its own input, step by step."""
     contracts: bool = False
     """Sums of products are in it, over a length that the shapes tell."""
     cancels: bool = False
@@ -102,7 +104,8 @@ soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin
 binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
 sgd adam rmsprop adagrad var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
-_RECURRENT = _names("lstm gru rnn flat_lstm lstm_cell gru_cell rnn_cell")
+_RECURRENT = _names("lstm gru rnn flat_lstm")
+_GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
 _ATTENTION = _names("scaled_dot_product_attention multi_head_attention")
 _TRANSFORMERS = _names("transformer transformer_layer")
 _SOFTMAX = _names("softmax softmin log_softmax gumbel_softmax")
@@ -125,12 +128,12 @@ exp exp2 expm1 log log10 log1p log2 logsigmoid pow logaddexp logaddexp2 logit lo
 _APPROXIMATES = _names("""
 acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv lgamma rsqrt sin sinc sinh tan tanh sigmoid i0 tanhshrink silu
 mish selu gelu quick_gelu elu celu softplus atan2 hypot xlogy polygamma swiglu glu
-""") | (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _ATTENTION | _RECURRENT | _TRANSFORMERS) - {"ldexp"}
+""") | (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _ATTENTION | _GATED | _TRANSFORMERS) - {"ldexp"}
 _PRODUCTS = _names("""
 linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear torch.mm torch.bmm torch.matmul
 torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default aten.convolution.default
 """)
-_CONTRACTS = _PRODUCTS | _ATTENTION | _RECURRENT | _TRANSFORMERS | _names("addbmm kron multi_dot")
+_CONTRACTS = _PRODUCTS | _ATTENTION | _GATED | _TRANSFORMERS | _names("addbmm kron multi_dot")
 _SUMS = _names("sum nansum half_square_sum")
 _CANCELS = (
     _SUMS
@@ -145,7 +148,7 @@ scatter_add scatter_reduce index_add embedding_backward all_reduce reduce_scatte
 _SELECTS = _names("getitem split unbind gather gather_nd index_select take embedding embedding_bag masked_select")
 _STEPS: Mapping[str, int] = {
     **dict.fromkeys(_NORMS | _SOFTMAX | _LOSSES | {"gelu", "quick_gelu", "silu"}, 3),
-    **dict.fromkeys(_ATTENTION, 8), **dict.fromkeys(_RECURRENT, 16), "transformer_layer": 24, "transformer": 64,
+    **dict.fromkeys(_ATTENTION, 8), **dict.fromkeys(_GATED, 16), "transformer_layer": 24, "transformer": 64,
 }  # fmt: skip
 """Elementary operations, one after the other: mean, variance and quotient; products, scale, mask and softmax; gates."""
 
@@ -174,6 +177,7 @@ def _traits(names: frozenset[str]) -> Traits:
         approximates=bool(names & _APPROXIMATES),
         product=bool(names & _PRODUCTS),
         casts="cast" in names,
+        recurrent=bool(names & _RECURRENT),
         contracts=bool(names & _CONTRACTS),
         cancels=bool(names & _CANCELS),
         exponential=bool(names & (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _LIKELIHOOD | _ATTENTION)),

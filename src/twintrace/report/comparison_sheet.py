@@ -3,7 +3,7 @@
     comparison_sheet(comparison) -> Sheet
 
 A row is a pair of calls (or of regions of calls), a gradient of a parameter is a row of its own. The numbers in a row are those
-of its worst tensor.
+of the worst tensor forward, and of the worst gradient.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
 
 
 def _interest(result: CallResult) -> int:
-    """What a reader opens first: where a difference arises, then what differs, what is unknown, what agrees."""
+    """Rank of a row by interest, 0 first: where a difference arises, then what differs, what is unknown, what agrees."""
     if result.introduced_forward or result.introduced_backward:
         return 0
     return {Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 2, Outcome.ROUNDING: 3, Outcome.SAME: 4}[result.verdict.outcome]
 
 
 def recording_facts(side: Recording) -> dict[str, Any]:
-    """What the page says of a side as a whole."""
+    """Facts about a side as a whole."""
     return {
         "path": shorten(side.path),
         "framework": shorten(side.framework),
@@ -111,7 +111,7 @@ def recording_facts(side: Recording) -> dict[str, Any]:
 def _columns(results: Sequence[CallResult], words: Words) -> dict[str, list[Any]]:
     names = (
         "step", "rank", "kind", "phase", "forward", "forward_score", "backward", "backward_score", "flags", "spec",
-        "max_abs", "max_rel", "cosine", "ratio",
+        *(f"{direction}_{name}" for direction in ("forward", "backward") for name in ("max_abs", "max_rel", "cosine", "ratio")),
         "left", "left_call", "left_type", "left_path", "left_source",
         "right", "right_call", "right_type", "right_path", "right_source",
     )  # fmt: skip
@@ -124,27 +124,20 @@ def _columns(results: Sequence[CallResult], words: Words) -> dict[str, list[Any]
 
 
 def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
-    match, worst = result.match, _worst(result.tensors)
+    match = result.match
+    forward, backward = (
+        _worst(item for item in result.tensors if item.pair.part.backward is gradients) for gradients in (False, True)
+    )
     site = match.left[0].site if match.left else match.right[0].site if match.right else None
     flags = (
         INTRODUCED_FORWARD * result.introduced_forward
         + INTRODUCED_BACKWARD * result.introduced_backward
         + SET_DIFFERENTLY * bool(result.settings)
     )
-    numbers: tuple[Any, ...] = (None, None, None, None)
-    spec = ""
-    if worst is not None:
-        found, verdict = worst.measurement, worst.verdict
-        spec = spec_text(worst.left.spec)
-        if worst.left.spec != worst.right.spec:
-            spec += f" | {spec_text(worst.right.spec)}"
-        ratio = verdict.error / verdict.bound if verdict.error is not None and verdict.bound else None
-        numbers = (
-            number(found.max_abs, 3) if found else None,
-            number(found.max_rel, 3) if found else None,
-            number(found.cosine, 6) if found else None,
-            number(ratio, 3),
-        )
+    shown = forward or backward
+    spec = spec_text(shown.left.spec) if shown else ""
+    if shown and shown.left.spec != shown.right.spec:
+        spec += f" | {spec_text(shown.right.spec)}"
     return (
         result.step,
         result.rank,
@@ -154,7 +147,8 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
         *_outcome(result.backward),
         flags,
         words(spec),
-        *numbers,
+        *_numbers(forward),
+        *_numbers(backward),
         *_side(match.left, result.tensors[0].pair.left_slot if result.tensors else "", words),
         *_side(match.right, result.tensors[0].pair.right_slot if result.tensors else "", words),
     )
@@ -162,6 +156,16 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
 
 def _worst(tensors: Iterable[TensorResult]) -> TensorResult | None:
     return max(tensors, key=lambda item: (*badness(item.verdict), not item.pair.part.incoming), default=None)
+
+
+def _numbers(item: TensorResult | None) -> tuple[Any, ...]:
+    """Largest errors, cosine, and the error in units of what is allowed."""
+    if item is None:
+        return (None, None, None, None)
+    found, verdict = item.measurement, item.verdict
+    ratio = verdict.error / verdict.bound if verdict.error is not None and verdict.bound else None
+    measured = (found.max_abs, found.max_rel, found.cosine) if found else (None, None, None)
+    return (*(number(value, digits) for value, digits in zip(measured, (3, 3, 6), strict=True)), number(ratio, 3))
 
 
 def _outcome(verdict: Verdict | None) -> tuple[int, int]:
@@ -228,33 +232,38 @@ def _call(call: Call, specs: Mapping[int, Spec], table: CallTable, *, named: boo
 
 
 def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
+    told = {item.what: _told(item) for item in result.mistakes}
+    said = {verdict.because for verdict in (result.forward, result.backward) if verdict is not None}
+    mistakes = [
+        ["" if item.what in said else shorten(told[item.what]), shorten(reason(item)), int(item.effective)]
+        for item in result.mistakes
+    ]
     return {
-        "forward": _verdict(result.forward),
-        "backward": _verdict(result.backward),
-        "tensors": [_tensor(item, values) for item in result.tensors],
-        **({"mistakes": [_mistake(item) for item in result.mistakes]} if result.mistakes else {}),
+        "forward": _verdict(result.forward, told),
+        "backward": _verdict(result.backward, told),
+        "tensors": [_tensor(item, values, told) for item in result.tensors],
+        **({"mistakes": mistakes} if mistakes else {}),
         "only": [[_stray(item) for item in items] for items in (result.match.only_left, result.match.only_right)],
     }
 
 
-def _mistake(mistake: Mistake) -> list[Any]:
+def _told(mistake: Mistake) -> str:
+    """The difference as the verdict on the terminal tells it, which is said once on the page."""
     what, numbers = sentence(mistake)
-    told = f"{what}: {numbers}" if numbers else what
-    return [shorten(told), shorten(reason(mistake)), int(mistake.effective)]
+    return f"{what}: {numbers}" if numbers else what
 
 
-def _verdict(verdict: Verdict | None) -> list[Any] | None:
+def _verdict(verdict: Verdict | None, told: Mapping[str, str]) -> list[Any] | None:
     if verdict is None:
         return None
     outcome, score = _outcome(verdict)
-    return [outcome, shorten(verdict.because), number(verdict.error), number(verdict.bound), score]
+    because = told.get(verdict.because, verdict.because)
+    return [outcome, shorten(because), number(verdict.error), number(verdict.bound), score]
 
 
-def _tensor(item: TensorResult, values: bool) -> list[Any]:
+def _tensor(item: TensorResult, values: bool, told: Mapping[str, str]) -> list[Any]:
     pair = item.pair
     equal = item.left.fingerprint is not None and item.left.fingerprint == item.right.fingerprint
-    # Beside a measurement, differences of statistics say nothing more.
-    difference = item.statistics if item.measurement is None else None
     left, right = tensor(item.left, identify=values), tensor(item.right, identify=values)
     return [
         [
@@ -267,10 +276,10 @@ def _tensor(item: TensorResult, values: bool) -> list[Any]:
         ],
         left,
         0 if left == right else right,
-        _verdict(item.verdict),
+        _verdict(item.verdict, told),
         int(equal),
         _measurement(item.measurement),
-        [number(getattr(difference, name)) for name in STATISTICS] if difference else None,
+        [number(getattr(item.statistics, name)) for name in STATISTICS] if item.statistics and left != right else None,
         *([] if item.terms is None else [[number(getattr(item.terms, name), 3) for name in TERMS]]),
     ]
 

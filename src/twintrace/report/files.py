@@ -37,7 +37,7 @@ def placed(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     except OSError as error:
         raise ReportError(
-            f"{target}: cannot be written ({error.strerror or error}). What was there before is unchanged."
+            f"{target}: cannot be written ({error.strerror or error}). The old file is unchanged."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -51,7 +51,7 @@ def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
 
 
 def _umask() -> int:
-    """What mkstemp does not look at. It can only be read by setting it."""
+    """The umask, which mkstemp does not look at. It can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""What a page says first, as elements that need no script: what, where on both sides, how large, how sure.
+"""Headline of a page, as elements that need no script: what, where on both sides, how large, how sure.
 
     headline_of_comparison(comparison, rows)    the verdict; `rows` are the rows of its partings, for the links
     headline_of_trace(title, sentence, first)   what was recorded, and the first value that is not finite
@@ -73,7 +73,7 @@ def _mistakes(comparison: Comparison) -> list[Element]:
 def headline_of_trace(
     title: str, sentence: str, first: tuple[str, Sequence[Frame], str, int] | None, remarks: Iterable[str]
 ) -> list[Element]:
-    """What was recorded. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
+    """Headline of a trace. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
     tone = "different" if first else "same"
     found = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
     if first is not None:
@@ -90,10 +90,6 @@ def _remarks(texts: Iterable[str]) -> list[Element]:
 
 
 def _missing(comparison: Comparison) -> Iterable[str]:
-    if comparison.left_out:
-        shown = ", ".join(f"step {step} rank {rank}" for step, rank in comparison.left_out[:8])
-        more = " …" if len(comparison.left_out) > 8 else ""
-        yield f"Not compared, since only one side has it: {shown}{more}."
     if comparison.strays:
         yield f"{comparison.strays:,} gradients are on one side only."
 
@@ -104,7 +100,6 @@ def _when(found: Divergence) -> str:
 
 
 def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
-    result = found.result
     facts: list[Fact] = []
     for name, calls in zip(("left", "right"), found.calls, strict=True):
         if calls and not comparison.saved:
@@ -122,10 +117,12 @@ def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
     facts.append(("how sure", [shorten(sureness(found, comparison))]))
     if found is comparison.divergence and not comparison.saved:
         facts.append(("look next", [shorten(advice(comparison, found))]))
-    what = "row that differs" if found.inherited else "difference"
-    where = "gradients" if found.backward else "values"
-    when = "" if comparison.saved else f", {_when(found)}"
-    return _card(shorten(f"First {what} of {where}: {places(result, found.mistake)}{when}"), facts, row)
+    kind = "gradients" if found.backward else "values"
+    title = f"First {kind} that differ" if found.inherited else f"First difference in the {kind}"
+    if found is not comparison.divergence:  # the place of that one is what the page begins with
+        when = "" if comparison.saved else f", {_when(found)}"
+        title += f": {places(found.result, found.mistake)}{when}"
+    return _card(shorten(title), facts, row)
 
 
 def _size(found: Divergence) -> str:

@@ -80,7 +80,7 @@ def served_page(sheet: Sheet) -> bytes:
 
 
 def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Callable[[str], tuple[str, Give] | None]:
-    """What a Server gives by which name: the page, its data, and the values of a tensor, which `values` finds."""
+    """Answers of a Server by name: the page, its data, and the values of a tensor, which `values` finds."""
     pages = {"page": sheet.page, "heat": sheet.heats}
     lock = threading.Lock()  # journals are not made to be read by two at once
 

@@ -14,7 +14,7 @@ Tell = Callable[[str, int, int], None]
 
 @contextmanager
 def bar() -> Iterator[Tell | None]:
-    """What to call with (what is being done, how many are done, how many there are); None where nobody looks."""
+    """Function to call with (what is being done, how many are done, how many there are); None where nobody looks."""
     if not sys.stderr.isatty():
         yield None
         return

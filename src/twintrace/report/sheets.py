@@ -1,4 +1,4 @@
-"""What the page in the browser reads: numbers and words in columns, packed.
+"""Data of the page in the browser: numbers and words in columns, packed.
 
     Sheet           a comparison or a trace, in portions:
       index         the columns of all rows: what the table, the ribbon and the trees show; read at once
@@ -123,7 +123,7 @@ def picture(spec: Spec, found: Picture) -> dict[str, Any]:
 
 
 def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
-    """What the page says of one tensor: spec, device, statistics, why it is missing, more facts, its number if wanted."""
+    """Facts about one tensor: spec, device, statistics, why it is missing, more facts, its number if wanted."""
     facts = {shorten(str(key)): shorten(str(value)) for key, value in found.facts.items()}
     if found.requires_grad:
         facts["requires_grad"] = "True"

@@ -199,7 +199,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def _places(columns: Sequence[str]) -> list[str]:
-    """What a spreadsheet calls them."""
+    """Names of columns in a spreadsheet."""
     return [_letters(at) for at in range(len(columns))]
 
 

@@ -213,7 +213,7 @@ def rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
 
 
 def holders(tensor: TensorResult) -> dict[str, object]:
-    """What holds the values of a row, by the way to it; None where it is not there."""
+    """Holders of the values of a row, by the way to each; None where it is not there."""
     measured = tensor.measurement
     return {
         "pair": tensor.pair,
@@ -267,7 +267,7 @@ def _alone(side: str, step: int, rank: int, item: Alone) -> tuple[Cell, ...]:
 
 
 def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
-    """What a reader wants to know first, as name and value."""
+    """Summary for the reader, as name and value."""
     yield "agree", comparison.agree
     yield "exit code", comparison.code
     yield "policy", comparison.policy

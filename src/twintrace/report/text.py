@@ -1,4 +1,4 @@
-"""A comparison in at most 15 lines: place, difference, size, cause, certainty, next step.
+"""A comparison in at most 15 lines, before they are wrapped: place, difference, size, cause, certainty, next step.
 
 runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
 
@@ -30,8 +30,12 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
+from ..model.words import times
 
 MAX_LINES = 15
+_REMARKS = 3
+"""Remarks that are printed with the verdict, however many lines it has: a damaged trace is never passed over."""
+_ALWAYS = 9
 _UPDATE = 2  # Divergence.place
 _LABEL = 10
 """Columns that a label takes: two blanks, the word, blanks."""
@@ -45,14 +49,14 @@ class _Line:
 
     label: str
     text: str
-    worth: int = 9
+    worth: int = _ALWAYS
 
     def render(self, width: int | None) -> list[str]:
         head = f"  {self.label:<{_LABEL - 2}}" if self.label else ""
         whole = legible(head + self.text)
         if width is None or width < _NARROW or len(whole) <= width:
             return [whole]
-        indent = " " * (_LABEL if self.label else 2)
+        indent = " " * (_LABEL if self.label or whole.startswith(" " * _LABEL) else 2)
         return textwrap.wrap(
             whole,
             width,
@@ -73,7 +77,10 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
     """
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
-    lines += [_Line("", f"  {remark}", 1) for remark in remarks(result)]
+    lines += [_Line("", f"  {remark}", 1) for remark in _aside(result)]
+    lines += [_Line("", f"  {remark}") for remark in result.remarks[:_REMARKS]]
+    if len(result.remarks) > _REMARKS:
+        lines.append(_Line("", f"  {len(result.remarks) - _REMARKS} more remarks are in the reports (--json, --html)."))
     if result.code != 3 and result.untold:
         more = f" and {len(result.untold) - 1} more" if len(result.untold) > 1 else ""
         lines.append(_Line("", f"  Could not be told: {result.untold[0]}{more}.", 2))
@@ -84,18 +91,20 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
 
 
 def _fitted(lines: Sequence[_Line], width: int | None) -> list[str]:
-    """The lines as they are printed, at most MAX_LINES: what is worth least is left out."""
+    """The lines as they are printed, at most MAX_LINES before they are wrapped: what is worth least is left out."""
     kept = list(lines)
-    while sum(len(line.render(width)) for line in kept) > MAX_LINES:
-        least = min(line.worth for line in kept)
-        if least >= 9:
-            break
+    while len(kept) > MAX_LINES and (least := min(line.worth for line in kept)) < _ALWAYS:
         kept.pop(max(place for place, line in enumerate(kept) if line.worth == least))
-    return [row for line in kept for row in line.render(width)][:MAX_LINES]
+    return [row for line in kept for row in line.render(width)]
 
 
 def remarks(result: Comparison) -> list[str]:
     """Sentences that a reader must know: differences without effect first, then those that were accepted, then all others."""
+    return [*_aside(result), *result.remarks]
+
+
+def _aside(result: Comparison) -> list[str]:
+    """Differences that cost nothing: without effect, or accepted."""
     idle = [item for item in result.mistakes if not item[1].effective and not item[1].accepted]
     taken = [item for item in result.mistakes if item[1].accepted]
     found = []
@@ -105,7 +114,7 @@ def remarks(result: Comparison) -> list[str]:
             more = f" (and {len(items) - 1} more: --all)" if len(items) > 1 else ""
             reason = f" [{mistake.accepted}]" if mistake.accepted not in ("", "accepted") else ""
             found.append(f"{intro}: {places(place, mistake)}: {cause_of(mistake)}{reason}{more}")
-    return [*found, *result.remarks]
+    return found
 
 
 def _listed(result: Comparison) -> Iterator[_Line]:
@@ -120,7 +129,7 @@ def _listed(result: Comparison) -> Iterator[_Line]:
 
 def described(place: CallResult, mistake: Mistake) -> str:
     """One mistake in one line: place, difference, cause, and whether it counts."""
-    phase = "backward" if mistake.backward else "update" if _updates(place) else "forward"
+    phase = "backward" if mistake.backward else "update" if updates(place) else "forward"
     rank = f", rank {place.rank}" if place.rank else ""
     what, _ = sentence(mistake)
     why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
@@ -134,7 +143,8 @@ def described(place: CallResult, mistake: Mistake) -> str:
     return f"{places(place, mistake)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
 
 
-def _updates(place: CallResult) -> bool:
+def updates(place: CallResult) -> bool:
+    """True of an optimizer's step."""
     return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
 
 
@@ -167,14 +177,10 @@ def sentence(mistake: Mistake) -> tuple[str, str]:
         return f"the results differ (not recomputed: {found[1]})", found[2]
     if mistake.kind == "random" and mistake.why.startswith(mistake.what):
         return "the two draw different random numbers", ""
+    head, _, setting = mistake.what.partition(": ")
+    if setting and mistake.why.startswith(setting):
+        return head, ""  # the cause says the rest
     return mistake.what, ""
-
-
-def times(number: float) -> str:
-    """A factor as people write it: 0.054, 3.2, 86, 12,000, 1.2e+08."""
-    if number >= 1e7:
-        return f"{number:.1e}" if number != float("inf") else "infinitely many"
-    return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"
 
 
 def _agreement(result: Comparison) -> Iterator[_Line]:
@@ -251,7 +257,8 @@ def _exactness(result: Comparison) -> str:
     tensors = [item for found in result.results for item in found.tensors]
     if all((item.left.fingerprint and item.right.fingerprint) or item.measurement for item in tensors):
         return "bit by bit"
-    return "as far as their statistics tell; keep='fingerprint' would tell more"
+    more = "" if _recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
+    return f"as far as their statistics tell{more}"
 
 
 def _allowed(result: Comparison) -> str:
@@ -354,7 +361,8 @@ def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
 def others(result: Comparison, found: Divergence) -> str:
     """Mistakes beside the headline's that reach a result: a marginal one before it by name, of the rest the first."""
     rest = [item for item in result.mistakes if item[1].effective and item[1] is not found.mistake]
-    rest = [item for item in rest if item[0] is not found.result or item[1] != found.mistake]
+    own = None if found.mistake is None else cause_of(found.mistake)  # the same again in the gradients is no other
+    rest = [item for item in rest if item[0] is not found.result or cause_of(item[1]) != own]
     if not rest:
         return ""
     place, mistake = rest[0]
@@ -426,7 +434,7 @@ def tensor_name(item: TensorResult, held: str = "") -> str:
 
 
 def held_name(result: Comparison, found: Divergence, slot: str) -> str:
-    """What an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`, by the name in the model: `fc1.weight`."""
+    """Name in the model, `fc1.weight`, of what an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`."""
     number = next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
     if found.place != _UPDATE or not number:
         return ""
@@ -441,7 +449,7 @@ def held_name(result: Comparison, found: Divergence, slot: str) -> str:
 
 
 def size(item: TensorResult) -> str:
-    """How large the difference is, and where it is largest."""
+    """Size of the difference, and where it is largest."""
     worst = item.measurement.worst if item.measurement else None
     where = f"; worst at [{', '.join(map(str, worst.index))}]: {worst.left:.9g} | {worst.right:.9g}" if worst else ""
     return item.verdict.because + where
@@ -601,7 +609,7 @@ def _alone(result: Comparison) -> Iterator[str]:
 
 
 def balance(result: Comparison) -> str:
-    """How many pairs have which outcome, and how many calls are alone."""
+    """Number of pairs of each outcome, and of calls that are alone."""
     counts = Counter(item.verdict.outcome for item in result.results)
     told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
     alone = ""
@@ -613,7 +621,7 @@ def balance(result: Comparison) -> str:
 
 
 def pairs_of(result: Comparison) -> str:
-    """How many pairs the results are, and of what."""
+    """Number of pairs, and of what."""
     return f"{_pairs(len(result.results))} of {'files' if result.saved else 'calls'}"
 
 

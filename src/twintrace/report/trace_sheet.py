@@ -116,7 +116,7 @@ def _rows(journal: Journal) -> Iterator[_Row]:
 
 
 def _taken(row: _Row) -> Iterator[Value]:
-    """What a call takes."""
+    """Tensors that a call takes."""
     call, look = row.call, row.side.tensor
     if call is None:
         return
@@ -128,7 +128,7 @@ def _taken(row: _Row) -> Iterator[Value]:
 
 
 def _given(row: _Row) -> Iterator[Value]:
-    """What a call gives, and its gradients."""
+    """Tensors that a call gives, and its gradients."""
     call, look = row.call, row.side.tensor
     if row.gradient is not None:
         yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)

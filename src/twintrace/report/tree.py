@@ -58,7 +58,7 @@ def print_table(listing: Listing, console: Console) -> None:
 
 
 def _title(listing: Listing) -> str:
-    settings = "/".join(str(value) for value in listing.settings.values())
+    settings = "/".join(str(value) for name, value in listing.settings.items() if name != "zoom")
     numbers = (
         f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
     )

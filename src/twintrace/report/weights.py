@@ -1,4 +1,4 @@
-"""What is found about weights, as text: the summary first, then what needs attention, then the table.
+"""Findings on weights, as text: the summary first, then what needs attention, then the table.
 
 net.pth -> net.ckpt: 161 weights carried over, 102.5 MB
   renamed 106, reshaped 1, as they are 54
@@ -56,7 +56,7 @@ def _harmless(side: str, items: Iterable[Unpaired]) -> Iterator[str]:
 
 
 def conversion_text(found: Conversion, *, table: bool = False) -> str:
-    """What was carried over."""
+    """Report on a conversion."""
     kinds = Counter(
         "computed" if row.transform != "same" and not row.transform.startswith(("insert axis", "drop axis"))
         else "reshaped" if row.transform != "same" else "renamed" if row.left != row.right else "as they are"

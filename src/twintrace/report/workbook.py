@@ -18,10 +18,10 @@ from .spreadsheet import Spreadsheet
 from .tables import ALONE, SHEET, alone, rows, summary
 
 COLOURS = {
-    Outcome.SAME: "E6F4EA",
-    Outcome.ROUNDING: "F1F8E9",
+    Outcome.SAME: "CFE2F3",
+    Outcome.ROUNDING: "EAF3FA",
     Outcome.UNKNOWN: "ECEFF1",
-    Outcome.DIFFERENT: "FCE4E4",
+    Outcome.DIFFERENT: "F9D9B5",
 }
 _WIDE = {
     "because": 48,

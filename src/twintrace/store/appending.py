@@ -45,5 +45,5 @@ def replace_end(file: int, data: bytes, start: int, end: bytes, *, where: object
 
 def _trouble(where: object, error: OSError, advice: str) -> TraceWriteError:
     return TraceWriteError(
-        f"{where}: could not be written ({error.strerror}). What was recorded before is whole. {advice}"
+        f"{where}: could not be written ({error.strerror}). Everything recorded before is complete. {advice}"
     )

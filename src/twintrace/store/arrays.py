@@ -35,12 +35,12 @@ _MEANT = {storage.str[1:]: name for name, storage in reversed(STORAGE.items()) i
 
 
 def element_type(dtype: np.dtype[Any]) -> str | None:
-    """What an array of this dtype holds, of whatever byte order; None for what is no number."""
+    """Element type of an array of this dtype, of whatever byte order; None for what is no number."""
     return _MEANT.get(dtype.str[1:])
 
 
 def nbytes(spec: Spec) -> int:
-    """How many bytes a tensor of this spec has."""
+    """Number of bytes of a tensor of this spec."""
     return DTYPES[spec.dtype] * math.prod(spec.shape)
 
 

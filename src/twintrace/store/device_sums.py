@@ -2,12 +2,10 @@
 
     finish(int64[tensors, 16], ["f32", …], [4096, …], wanted=True)  ->  [(low, high, mean, norm, …, fingerprint, one, two), …]
 
-Columns of a row: A and B of the fingerprint; the lowest and the highest key (integers that order like the finite values);
-how many are NaN,
-+Inf, -Inf, zero; then, as the bits of float64, the sum, the sum of squares, the two order sums. Squares of f64 and c128 may leave
-the range of float64: those beyond 2^450 and below 2^-450 are in two columns of their own, times 2^-1200 and 2^1200, and a
-last one has
-the sum times 2^-600.
+Columns of a row: A and B of the fingerprint; the lowest and the highest key (integers that order like the finite values); how
+many are NaN, +Inf, -Inf, zero; then, as the bits of float64, the sum, the sum of squares, the two order sums. Squares of f64 and
+c128 may leave the range of float64: those beyond 2^450 and below 2^-450 are in two columns of their own, times 2^-1200 and
+2^1200, and a last one has the sum times 2^-600.
 """
 
 from __future__ import annotations

@@ -198,14 +198,14 @@ def fingerprint(array: NDArray[Any]) -> str:
 
 @functools.cache
 def sampler() -> Callable[[int, int], object]:
-    """What gives, of (address, nbytes), something that changes when those bytes are written to; it looks at a few of them."""
+    """Function of (address, nbytes): something that changes when those bytes are written to; it looks at a few of them."""
     module = _numba()
     return module.load_sample() if module else lambda address, nbytes: string_at(address, min(nbytes, 64))
 
 
 @functools.cache
 def gatherer() -> Gather | None:
-    """What copies from `address`, along runs of (how many, bytes from one to the next), elements of a size, to another address."""
+    """Function that copies elements of a size, along runs of (how many, bytes to the next), from one address to another."""
     module = _numba()
     try:
         return module.load_gather() if module else None
@@ -266,14 +266,14 @@ def _bytes_of(array: NDArray[Any]) -> Data:
 
 
 class _Walk(Protocol):
-    """How to walk through a view (frameworks/runs.py)."""
+    """Walk through a view (frameworks/runs.py)."""
 
     table: NDArray[np.int64]
     size: int
 
 
 class _Memory:
-    """What numpy asks of memory that is not its own."""
+    """Array interface of memory that is not numpy's own."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (nbytes,), "typestr": "|u1"}
@@ -512,7 +512,7 @@ def _sealed(a: int, b: int, nbytes: int) -> tuple[int, int]:
 
 
 def _sums(words: NDArray[np.uint64], first: int) -> tuple[int, int]:
-    """What blocks of words add to A and to B; `first` is the number of the first of them."""
+    """Terms that blocks of words add to A and to B; `first` is the number of the first of them."""
     count = words.shape[1]
     places = 2 * np.arange(first, first + len(words), dtype=np.uint64)
     total = words.sum(axis=1)

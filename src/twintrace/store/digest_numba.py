@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from ..engine.compiling import compiled
 from ..model.fingerprints import GROUP, WEIGHTS
 from .digest import BLOCK, KEYS
 from .memory_numba import at, fetch, move, put
@@ -148,7 +149,7 @@ def _reach(address, start, nbytes):
 
 
 def _blocks(address, nbytes, first):
-    """What blocks add to the two sums, the first of which begins with byte `first` of the whole."""
+    """Terms that blocks add to the two sums, the first of which begins with byte `first` of the whole."""
     a = np.uint64(0)
     b = np.uint64(0)
     for start in range(0, nbytes, BLOCK):
@@ -701,43 +702,34 @@ _KERNELS = {
 @functools.cache
 def load(dtype):
     """The compiled kernel for `dtype`, a name of DTYPES of at least two bytes per element."""
-    return _compile(_KERNELS[dtype], (types.intp, types.intp, types.boolean))
+    return compiled((types.intp, types.intp, types.boolean), _KERNELS[dtype])
 
 
 @functools.cache
 def load_bytes():
     """The compiled kernel for all one-byte dtypes; takes the values of the 256 codes as its first argument."""
-    return _compile(_bytes, (_TABLES, types.intp, types.intp, types.boolean))
+    return compiled((_TABLES, types.intp, types.intp, types.boolean), _bytes)
 
 
 @functools.cache
 def load_fingerprint():
     """The compiled fingerprint alone."""
-    return _compile(_fingerprint, (types.intp, types.intp))
+    return compiled((types.intp, types.intp), _fingerprint)
 
 
 @functools.cache
 def load_blocks():
     """The compiled sums of some of the blocks."""
-    return _compile(_blocks, (types.intp, types.intp, types.intp))
+    return compiled((types.intp, types.intp, types.intp), _blocks)
 
 
 @functools.cache
 def load_gather():
     """The compiled gathering of elements."""
-    return _compile(_gather, (types.intp, _RUNS, types.intp, types.intp))
+    return compiled((types.intp, _RUNS, types.intp, types.intp), _gather)
 
 
 @functools.cache
 def load_sample():
     """The compiled sample."""
-    return _compile(_sample, (types.intp, types.intp))
-
-
-def _compile(function, signature):
-    try:
-        return njit(signature, nogil=True, cache=True)(function)
-    except (RuntimeError, OSError, EOFError):
-        # No writable place for the cache ("no locator available"), a full disk, or a damaged cache file. A fault of
-        # the kernel itself shows again below.
-        return njit(signature, nogil=True)(function)
+    return compiled((types.intp, types.intp), _sample)

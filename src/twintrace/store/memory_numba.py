@@ -4,6 +4,7 @@ at(np.int32, address, 3)        the fourth number there
 put(np.int32, address, value)   write one
 move(target, source, 100)       copy bytes
 fetch(address)                  ask for a line of it, ahead of reading
+trailing_zeros(word)            how many of the lowest bits are 0
 """
 
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
@@ -71,3 +72,13 @@ def move(typing, target, source, nbytes):
         return context.get_dummy_value()
 
     return types.none(types.intp, types.intp, types.intp), emit
+
+
+@intrinsic
+def trailing_zeros(typing, word):
+    """Number of the lowest bits of a word that are 0; of 0 itself the answer means nothing."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), emit

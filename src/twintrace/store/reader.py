@@ -391,7 +391,7 @@ class NativeJournal:
         return raw
 
     def _from_stage(self, location: Location, step: int, written: bytes, size: int) -> bytes:
-        """What had not reached `payload.bin` (of `size` bytes) when the process was killed is still in the ring."""
+        """Bytes that had not reached `payload.bin` (of `size` bytes) when the process was killed: they are still in the ring."""
         stage = self._table(f"stage of step {step}", lambda: self._stage_of(step))
         file = layout.stage_path(self._root, self._rank)
         if stage is None or not file.is_file() or file.stat().st_size != stage[1] or location.nbytes > size + stage[1]:

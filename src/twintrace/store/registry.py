@@ -21,7 +21,7 @@ from .trace import Trace
 
 
 class Layout(Protocol):
-    """What a layout's module must offer."""
+    """Functions that a layout's module must offer."""
 
     def recognises(self, path: Path) -> bool: ...
     def read(self, path: Path, *, tolerant: bool) -> Trace: ...
@@ -32,7 +32,7 @@ Tell = Callable[[str, int, int], None]
 
 
 class Exporter(Protocol):
-    """What the module of a layout that can be written must offer. There is nothing at `path` yet."""
+    """Functions that the module of a layout that can be written must offer. There is nothing at `path` yet."""
 
     def write(self, trace: Trace, path: Path, *, tell: Tell | None = None) -> None: ...
 

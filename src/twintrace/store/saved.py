@@ -58,7 +58,7 @@ def open_folder(path: str | os.PathLike[str]) -> Trace:
 
 
 def numbers_of(name: str) -> tuple[int, ...]:
-    """What a file is sorted by: the number that it was saved under, else the first and the last number in its name.
+    """Sort key of a file: the number that it was saved under, else the first and the last number in its name.
 
     ms_tensor.x1_float32_4.npy   (0, 4, 4)    what MindSpore's TensorDump writes, and TroubleShooter by its documents
     12_torch_tensor.layer2.npy   (0, 12, 2)   what TroubleShooter 1.0.18 writes for PyTorch

@@ -70,7 +70,7 @@ class Journal:
                 directory.rmdir()
                 directory.parent.rmdir()
             raise TraceWriteError(
-                f"{self.path}: could not be made ({error.strerror}). What was recorded before is whole."
+                f"{self.path}: could not be made ({error.strerror}). Everything recorded before is complete."
             ) from error
         self._pending: list[bytes] = []
         self._size = 0
@@ -147,7 +147,7 @@ class TraceWriter:
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         try:
             if overwrite and world == 1:
-                _remove_trace(root)
+                remove_trace(root)
             root.mkdir(parents=True, exist_ok=True)
             if resume and (root / layout.MANIFEST).exists():
                 _resume(root, document, rank=rank)
@@ -340,7 +340,7 @@ def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int,
 
 
 def _read_manifest(file: Path) -> Mapping[str, Any]:
-    """What is there, or nothing: somebody else may have put anything under this name."""
+    """The manifest, or an empty mapping: somebody else may have put anything under this name."""
     try:
         if not file.is_file():  # a pipe would not answer
             return {}
@@ -351,11 +351,15 @@ def _read_manifest(file: Path) -> Mapping[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _remove_trace(root: Path) -> None:
-    """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so."""
+def trace_entries(root: Path) -> list[Path]:
+    """All files and folders of a trace, in an order in which they can be removed; none where there is no trace.
+
+    Raises:
+        TraceExistsError: something that is no part of a trace lies among them.
+    """
     manifest = root / layout.MANIFEST
     if _read_manifest(manifest).get("format") != layout.FORMAT:
-        return
+        return []
     files: list[Path] = []
     folders: list[Path] = []
     strangers: list[str] = []
@@ -377,9 +381,17 @@ def _remove_trace(root: Path) -> None:
             f"{root} holds a trace and something else ({', '.join(sorted(strangers)[:3])} …), "
             f"so nothing was removed. Choose another path, or move that away."
         )
-    # What was looked at goes, one by one: a file that somebody puts there meanwhile stops it. A folder was met before those in it.
-    for entry in files:
-        entry.unlink()
-    for entry in reversed(folders):
-        entry.rmdir()
-    manifest.unlink()  # last: what is left by a kill in between is still a trace
+    # A folder was met before those in it. The manifest is last: what is left by a kill in between is still a trace.
+    return [*files, *reversed(folders), manifest]
+
+
+def remove_trace(root: Path) -> None:
+    """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so.
+
+    What was looked at goes, one by one: a file that somebody puts there meanwhile stops it.
+    """
+    for entry in trace_entries(root):
+        if entry.is_dir() and not entry.is_symlink():
+            entry.rmdir()
+        else:
+            entry.unlink()

@@ -1,4 +1,4 @@
-"""What every adapter promises, as one class.
+"""Promises of every adapter, as one class.
 
     class TestMine(FrameworkContract):
         @pytest.fixture

@@ -35,7 +35,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Derivatives:
-    """What the framework itself computed: a value, its gradients by the inputs and by the model's parameters."""
+    """Results of the framework itself: a value, its gradients by the inputs and by the model's parameters."""
 
     value: Array
     inputs: tuple[Array | None, ...]
@@ -58,7 +58,7 @@ class Pair:
 
 
 class Page(ABC):
-    """What a framework's tests fill in.
+    """Facts that a framework's tests fill in.
 
     `functions` has `add`, `mul`, `relu` and `total` (of all elements), and, where the framework has them, `add_` (in place) and
     `checkpoint` (a function and its tensor; computed again on the way back). `models` has, each as a function that makes one:
@@ -105,7 +105,7 @@ class Page(ABC):
 
     @abstractmethod
     def hook_count(self, model: Any) -> int:
-        """How many hooks, modes and replaced functions there are now, on the model and in the whole process."""
+        """Number of hooks, modes and replaced functions that there are now, on the model and in the whole process."""
 
     @abstractmethod
     def unpleasant(self) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class Page(ABC):
 
 
 def rearranged(layer: Callable[[Any], Any], items: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model `structured` does: nested structures in, the same tensors through a layer, other structures out."""
+    """Computation of the model `structured`: nested structures in, the same tensors through a layer, other structures out."""
     first, (second,) = items
     return {
         "list": [layer(first), None],

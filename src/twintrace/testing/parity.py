@@ -131,7 +131,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def floor_plan_faults(plans: Mapping[str, FloorPlan], optional: Mapping[str, str] = OPTIONAL) -> list[str]:
-    """What one workshop has and another has not, unless there is a reason; and reasons that no longer apply."""
+    """Names that one workshop has and another has not, unless there is a reason; and reasons that no longer apply."""
     items = {shop: _items(shop, plan) for shop, plan in plans.items()}
     everything = set[str]().union(*items.values())
     uneven = {

@@ -96,7 +96,7 @@ class Reading:
         return next((str(other.site) for other in self.calls if other.id == call.parent), None)
 
     def notes(self) -> dict[str, str]:
-        """What the journal remarks, by topic."""
+        """Remarks of the journal, by topic."""
         return {note.topic: note.text for note in self.journal.notes()}
 
 

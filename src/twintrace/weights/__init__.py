@@ -4,7 +4,9 @@
     pth.py, safetensors.py, ckpt.py                                           the three formats, without their frameworks
     states.py        a net, a file, a dict: seen alike                        layers.py       what frameworks call a layer's weights
     mapping.py       which layer is which, how sure, and why                  mapfile.py      the same as a file
-    trees.py, likeness.py                                                     the layers' paths as a tree; names that are alike
+    places.py        layers, and where they are in their nets                 wording.py      names in words
+    fusion.py        one weight against several                               derivation.py   what follows from its shape
+    uses.py          the order of use, out of traces                          equality.py     which is which by equal values
     members.py       from paired layers to their weights                      prediction.py   with one net alone at hand
     transforms.py    from one layout to the other                             conversion.py   into a file or a net
     comparison.py    side by side                                             certificate.py  proof; mistakes.py: what went wrong

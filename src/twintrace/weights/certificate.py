@@ -21,6 +21,7 @@ from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, We
 from ..store.arrays import as_float, nbytes
 from ..store.digest import fingerprint
 from .conversion import Progress, fit_names, made, value
+from .equality import ALONE
 from .mistakes import describe
 from .prediction import predict
 from .states import State
@@ -43,6 +44,12 @@ def certify(
     clerk = _Clerk(left, right, map)
     rows = clerk.compare(progress)
     mistakes = [*clerk.explain(), *clerk.leftovers()]
+    alone = [pair.right for pair in map.pairs if ALONE in pair.because]
+    if alone and not trial:
+        remarks.append(
+            f"{len(alone)} weights are paired by their values alone ({alone[0]} …): {ALONE}. If some of them were exchanged, "
+            f"or should have been transposed, only one pass through both nets would show it (inputs)"
+        )
     return Certificate(
         left.label,
         right.label,
@@ -82,8 +89,7 @@ class _Clerk:
             likely = predict(self.left, self.right.framework).pairs
         except WeightsError:
             likely = ()
-        suggested = [pair for item in self.map.ambiguous for pair in item.suggestion]
-        for pair in (*likely, *suggested):
+        for pair in likely:
             if not used & set(pair.left) and pair.right not in self.pairs and pair.right in self.right:
                 self.pairs[pair.right] = pair
                 yield pair

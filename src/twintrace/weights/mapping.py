@@ -1,47 +1,54 @@
 """Which weight of one net is which of the other.
 
     left (torch)                      right (mindspore)
-    encoder.0.attn.q.weight    f32    blocks.0.query.weight      0.80  alike in kind and shape; 'q' is nearest to 'query'
-    encoder.0.norm.weight      f32    blocks.0.norm.gamma        1.00  the only layer_norm [16] here
+    encoder.0.attn.q.weight    f32    blocks.0.query.weight      0.90  alike, and called the same: q
+    encoder.0.norm.weight      f32    blocks.0.norm.gamma        0.80  the only layer_norm [16] in its place
     encoder.0.norm.counter     i64    –                          only left, because …
     head.a.weight, head.b.weight      out.x.weight, out.y.weight ambiguous: alike, and nothing tells them apart
 
 Whole layers are paired, not single weights: what a layer's weights are called follows from its class (`layers.py`). Layers are
-paired by path; by path but for a prefix; then by the tree that the paths form: where two trees have the same layers in them,
-their branches are laid side by side by name, by what is in them, by number, by likeness of names, and in the end by their
-neighbours. What is still open may be settled by equal values. What is not, is said, with a suggestion: order alone decides
-nothing, because it is what a migration changes most easily.
+paired by path; by path but for a prefix; then, place by place (`places.py`), by the words of their names (`wording.py`), by
+their numbers, by being the only ones that are left; by the order of use, where traces tell it (`uses.py`); by equal values
+(`equality.py`). What none of these settles is said, with a suggestion. Resemblance of names decides nothing, nor does the order
+of a file.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..model.errors import WeightsError
-from ..model.weights import WeightMap
-from ..store.digest import fingerprint
-from .likeness import assign
+from ..model.weights import Pair, WeightMap
+from .derivation import derivation
+from .equality import by_equality, settle
+from .fusion import fusions, unclear_fusions
 from .members import Match, Unclear, steps_between, to_weights
+from .places import Group, Places, groups_of, places
 from .prediction import predict
 from .states import State
-from .transforms import apply, inverse
-from .trees import Group, Node, below, by_contents, count, groups_of, tree_of
+from .uses import Uses
+from .wording import WEAK, Wording
+
+PATH, PREFIX, WORDS, NUMBERS, REST = 1.0, 0.97, 0.9, 0.85, 0.8
+"""How sure a pair is, by what it rests on."""
+LOOSE = 0.1
+"""By how much less sure it is where the layers are of different kinds, or one is transposed."""
 
 
-def map_states(left: State, right: State) -> WeightMap:
+def map_states(left: State, right: State, uses: Uses | None = None) -> WeightMap:
     """Pair the weights of two states."""
-    return _Matcher(left, right).match()
+    return settle(left, right, _Matcher(left, right, uses).match())
 
 
-def declare(left: State, right: State) -> WeightMap:
-    """The map to hold weights against: who belongs to whom as `map_states` finds it, transformed as the layers' rules say.
+def declare(left: State, right: State, uses: Uses | None = None) -> WeightMap:
+    """The map to hold weights against: equal values before structure, and the layouts that the layers' rules declare.
 
     `map_states` also finds ways that fit without a rule, or casts; a certificate must not be granted for those.
     """
-    found = map_states(left, right)
+    found = by_equality(left, right, _Matcher(left, right, uses).match())
     try:
         rules = {(pair.left, pair.right): pair.steps for pair in predict(left, right.framework).pairs}
     except WeightsError:
@@ -54,34 +61,54 @@ def declare(left: State, right: State) -> WeightMap:
 
 
 class _Matcher:
-    def __init__(self, left: State, right: State) -> None:
-        self.left, self.right = left, right
+    def __init__(self, left: State, right: State, uses: Uses | None) -> None:
+        self.left, self.right, self.uses = left, right, uses
         self.with_kind = left.live and right.live
-        self.open = (groups_of(left), groups_of(right))
-        self.all = (dict(self.open[0]), dict(self.open[1]))
+        self.all = (groups_of(left), groups_of(right))
+        self.open = (dict(self.all[0]), dict(self.all[1]))
         self.found: list[Match] = []
         self.unclear: list[Unclear] = []
+        self.fused: list[Pair] = []
         self.loose = False
+        self.places = Places()
+        self.known_idle: dict[tuple[int, str], bool] = {}
 
     def match(self) -> WeightMap:
         self._by_path()
         self._by_prefix()
+        in_order = self.uses.in_order if self.uses else None
+        self.places = places(self._weighty(0), self._weighty(1), self._look, in_order)
         for self.loose in (False, True):
-            self._by_structure()
-            self._by_neighbours()
+            before = -1
+            while before != len(self.found) + len(self.unclear):
+                before = len(self.found) + len(self.unclear)
+                self._by_wording()
+                self._fused()
+                self._the_rest()
         self._note_unclear()
-        self._by_values()
-        return to_weights(self.left, self.right, self.found, self.unclear)
+        return to_weights(self.left, self.right, self.found, self.unclear, self.fused)
 
     def _look(self, group: Group) -> tuple[Any, ...]:
         return group.signature(self.with_kind, self.loose)
 
     def _pair(self, left: Group, right: Group, confidence: float, because: str) -> None:
-        self.found.append(Match((left, right), confidence, because))
+        if self.places.counted(left):
+            confidence, because = NUMBERS, f"{because}; its branch by the order of their numbers"
+        self.found.append(Match((left, right), confidence - LOOSE * self.loose, because))
         del self.open[0][left.path], self.open[1][right.path]
 
-    def _alike(self, left: Group, right: Group) -> bool:
-        return self._look(left) == self._look(right)
+    def _weighty(self, side: int) -> dict[str, Group]:
+        """The layers without those that hold nothing of their own."""
+        groups, open_ = self.all[side], self.open[side]
+        return {path: group for path, group in groups.items() if path not in open_ or not self._idle(side, group)}
+
+    def _idle(self, side: int, group: Group) -> bool:
+        """Does all that it holds follow from its shape? Then it needs no partner."""
+        if (side, group.path) not in self.known_idle:
+            state = (self.left, self.right)[side]
+            idle = all(item.counter or derivation(item, state) for item in group.items.values())
+            self.known_idle[side, group.path] = idle
+        return self.known_idle[side, group.path]
 
     # by path
 
@@ -90,11 +117,11 @@ class _Matcher:
         for path, left in list(self.open[0].items()):
             right = self.open[1].get(path)
             if right is not None and path not in shifted and self._fits(left, right):
-                self._pair(left, right, 1.0, "same path")
+                self._pair(left, right, PATH, "same path")
 
     def _fits(self, left: Group, right: Group) -> bool:
         """Could they be one layer? Most of what both have must have the same shape."""
-        if self._alike(left, right):
+        if self._look(left) == self._look(right):
             return True
         common = [role for role in left.items if role in right.items]
         good = [
@@ -129,10 +156,11 @@ class _Matcher:
                 if (one or two) and (count := len(list(self._with_prefixes(one, two)))) > best[0]:
                     best = (count, one, two)
         count, one, two = best
-        if count >= 2 or (count and count == min(len(self.open[0]), len(self.open[1]))):
+        least = min(map(len, self.all))
+        if count == least or 2 * count >= max(least, 4):  # a prefix of the nets, not of a branch that looks alike
             change = f"without the prefix {one!r}" if one and not two else f"with the prefix {two!r}" if not one else ""
             for left, right in list(self._with_prefixes(one, two)):
-                self._pair(left, right, 0.97, f"same path {change or f'with {two!r} for {one!r}'}")
+                self._pair(left, right, PREFIX, f"same path {change or f'with {two!r} for {one!r}'}")
 
     def _prefixes(self, side: int) -> list[str]:
         counts = Counter(
@@ -140,164 +168,173 @@ class _Matcher:
             for parts in (path.split(".") for path in self.open[side])
             for depth in range(1, min(len(parts), 5))
         )
-        return ["", *(prefix for prefix, count in counts.items() if 2 * count >= len(self.open[side]))]
+        total = len(self.open[side])
+        return [
+            "",
+            *(
+                prefix
+                for prefix, count in counts.items()
+                if count == total or (2 * count >= total and not any(part.isdigit() for part in prefix.split(".")))
+            ),
+        ]
 
     def _with_prefixes(self, one: str, two: str) -> Iterator[tuple[Group, Group]]:
         for path, left in self.open[0].items():
             if one and path != one and not path.startswith(f"{one}."):
                 continue
             rest = path[len(one) :].lstrip(".") if one else path
+            if one and two and rest[:1].isdigit():
+                continue  # branches that are numbered, and called differently: see `places`
             right = self.open[1].get(".".join(filter(None, (two, rest))))
-            if right is not None and self._alike(left, right):
+            if right is not None and self._look(left) == self._look(right):
                 yield left, right
 
-    # by the tree of paths
+    # in the same place, and alike
 
-    def _by_structure(self) -> None:
-        if not (self.open[0] and self.open[1]):
-            return
-        trees = [tree_of(list(groups.values()), self._look) for groups in self.open]
-        self._lay(trees[0], trees[1], 0.7 if self.loose else 0.95)
+    def _cells(self) -> dict[Any, tuple[list[Group], list[Group]]]:
+        """The open layers of both sides that have the same place and look alike."""
+        cells: dict[Any, tuple[list[Group], list[Group]]] = {}
+        for side in (0, 1):
+            for path, group in self.open[side].items():
+                cells.setdefault((self.places.at[side].get(path, 0), self._look(group)), ([], []))[side].append(group)
+        return cells
 
-    def _lay(self, left: Node, right: Node, sure: float, because: str = "") -> None:
-        """Two branches side by side."""
-        left, right = left.inner(), right.inner()
-        both = left.group is not None and right.group is not None and self._alike(left.group, right.group)
-        if both and left.group and right.group and left.group.path in self.open[0] and right.group.path in self.open[1]:
-            self._pair(left.group, right.group, sure, because or f"the only {left.group} in its place")
-        ones, others = dict(left.children), dict(right.children)
-        for name in [name for name in ones if name in others]:
-            if ones[name].deep == others[name].deep and not self._renumbered(ones, others, name):
-                self._lay(ones.pop(name), others.pop(name), sure, because)
-        kinds = [by_contents(ones), by_contents(others)]
-        for contents in [contents for contents in kinds[0] if contents in kinds[1]]:
-            names = kinds[0][contents], kinds[1][contents]
-            order = assign(*names) if len(names[0]) == len(names[1]) else None
-            for one, other, factor, reason in order or ():
-                self._lay(ones.pop(one), others.pop(other), sure * factor, reason if factor < 1 else because)
-        for name in [name for name in ones if name in others]:
-            self._lay(ones.pop(name), others.pop(name), sure * 0.95, because)
-        if len(ones) == len(others) == 1 and (ones[next(iter(ones))].children or others[next(iter(others))].children):
-            self._lay(next(iter(ones.values())), next(iter(others.values())), sure * 0.9, because)
-        self._gather(ones.values(), others.values(), sure * 0.9)
+    def _by_wording(self) -> None:
+        """Layers whose names have the same words; of several with the same words, in the order of their numbers."""
+        for ones, others in self._cells().values():
+            while ones and others and (pairs := self._named_alike(ones, others)):
+                for one, other, confidence, because in pairs:
+                    self._pair(one, other, confidence, because)
+                    ones.remove(one)
+                    others.remove(other)
 
-    def _gather(self, ones: Iterable[Node], others: Iterable[Node], sure: float) -> None:
-        """What is left of two branches that are nested differently: layer by layer, without regard to nesting."""
-        ones, others = list(ones), list(others)
-        self._branches(ones, others, sure)
-        sides: list[dict[Any, list[Group]]] = [{}, {}]
-        for side, nodes in enumerate((ones, others)):
-            for group in (group for node in nodes for group in node.groups() if group.path in self.open[side]):
-                sides[side].setdefault(self._look(group), []).append(group)
-        for looks in [looks for looks in sides[0] if looks in sides[1]]:
-            names = [[group.path for group in kinds[looks]] for kinds in sides]
-            order = assign(names[0], names[1]) if len(names[0]) == len(names[1]) else None
-            for one, other, factor, because in order or ():
-                self._pair(self.open[0][one], self.open[1][other], sure * factor, because)
+    def _named_alike(self, ones: Sequence[Group], others: Sequence[Group]) -> list[tuple[Group, Group, float, str]]:
+        names = [[self.places.wording(side, group) for group in cell] for side, cell in enumerate((ones, others))]
+        strong = [[name.without(WEAK) for name in side] for side in names]
+        for own, sure in ((names, WORDS), (strong, WORDS), ([_telling(side) for side in strong], NUMBERS)):
+            pairs = list(self._equal(ones, others, own, sure))
+            if pairs:
+                return pairs
+        counted = [_telling([name.counted() for name in side]) for side in strong]
+        return list(self._equal(ones, others, counted, 0.0))
 
-    def _branches(self, ones: Sequence[Node], others: Sequence[Node], sure: float) -> None:
-        """Branches with the same layers in them at different depths, the largest first."""
-        kinds: list[dict[tuple[Any, ...], list[tuple[str, Node]]]] = [{}, {}]
-        for side, nodes in enumerate((ones, others)):
-            for path, node in (found for top in nodes for found in below(top)):
-                if len(node.deep) > 1 and (node.group is not None or len(node.children) > 1):
-                    kinds[side].setdefault(node.deep, []).append((path, node))
-        for deep in sorted((deep for deep in kinds[0] if deep in kinds[1]), key=len, reverse=True):
-            alive = [
-                {
-                    path: node
-                    for path, node in kinds[side][deep]
-                    if all(g.path in self.open[side] for g in node.groups())
-                }
-                for side in (0, 1)
-            ]
-            if not alive[0] or len(alive[0]) != len(alive[1]):
-                continue
-            for one, other, factor, because in assign(list(alive[0]), list(alive[1])) or ():
-                self._lay(alive[0][one], alive[1][other], sure * factor, because if factor < 1 else "")
+    def _equal(
+        self, ones: Sequence[Group], others: Sequence[Group], names: Sequence[Sequence[Wording]], sure: float
+    ) -> Iterator[tuple[Group, Group, float, str]]:
+        """Pairs of layers with equal words; `sure` is 0 where only numbers are to decide."""
+        for words in dict.fromkeys(name.words for name in names[0]):
+            cell = [
+                sorted((name.numbers, group.order, group) for name, group in zip(side, groups, strict=True) if name.words == words)
+                for side, groups in zip(names, (ones, others), strict=True)
+            ]  # fmt: skip
+            told = " ".join(sorted(words))
+            if len(cell[0]) == len(cell[1]) == 1 and sure and words:
+                one, other = cell[0][0][2], cell[1][0][2]
+                if not self._doubtful(one, other, named=True):
+                    yield one, other, sure, f"alike, and called the same: {told}"
+            elif len(cell[0]) == len(cell[1]) > 1 and all(
+                len({c for c, _, _ in s}) == len(s) and s[0][0] for s in cell
+            ):
+                for (_, _, one), (_, _, other) in zip(*cell, strict=True):
+                    if not self._doubtful(one, other, named=False):
+                        yield one, other, NUMBERS, f"alike, in the order of their numbers: {one.path} and {other.path}"
 
-    def _renumbered(self, ones: Mapping[str, Node], others: Mapping[str, Node], name: str) -> bool:
-        """A number that is on both sides among numbers that are not: what it numbers may have moved."""
-        if not name.isdigit():
-            return False
-        alike = [{key for key, node in side.items() if node.deep == ones[name].deep} for side in (ones, others)]
-        return alike[0] != alike[1] and len(alike[0]) == len(alike[1])
+    def _the_rest(self) -> None:
+        """The only layers of their look that are left somewhere, if as many of each look are left there on both sides."""
+        for where, place in (("place", self._place), ("company", self._company)):
+            cells: dict[Any, dict[Any, tuple[list[Group], list[Group]]]] = {}
+            for side in (0, 1):
+                for group in self.open[side].values():
+                    looks = cells.setdefault(place(side, group), {})
+                    looks.setdefault(self._look(group), ([], []))[side].append(group)
+            for looks in cells.values():
+                lone = [cell for cell in looks.values() if len(cell[0]) != len(cell[1])]
+                if all(self._idle(side, group) for cell in lone for side in (0, 1) for group in cell[side]):
+                    for ones, others in looks.values():
+                        if len(ones) == len(others) == 1 and self._eliminated(ones[0], others[0]):
+                            self._pair(ones[0], others[0], REST, f"the only {ones[0]} in its {where} that is left")
+        if self.uses is not None:
+            for ones, others in self._cells().values():
+                for one, other in self.uses.in_order(ones, others):
+                    self._pair(one, other, NUMBERS, "alike, and used in the same order")
 
-    # by neighbours
+    def _place(self, side: int, group: Group) -> int:
+        return self.places.at[side].get(group.path, 0)
 
-    def _by_neighbours(self) -> None:
-        """What is left: by being the only one of its kind and shape, by its name, by standing between two that are known."""
-        for between in (False, True):
-            before = -1
-            while before != len(self.found):
-                before = len(self.found)
-                sides = [self._looks(0, between), self._looks(1, between)]
-                for looks in [looks for looks in sides[0] if looks in sides[1]]:
-                    self._settle(sides[0][looks], sides[1][looks], between)
+    def _company(self, side: int, group: Group) -> Any:
+        """The layers around this one that are paired already: of the innermost module that has any."""
+        path = group.path
+        while path:
+            path = path.rpartition(".")[0]
+            near = frozenset(number for number, match in enumerate(self.found) if _within(match.sides[side].path, path))
+            if near:
+                return self._place(side, group), near
+        return (side, group.path)
+
+    def _eliminated(self, left: Group, right: Group) -> bool:
+        words = [self.places.wording(side, group) for side, group in enumerate((left, right))]
+        open_ = left.path in self.open[0] and right.path in self.open[1]
+        return open_ and not words[0].contradicts(words[1]) and not self._doubtful(left, right, named=False)
+
+    def _doubtful(self, left: Group, right: Group, named: bool) -> str:
+        """A reason to think that one may be kept transposed where shapes do not tell; "" if there is none."""
+        shapes = [group.items["weight"].plain.shape for group in (left, right) if "weight" in group.items]
+        if self.with_kind or len(shapes) != 2 or any(len(shape) != 2 for shape in shapes):
+            return ""
+        if shapes[0][0] == shapes[0][1]:
+            turned = any(item.turned for state in (self.left, self.right) for item in state.items.values())
+            return "square, and may be transposed as others are" if turned else ""
+        if named or self.left.framework == self.right.framework or any("bias" in g.items for g in (left, right)):
+            return ""
+        here = [g for path, g in self.all[0].items() if self._place(0, g) == self._place(0, left)]
+        counts = Counter(item.spec.shape for group in here for item in group.items.values())
+        both = counts[shapes[0]] == counts[shapes[0][::-1]]
+        return "the other framework may keep both of these matrices transposed" if both else ""
+
+    def _fused(self) -> None:
+        """One weight against several: how they lie in it is known of some classes only."""
+        for fusion in fusions(self.open, self.places, self._look):
+            sides = ([fusion.one], list(fusion.parts)) if fusion.whole == 0 else (list(fusion.parts), [fusion.one])
+            told = f"{', '.join(group.path for group in fusion.parts)} in one piece"
+            if fusion.known:
+                self.fused += [replace(pair, confidence=WORDS, because=told) for pair in fusion.pairs]
+            else:
+                because = f"{told}: one after the other, or head by head, nothing tells"
+                self.unclear.append(Unclear(*sides, because, fusion.pairs))
+            for side in (0, 1):
+                for group in sides[side]:
+                    del self.open[side][group.path]
 
     def _note_unclear(self) -> None:
         """What could belong together, and in more than one way."""
-        for self.loose in (False, True):
-            sides = [self._looks(0, False), self._looks(1, False)]
-            noted = [
-                {g.path for ones, _, _ in self.unclear for g in ones},
-                {g.path for _, others, _ in self.unclear for g in others},
-            ]
-            for looks in [looks for looks in sides[0] if looks in sides[1]]:
-                ones = [group for group in sides[0][looks] if group.path not in noted[0]]
-                others = [group for group in sides[1][looks] if group.path not in noted[1]]
+        noted: tuple[set[str], set[str]] = (set(), set())
+        for wholes, parts in unclear_fusions(self.open, self.places):
+            self.unclear.append(
+                Unclear(wholes, parts, "some of these are in one piece on the other side, and nothing tells which")
+            )
+            noted[0].update(group.path for group in wholes)
+            noted[1].update(group.path for group in parts)
+        for anywhere in (False, True):
+            cells: dict[Any, tuple[list[Group], list[Group]]] = {}
+            for side in (0, 1):
+                for path, group in self.open[side].items():
+                    if path not in noted[side]:
+                        place = 0 if anywhere else self._place(side, group)
+                        cells.setdefault((place, self._look(group)), ([], []))[side].append(group)
+            for ones, others in cells.values():
                 if ones and others:
-                    because = f"{len(ones)} and {len(others)} {ones[0]}s that nothing tells apart"
-                    self.unclear.append((ones, others, because))
+                    doubt = self._doubtful(ones[0], others[0], named=False) if len(ones) == len(others) == 1 else ""
+                    because = doubt or f"{len(ones)} and {len(others)} {ones[0]}s that nothing tells apart"
+                    self.unclear.append(Unclear(ones, others, because))
+                    noted[0].update(group.path for group in ones)
+                    noted[1].update(group.path for group in others)
 
-    def _settle(self, ones: Sequence[Group], others: Sequence[Group], between: bool) -> None:
-        if len(ones) == len(others) == 1:
-            because = f"the only {ones[0]} " + ("between these two layers" if between else "that is left")
-            self._pair(ones[0], others[0], (0.7 if between else 0.85) - 0.2 * self.loose, because)
-        elif len(ones) == len(others) and not between:
-            for one, other, factor, because in assign([g.path for g in ones], [g.path for g in others]) or ():
-                self._pair(self.open[0][one], self.open[1][other], (0.6 if self.loose else 0.85) * factor, because)
 
-    def _looks(self, side: int, between: bool) -> dict[Any, list[Group]]:
-        """The open layers by what they look like; `between`: also by their neighbours, where both are paired already.
+def _within(path: str, module: str) -> bool:
+    return not module or path == module or path.startswith(f"{module}.")
 
-        A neighbour that is itself open says nothing: of three alike in a row the order is all that there is.
-        """
-        known = {match.sides[side].path: number for number, match in enumerate(self.found)}
-        listed = [None, *self.all[side].values(), None]
-        found: dict[Any, list[Group]] = {}
-        for before, group, after in zip(listed, listed[1:], listed[2:], strict=False):
-            if group is None or group.path not in self.open[side]:
-                continue
-            around = [-1 if near is None else known.get(near.path) for near in (before, after)]
-            if not between:
-                found.setdefault(self._look(group), []).append(group)
-            elif None not in around:
-                found.setdefault((*self._look(group), *around), []).append(group)
-        return found
 
-    # by values
-
-    def _by_values(self) -> None:
-        """Equal values settle what names and shapes leave open."""
-        still = []
-        for ones, others, because in self.unclear:
-            prints = [self._prints(self.left, ones), self._prints(self.right, others)]
-            for value, group in prints[0].items():
-                other = prints[1].get(value)
-                if group is not None and other is not None:
-                    self._pair(group, other, 1.0, "same values")
-            ones, others = [g for g in ones if g.path in self.open[0]], [g for g in others if g.path in self.open[1]]
-            if ones and others:
-                still.append((ones, others, because))
-        self.unclear = still
-
-    def _prints(self, state: State, groups: Sequence[Group]) -> dict[str, Group | None]:
-        """The layers by the fingerprint of their largest weight in torch's layout; None where two have the same."""
-        found: dict[str, Group | None] = {}
-        for group in groups:
-            item = max(group.items.values(), key=lambda item: count(item.spec))
-            array = state.read(item.name)
-            value = fingerprint(apply(inverse(item.layout) or (), [array], [item.spec]))
-            found[value] = None if value in found else group
-        return found
+def _telling(names: Sequence[Wording]) -> list[Wording]:
+    """The names without the words that all of them have."""
+    common = frozenset.intersection(*(name.words for name in names)) if len(names) > 1 else frozenset()
+    return [name.without(common) for name in names]

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from ..model.errors import WeightsError
 from ..model.weights import Ambiguity, Pair, Unpaired, WeightMap
+from .derivation import ZEROS, derivation
+from .places import Group, count
 from .states import Item, State
 from .transforms import inverse, result, simple
-from .trees import Group, count
 
 
 @dataclass(frozen=True)
@@ -29,52 +30,65 @@ class Match:
     because: str
 
 
-Unclear = tuple[list[Group], list[Group], str]
-"""Layers that could belong together in more than one way, and why nothing tells them apart."""
+@dataclass(frozen=True)
+class Unclear:
+    """Layers that could belong together in more than one way, and why nothing tells which."""
+
+    left: Sequence[Group]
+    right: Sequence[Group]
+    because: str
+    suggestion: tuple[Pair, ...] = ()
+    """The likeliest way; without one, the layers in their order."""
 
 
-def to_weights(left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear]) -> WeightMap:
-    """The map that follows from the layers that were paired."""
-    return _Writer(left, right, found, unclear).write()
+def to_weights(
+    left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair] = ()
+) -> WeightMap:
+    """The map that follows from the layers that were paired. `fused`: pairs of one weight with several."""
+    return _Writer(left, right, found, unclear, fused).write()
 
 
 class _Writer:
-    def __init__(self, left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear]) -> None:
-        self.left, self.right, self.found, self.unclear = left, right, found, unclear
+    def __init__(
+        self,
+        left: State,
+        right: State,
+        found: Sequence[Match],
+        unclear: Sequence[Unclear],
+        fused: Sequence[Pair],
+    ) -> None:
+        self.left, self.right, self.found, self.unclear, self.fused = left, right, found, unclear, fused
         self.live = left.live and right.live
         self.misfits: list[str] = []
 
     def write(self) -> WeightMap:
         pairs: list[Pair] = []
         used: tuple[set[str], set[str]] = (set(), set())
-        for match in self.found:
-            for pair in self._weights(*match.sides, match.confidence, match.because):
-                pairs.append(pair)
-                used[0].update(pair.left)
-                used[1].add(pair.right)
+        whole = (p for match in self.found for p in self._weights(*match.sides, match.confidence, match.because))
+        for pair in (*whole, *self.fused):
+            pairs.append(pair)
+            used[0].update(pair.left)
+            used[1].add(pair.right)
         pairs.extend(self._tied(pairs, used))
         order = {name: number for number, name in enumerate(self.right.items)}
         pairs.sort(key=lambda pair: order[pair.right])
         ambiguous = []
-        for ones, others, because in self.unclear:
-            suggestion = tuple(
+        fitting = len(self.misfits)  # a suggestion that does not fit is none
+        for unclear in self.unclear:
+            suggestion = unclear.suggestion or tuple(
                 pair
-                for one, other in zip(ones, others, strict=False)
+                for one, other in zip(unclear.left, unclear.right, strict=False)
                 for pair in self._weights(one, other, 0.3, "by order alone")
             )
+            del self.misfits[fitting:]
             names = (
-                tuple(i.name for g in ones for i in g.items.values()),
-                tuple(i.name for g in others for i in g.items.values()),
+                tuple(i.name for g in unclear.left for i in g.items.values()),
+                tuple(i.name for g in unclear.right for i in g.items.values()),
             )
-            ambiguous.append(Ambiguity(*names, because, suggestion))
+            ambiguous.append(Ambiguity(*names, unclear.because, suggestion))
             used[0].update(names[0])
             used[1].update(names[1])
-        alone = _with_parts(
-            self._alone(self.left, self.right, used[0]),
-            self._alone(self.right, self.left, used[1]),
-            self.left,
-            self.right,
-        )
+        alone = self._alone(self.left, self.right, used[0]), self._alone(self.right, self.left, used[1])
         return WeightMap(self.left.label, self.right.label, tuple(pairs), *alone, tuple(ambiguous), tuple(self.misfits))
 
     def _weights(self, left: Group, right: Group, confidence: float, because: str) -> Iterator[Pair]:
@@ -139,12 +153,18 @@ class _Writer:
     def _alone(self, state: State, other: State, used: set[str]) -> tuple[Unpaired, ...]:
         return tuple(self._unpaired(item, state, other) for item in state.items.values() if item.name not in used)
 
+    def _has_weight(self, item: Item, state: State) -> bool:
+        return any(other.path == item.path and other.role == "weight" for other in state.items.values())
+
     def _unpaired(self, item: Item, state: State, other: State) -> Unpaired:
         partner = next((p for p in self.found if p.sides[state is self.right].path == item.path), None)
         if item.same_as is not None:
             return Unpaired(item.name, f"tied to {item.same_as}", harmless=True)
         if item.counter:
             return Unpaired(item.name, f"a count of batches, which {other.framework} does not keep here", harmless=True)
+        derived = derivation(item, state)
+        if derived and not (derived == ZEROS and partner is None and self._has_weight(item, state)):
+            return Unpaired(item.name, f"{derived}: it is not needed", harmless=True)
         if partner is not None and item.role in item.rule.neutral:
             value = item.rule.neutral[item.role]
             because = f"{item.kind} always has it, {other.framework}'s layer here has none: it must be {value:g}"
@@ -159,7 +179,8 @@ class _Writer:
 
 def steps_between(left: Item, right: Item, *, live: bool) -> tuple[str, ...] | None:
     """How the left becomes the right; None if it cannot. `live`: their classes are known, and with them their layouts."""
-    told = simple((*(inverse(left.layout) or ()), *right.layout))
+    turn = ("permute 1 0",) if left.turned != right.turned else ()
+    told = simple((*(inverse(left.layout) or ()), *turn, *right.layout))
     tries = [told] if live else [told, (), ("insert axis 2",), ("drop axis 2",)]
     for steps in tries:
         try:
@@ -186,39 +207,6 @@ def dimension(lengths: Item, direction: Item) -> str:
         return "None"
     long = [axis for axis, size in enumerate(lengths.spec.shape) if size > 1]
     return str(long[0]) if len(long) == 1 else str(direction.norm)
-
-
-def _with_parts(
-    ones: tuple[Unpaired, ...], others: tuple[Unpaired, ...], left: State, right: State
-) -> tuple[tuple[Unpaired, ...], tuple[Unpaired, ...]]:
-    """The same, with a hint where one side seems to keep in one piece what the other keeps in several."""
-    return (
-        tuple(
-            _with_hint(item, left, [right.items[other.name] for other in others if not other.harmless], "rows")
-            for item in ones
-        ),
-        tuple(
-            _with_hint(item, right, [left.items[other.name] for other in ones if not other.harmless], "stack")
-            for item in others
-        ),
-    )
-
-
-def _with_hint(item: Unpaired, state: State, others: Sequence[Item], step: str) -> Unpaired:
-    shape = state.items[item.name].spec.shape
-    if item.harmless or not shape:
-        return item
-    beside: dict[str, list[Item]] = {}
-    for other in others:
-        if other.spec.shape[1:] == shape[1:] and other.spec.shape:
-            beside.setdefault(f"{other.path.rpartition('.')[0]} {other.role}", []).append(other)
-    for parts in beside.values():
-        if 1 < len(parts) <= 8 and sum(part.spec.shape[0] for part in parts) == shape[0]:
-            names = ", ".join(part.name for part in parts)
-            return replace(
-                item, because=f"{item.because}; perhaps {names} in one piece: say so in a map, with the step {step!r}"
-            )
-    return item
 
 
 def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:

@@ -50,6 +50,8 @@ class Item:
     sure: float = 1.0
     hint: str = ""
     """How sure the layer's class is, and why, where it had to be inferred."""
+    turned: bool = False
+    """Is it a matrix whose bias is as long as its second axis: kept transposed, by a class that is not known?"""
 
     @property
     def layout(self) -> tuple[str, ...]:
@@ -59,6 +61,8 @@ class Item:
     @property
     def plain(self) -> Spec:
         """The spec in torch's layout."""
+        if self.turned:
+            return Spec(self.spec.dtype, self.spec.shape[::-1])
         undo = inverse(self.layout)
         try:
             return result(undo, [self.spec]) if undo else self.spec
@@ -258,8 +262,16 @@ def _inferred(specs: Mapping[str, Spec], framework: str, aliases: Mapping[str, s
         learned = role not in ("running_mean", "running_var", *COUNTERS)
         seen = _path(framework, path, layers)
         outer = _outer(path, layers) if framework == "torch" else ""
-        items[name] = Item(name, spec, seen, role, kind, outer, rule, learned, aliases.get(name), norm, sure, hint)
+        turned = role == "weight" and _turned(spec, layers[path].get("bias"))
+        items[name] = Item(
+            name, spec, seen, role, kind, outer, rule, learned, aliases.get(name), norm, sure, hint, turned
+        )
     return items
+
+
+def _turned(weight: Spec, bias: Spec | None) -> bool:
+    square = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
+    return not square and bias is not None and bias.shape == weight.shape[1:]
 
 
 def _split(name: str) -> tuple[str, int | str | None, str]:

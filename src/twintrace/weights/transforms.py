@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 SAME_BYTES = ("insert axis", "drop axis", "reshape")
 _FORMS = (
     r"insert axis (\d+)", r"drop axis (\d+)", r"weight_norm (-?\d+|None)", r"lengths (-?\d+|None)", r"rows (\d+):(\d+)",
-    r"stack", r"permute (\d+(?: \d+)*)", r"reshape((?: \d+)*)", r"cast (\w+)",
+    r"stack", r"heads (\d+)", r"permute (\d+(?: \d+)*)", r"reshape((?: \d+)*)", r"cast (\w+)",
 )  # fmt: skip
 
 
@@ -106,6 +106,10 @@ def result(steps: Sequence[str], specs: Sequence[Spec]) -> Spec:
                 if any(other.shape[1:] != spec.shape[1:] or other.dtype != spec.dtype for other in specs):
                     raise IndexError
                 shape[0] = sum(other.shape[0] for other in specs)
+            elif name == "heads":
+                if any(other.shape[1:] != spec.shape[1:] or other.shape[0] % values[0] for other in specs):
+                    raise IndexError
+                shape[0] = sum(other.shape[0] for other in specs)
             elif name == "permute":
                 if sorted(values[0]) != list(range(len(shape))):
                     raise IndexError
@@ -138,6 +142,9 @@ def apply(steps: Sequence[str], arrays: Sequence[Array], specs: Sequence[Spec]) 
             array = array[values[0] : values[1]]
         elif name == "stack":
             array = np.concatenate(arrays, 0)
+        elif name == "heads":
+            chunks = [other.reshape(values[0], -1, *other.shape[1:]) for other in arrays]
+            array = np.concatenate(chunks, 1).reshape(-1, *array.shape[1:])
         elif name == "permute":
             array = np.transpose(array, values[0])
         elif name == "reshape":

@@ -1,6 +1,7 @@
 """`compare`: the csv, the two sets of numbers, what is skipped, what is refused."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,8 +140,10 @@ def test_what_cannot_be_read_or_written(tmp_path):
         compare(good, tmp_path / "ours", tmp_path / "out.csv")
     with pytest.raises(UsageError, match="is a directory"):
         compare(good, good, tmp_path)
+    with pytest.raises(UsageError, match="none does not exist"):  # before anything is read, which may take minutes
+        compare(tmp_path / "gone.pkl", good, tmp_path / "none" / "out.csv")
     with pytest.raises(TraceWriteError, match="cannot be written"):
-        compare(good, good, tmp_path / "no" / "folder.csv")
+        compare(good, good, Path("/proc/folder.csv"))
 
 
 def test_a_torn_dump_is_compared_as_far_as_it_goes_and_that_is_said(tmp_path, capsys):

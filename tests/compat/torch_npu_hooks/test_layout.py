@@ -319,6 +319,25 @@ def test_long_lines_are_read_without_making_objects_and_give_the_same(tmp_path, 
         assert array.tobytes() == slowly.array(other).tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["torch.int64", "torch.int32", "torch.uint8", "torch.bool", "torch.uint64"])
+@pytest.mark.parametrize("written", ["{}", "{}.0"])
+def test_long_lines_of_whole_numbers_too(tmp_path, dtype, written, monkeypatch):
+    """What float64 cannot hold is read as Python reads it."""
+    values = [number % 2 if dtype == "torch.bool" else number % 200 for number in range(4000)]
+    large = [*values[:-1], 2**62 + 1] if dtype in ("torch.int64", "torch.uint64") else values
+    read = []
+    plainly = layout._quickly
+    monkeypatch.setattr(layout, "_quickly", lambda raw, spec: read.append(plainly(raw, spec)) or read[-1])
+    for name, numbers, quick in (("a", values, True), ("b", large, large is values)):
+        text = ", ".join(written.format(number) for number in numbers)
+        (tmp_path / name).write_text(f'["Torch_relu_forward_output", [{text}], "{dtype}", [{len(numbers)}]]\n')
+        journal = opened(tmp_path / name)
+        array = journal.array(next(iter(journal.tensors())))
+        assert (read[-1] is not None) is quick
+        expected = [number if written == "{}" else float(number) for number in numbers]
+        assert array.tolist() == np.array(expected).astype(array.dtype).tolist()
+
+
 def test_a_long_line_that_lies_is_damage_that_is_named(tmp_path):
     values = ", ".join(["0.5"] * 3000)
     lines = [

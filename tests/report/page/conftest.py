@@ -1,6 +1,7 @@
 """A real browser, and pages in it. Whatever a test does, the page asks for nothing outside its file and reports no error."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,22 @@ def find_chromium() -> Path:
     return CHROMIUM
 
 
+AXE = Path.home() / ".cache" / "twintrace" / "axe"
+
+
+@pytest.fixture(scope="package")
+def axe() -> str:
+    """The checks of axe-core, brought by npm the first time."""
+    script = AXE / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists() and shutil.which("npm"):
+        AXE.mkdir(parents=True, exist_ok=True)
+        install = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(AXE), "axe-core@4.10.3"]
+        subprocess.run(install, capture_output=True, timeout=300)
+    if not script.exists():
+        pytest.skip("axe-core is not there, and npm could not bring it")
+    return script.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="package")
 def browser():
     """One browser for all tests of this folder, gone after them: while it runs, so does an event loop."""
@@ -55,10 +72,22 @@ class Visits:
         return path
 
     def open(
-        self, address: str | Path, *, width=1400, height=900, scheme="light", hash="", init="", scripts=True
+        self,
+        address: str | Path,
+        *,
+        width=1400,
+        height=900,
+        scheme="light",
+        hash="",
+        init="",
+        scripts=True,
+        bypass_csp=False,
     ) -> Page:
         context = self.browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, java_script_enabled=scripts
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            java_script_enabled=scripts,
+            bypass_csp=bypass_csp,
         )
         self.contexts.append(context)
         context.set_default_timeout(15_000)

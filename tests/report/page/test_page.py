@@ -1,14 +1,21 @@
 """The page in a browser: what a reader sees, clicks and types."""
 
+import dataclasses
+import math
 import re
+from pathlib import Path
 
 import comparisons
 import pytest
+import vision
 from noise import noisy
 from playwright.sync_api import expect
 
 from tests.report.page import conftest
-from twintrace.model.verdicts import Outcome
+from twintrace.model.sites import Phase
+from twintrace.model.verdicts import Outcome, Verdict
+from twintrace.report import page
+from twintrace.report.comparison_sheet import comparison_sheet
 
 
 @pytest.fixture
@@ -50,7 +57,6 @@ def test_the_verdict_needs_no_script(visits, found):
     assert "with the left's the results agree: 2.1e-03 → 0.0e+00" in text
     assert "99.8 % of the gap at the loss goes away" in text
     assert "All mistakes (1)" in text
-    assert "Not compared, since only one side has it: step 7 rank 0." in text
 
 
 @pytest.mark.parametrize(
@@ -109,9 +115,7 @@ def test_a_module_leaves_what_is_in_it(report, found):
     page = report(found)
     left, right = page.locator("#modules section").all()
     left.locator(".node", has_text="encoder").first.press("ArrowRight")
-    left.get_by_role("treeitem").filter(has_text="encoder").locator(
-        ".node", has_text=re.compile(r"^▸?3\d*$")
-    ).first.click()
+    left.locator('.node:has(.name:text-is("3"))').first.click()
     assert shown(page) == 4, "norm, linear, attention, a parameter; and not those of encoder.30"
     page.locator(".toggle.module").click()
     assert shown(page) == len(found.results)
@@ -119,15 +123,37 @@ def test_a_module_leaves_what_is_in_it(report, found):
     assert shown(page) == 100, "all but the odd ones, which are in no module called so"
 
 
-def test_modules_have_the_score_of_the_worst_within(report, found):
+def test_modules_count_what_arises_apart_from_what_follows(report, found):
+    """Forward and backward by themselves."""
     page = report(found)
-    title = page.locator("#modules section").first.locator(".node", has_text="encoder").first.get_attribute("title")
-    different = [
-        r
-        for r in found.results
-        if r.verdict.outcome is Outcome.DIFFERENT and not any("cmd" in c.site.name for c in r.match.left)
+    node = page.locator("#modules section").first.locator(".node", has_text="encoder").first
+    inside = [r for r in found.results if not any("cmd" in c.site.name for c in r.match.left)]
+    told = [
+        f"{name}: {sum(v is not None and v.outcome is Outcome.DIFFERENT for v in verdicts)} differ, "
+        f"in {sum(arises)} of them it arises"
+        for name, verdicts, arises in (
+            ("forward", [r.forward for r in inside], [r.introduced_forward for r in inside]),
+            ("backward", [r.backward for r in inside], [r.introduced_backward for r in inside]),
+        )
     ]
-    assert title == f"encoder: 100 rows, {len(different)} of them different"
+    assert node.get_attribute("title") == f"encoder: 100 rows; {'; '.join(told)}"
+
+
+def test_gradients_that_differ_do_not_colour_the_forward(report):
+    """The module of a call whose values agree is marked so, whatever its gradients are."""
+    found = comparisons.comparison(100)
+    results = [
+        dataclasses.replace(
+            r, forward=r.forward and Verdict(Outcome.SAME, ""), introduced_forward=False, tensors=r.tensors, mistakes=()
+        )
+        for r in found.results
+    ]
+    page = report(dataclasses.replace(found, results=tuple(results), forward=None, backward=None))
+    marks = page.locator("#modules section").first.locator(".node", has_text="encoder").first.locator(".mark")
+    assert marks.all_inner_texts()[0] == "="
+    assert marks.all_inner_texts()[1] in "≠◆"
+    colours = [mark.evaluate("mark => mark.style.background") for mark in marks.all()]
+    assert colours[0] != colours[1]
 
 
 def test_a_click_on_the_ribbon_opens_that_pair(report, found):
@@ -205,7 +231,7 @@ def test_those_without_a_partner_are_listed_with_their_reason(report, found):
 
 def test_a_column_sorts(report, found):
     page = report(found)
-    header = page.locator(".slick-header-column", has_text="max abs")
+    header = page.get_by_role("columnheader", name="max abs", exact=True)
     header.click()
     header.click()
     assert "2.1e-3" in rows(page)[0] or "0.0021" in rows(page)[0]
@@ -324,3 +350,88 @@ def test_a_pair_shows_its_four_terms_and_its_cause(report, found):
     assert "0.25 of what is allowed" in text
     assert "0.002 relative" in text
     assert "why: eps: 1e-05 | 1e-06; with the left's the results agree" in text
+
+
+def test_forward_and_backward_have_numbers_of_their_own(report, found):
+    """A call whose values are the same shows no error of its gradients beside that."""
+    names = report(found).locator(".slick-header-column").all_inner_texts()
+    assert [name for name in names if "max abs" in name] == ["max abs", "grad max abs"]
+    index = comparison_sheet(found).index["rows"]
+    for row, result in enumerate(found.results):
+        for name, gradients in (("forward", False), ("backward", True)):
+            tensors = [item for item in result.tensors if item.pair.part.backward is gradients and item.measurement]
+            largest = {f"{item.measurement.max_abs:.3g}" for item in tensors}
+            shown = index[f"{name}_max_abs"][row]
+            assert f"{shown:.3g}" in largest if shown is not None else True
+    assert index["forward_max_abs"] != index["backward_max_abs"]
+
+
+def test_statistics_have_their_difference(report, found):
+    """Beside a measurement, too."""
+    page = report(found, hash="#row=60")
+    for item in page.locator("#details details.tensor").all():
+        if not item.get_attribute("open"):
+            item.locator("summary").click()
+    tables = page.locator("#details table.numbers", has_text="right − left")
+    assert tables.count()
+    for table in tables.all():
+        cells = table.locator("tbody tr:first-child td").all_inner_texts()
+        assert (cells[2] == "–") == ("–" in cells[:2]), cells
+
+
+def test_a_fact_is_said_once(report, found):
+    """The reason of the verdict is not told again with the tensor that it is about, nor a setting with the arguments."""
+    details = report(found, hash="#row=60").locator("#details")
+    sentence = "on the same inputs, the two calls give different results"
+    assert details.inner_text().count(sentence) <= 1
+    assert details.locator("tr.differs", has_text="eps").count() == 1
+
+
+def test_an_optimizers_step_is_an_update(report, found):
+    first = found.results[0]
+    update = [dataclasses.replace(c, site=dataclasses.replace(c.site, phase=Phase.UPDATE)) for c in first.match.left]
+    row = dataclasses.replace(first, match=dataclasses.replace(first.match, left=tuple(update)))
+    page = report(dataclasses.replace(found, results=(row, *found.results[1:])), hash="#row=0")
+    assert page.locator("#details header .verdict").first.inner_text().startswith("update")
+    assert rows(page)[0].split()[1].startswith(("=", "≈", "≠", "update"))
+    assert "update" in rows(page)[0]
+
+
+def palette(scheme):
+    """The colours by which verdicts are shown, out of the page's style."""
+    style = (Path(page.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
+    part = re.search(
+        r":root \{(.*?)\}" if scheme == "light" else r':root\[data-theme="dark"\] \{(.*?)\}', style, re.DOTALL
+    )[1]
+    found = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", part))
+    return {name: tuple(bytes.fromhex(found[name])) for name in found}
+
+
+@pytest.mark.parametrize("kind", vision.KINDS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_can_be_told_apart_whatever_cones_one_has(scheme, kind):
+    """20 in CIELAB: 2.3 is just noticeable side by side, and these are cells of a few pixels among others."""
+    colours = {name: vision.lab(colour, kind) for name, colour in palette(scheme).items()}
+    for good in ("same", "rounding-low", "rounding-high"):
+        for bad in ("different-low", "different"):
+            assert math.dist(colours[good], colours[bad]) > 20, (good, bad)
+
+
+def test_every_verdict_has_a_sign_besides_its_colour(report, found):
+    page = report(found)
+    signs = page.locator("#outcomes .mark").all_inner_texts()
+    assert len(set(signs)) == len(signs) == 4
+    arising = page.locator(".slick-row", has_text="encoder.12.norm").locator(".mark.arises")
+    page.get_by_role("button", name="arises here").click()
+    assert arising.first.inner_text() not in signs
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("hash", ["", "#row=60"])
+def test_axe_finds_nothing_critical_or_serious(visits, found, axe, scheme, hash):
+    page = visits.open(visits.write(found), scheme=scheme, hash=hash, bypass_csp=True)
+    page.add_script_tag(content=axe)
+    violations = page.evaluate(
+        "async () => (await axe.run()).violations.map((v) => [v.impact, v.id, v.nodes.map((n) => n.html)])"
+    )
+    assert not [item for item in violations if item[0] in ("critical", "serious")]

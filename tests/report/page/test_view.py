@@ -68,6 +68,9 @@ def test_a_trace_and_its_tensors(traces, opened):
         listing = api.listing(traces[0])
         gradients = sum(len(list(journal.parameter_gradients())) for journal in api.open(traces[0]).journals())
         assert page.locator("#shown").inner_text() == f"{listing.calls + gradients} rows"
+        assert page.locator("#outcomes .mark").all_inner_texts() == ["✓", "?", "!"], (
+            "nothing is compared: no signs of equality"
+        )
         page.locator("#search").fill("first")
         page.locator(".slick-row").first.click()
         details = page.locator("#details")

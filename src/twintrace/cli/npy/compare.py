@@ -17,7 +17,7 @@ from ..progress import bar
 @click.option(
     "--by",
     type=click.Choice(["name", "number", "shape"]),
-    help="What belongs together: files of the same name; files in the order of the numbers in their names; or the longest "
+    help="How files are paired: by name; in the order of the numbers in their names; or as the longest "
     "sequence of shapes that both have.  [default: name]",
 )
 @click.option("--grads", is_flag=True, help="The files are gradients, whose names and numbers differ: --by shape.")

@@ -20,6 +20,8 @@ from . import options
 @click.option(
     "--input", "inputs", multiple=True, metavar="SHAPE", help="An input for the nets: f32[2,3,8,8]; i64[2,5]<10."
 )
+@options.left_trace
+@options.right_trace
 @options.trust
 @options.table
 def certify(
@@ -29,6 +31,8 @@ def certify(
     left_net: str | None,
     right_net: str | None,
     inputs: tuple[str, ...],
+    left_trace: str | None,
+    right_trace: str | None,
     trust: bool,
     table: bool,
 ) -> None:
@@ -41,7 +45,10 @@ def certify(
         raise click.UsageError("--left-net and --right-net belong together.")
     nets = (api.net_from(left_net), api.net_from(right_net)) if left_net and right_net else None
     arrays = [api.random_input(text) for text in inputs] or None
+    traces = options.traces(left_trace, right_trace)
     with bar() as progress:
-        found = api.certify_weights(left, right, map=map_file, nets=nets, inputs=arrays, trust=trust, progress=progress)
+        found = api.certify_weights(
+            left, right, map=map_file, nets=nets, inputs=arrays, traces=traces, trust=trust, progress=progress
+        )
     click.echo(api.certificate_text(found, table=table))
     raise click.exceptions.Exit(0 if found.granted else 1)

@@ -22,6 +22,8 @@ from . import options
 @click.option("--mint", is_flag=True, help="Names of mindspore.mint.nn, not of mindspore.nn.")
 @click.option("--partial", is_flag=True, help="Carry over what can be, although something stays behind.")
 @force
+@options.left_trace
+@options.right_trace
 @options.trust
 @options.key
 @options.table
@@ -35,6 +37,8 @@ def convert(
     mint: bool,
     partial: bool,
     force: bool,
+    left_trace: str | None,
+    right_trace: str | None,
     trust: bool,
     key: str | None,
     table: bool,
@@ -55,6 +59,8 @@ def convert(
             to=to,
             mint=mint,
             partial=partial,
+            force=force,
+            traces=options.traces(left_trace, right_trace),
             trust=trust,
             key=key,
             progress=progress,

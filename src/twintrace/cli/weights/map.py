@@ -18,6 +18,8 @@ from . import options
 @click.option("--mint", is_flag=True, help="Without RIGHT: names of mindspore.mint.nn, not of mindspore.nn.")
 @click.option("-o", "--output", type=options.FILE, help="Write the map, to be edited and given back with --map.")
 @force
+@options.left_trace
+@options.right_trace
 @options.trust
 @options.key
 @options.table
@@ -30,6 +32,8 @@ def map_(
     mint: bool,
     output: str | None,
     force: bool,
+    left_trace: str | None,
+    right_trace: str | None,
     trust: bool,
     key: str | None,
     table: bool,
@@ -42,7 +46,8 @@ def map_(
     check_output(output, "--output", force=force)
     source = api.net_from(left_net, of=left) if left_net else left
     target = api.net_from(right_net) if right_net else right
-    found = api.map_weights(source, target, to=to, mint=mint, trust=trust, key=None if left_net else key)
+    traces = options.traces(left_trace, right_trace)
+    found = api.map_weights(source, target, to=to, mint=mint, traces=traces, trust=trust, key=None if left_net else key)
     if output:
         api.write_weight_map(found, output)
     click.echo(api.map_text(found, table=table))

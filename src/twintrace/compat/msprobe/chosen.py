@@ -22,7 +22,7 @@ from .names import gradients_name, parse, record_name, stems
 
 
 class Chosen(Protocol):
-    """What a writer asks of a selection."""
+    """Questions that a writer asks of a selection."""
 
     def leaves_out(self, module: str, up: int | None) -> bool: ...
     def uncounted(self, function: str) -> int: ...
@@ -39,7 +39,7 @@ class Everything:
         return not module or (up is None and module.isdecimal())
 
     def uncounted(self, function: str) -> int:
-        """How many calls of this function, of those so far in the step, have no number in the dump?"""
+        """Number of calls of this function, of those so far in the step, that have no number in the dump."""
         return 0
 
     def forgoes(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is to be recorded: config.json, and the arguments that win over it.
+"""Settings of a recording: config.json, and the arguments that win over it.
 
     {"task": "tensor", "dump_path": "./dump", "rank": [], "step": [0, "3-5"], "level": "mix",
      "tensor": {"scope": [], "list": ["conv"], "data_mode": ["forward"]}}
@@ -52,7 +52,7 @@ _RANGE = re.compile(r"\s*(\d{1,7})\s*-\s*(\d{1,7})\s*")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is to be recorded. None and () mean: all."""
+    """Settings of a recording. None and () mean: all."""
 
     dump_path: Path
     task: str = "statistics"

@@ -140,5 +140,5 @@ class Document:
 
 def _trouble(path: Path, error: OSError) -> TraceWriteError:
     return TraceWriteError(
-        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. {_ADVICE}"
+        f"{path}: could not be written ({error.strerror}). Everything recorded before is complete. {_ADVICE}"
     )

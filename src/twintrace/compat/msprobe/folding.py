@@ -54,7 +54,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class Folded:
-    """What came out."""
+    """Outputs of a call."""
 
     calls: list[Call]
     gradients: list[Gradient]
@@ -193,7 +193,7 @@ class _Folding:
             yield {place: (slot, leaf.id) for place, (slot, leaf) in every if isinstance(leaf, TensorRef)}
 
     def _save(self, order: int, name: RecordName, record: str, entry: Any) -> None:
-        """What the script saved itself; `loss_grad` is the gradient of `loss`."""
+        """Values that the script saved itself; `loss_grad` is the gradient of `loss`."""
         value = self._readings.value(entry, record)
         owner = self._drafts.get(str(replace(name, name=name.name.removesuffix("_grad"))))
         if name.name.endswith("_grad") and owner is not None:
@@ -305,7 +305,7 @@ def _frames(lines: tuple[str, ...]) -> tuple[Frame, ...]:
 
 
 def _link(calls: Sequence[Call], readings: Readings) -> None:
-    """What comes out of a call and has not been seen before was made by it."""
+    """Marks outputs that have not been seen before as made by their call."""
     seen: set[int] = set()
     for call in calls:
         inside = {tensor for _, tensor in tensor_slots(call.args, call.kwargs)} | set(call.parameters.values())

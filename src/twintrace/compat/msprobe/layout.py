@@ -98,7 +98,7 @@ class DumpJournal(HeldJournal):
 
 
 def _with_saved(records: Records) -> Records:
-    """What the script saved itself is in a file of its own, beside the records."""
+    """Values that the script saved itself: they are in a file of their own, beside the records."""
     saved = records.path.with_name(FILES[1])
     if records.path.name != FILES[0] or not saved.is_file():
         return records

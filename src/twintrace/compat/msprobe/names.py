@@ -116,7 +116,7 @@ class RecordName:
         return f"{self.prefix}.{self.name}.{self.call}.{self.what}"
 
     def site_name(self, framework: str) -> str:
-        """What a trace calls it. `framework` is what dump.json says."""
+        """Name in a trace. `framework` is what dump.json says."""
         return self.name if self.kind is not Kind.API else _function(self.prefix, self.name, framework)
 
 

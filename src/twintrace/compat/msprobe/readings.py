@@ -64,7 +64,7 @@ class Readings:
         self._samples: dict[str, bytes | None] = {}
 
     def value(self, entry: Any, name: str, depth: int = 0) -> Value:
-        """What an element stands for."""
+        """Value that an entry stands for."""
         if entry is None:
             return None
         if type(entry) is dict:

@@ -1,4 +1,4 @@
-"""What can be read of a JSON file that is damaged: every member that is whole.
+"""Readable parts of a JSON file that is damaged: every member that is whole.
 
     {"task": "statistics", "data": {"A.0.forward": {…}, "B.0.forward": {"input_ar        the file ends here
 

@@ -148,6 +148,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 def _trouble(path: Path, error: OSError) -> TraceWriteError:
     return TraceWriteError(
-        f"{path}: could not be written ({error.strerror}). What was recorded before is whole. "
+        f"{path}: could not be written ({error.strerror}). Everything recorded before is complete. "
         f"Free some space, or choose another dump_path."
     )

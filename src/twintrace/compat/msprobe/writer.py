@@ -58,7 +58,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Call:
-    """What is remembered of a call for its gradients."""
+    """Facts about a call that its gradients need."""
 
     stem: str
     number: int
@@ -123,8 +123,10 @@ class DumpWriter:
 
     @contextlib.contextmanager
     def saving_again(self) -> Iterator[None]:
-        """What is saved within was saved in this step before, in this order, by a recorder that has ended: it is in debug.json, and
-        only its gradients are still to come."""
+        """Takes values that were saved in this step before, in this order, by a recorder that has ended.
+
+        They are in debug.json; only their gradients are still to come.
+        """
         self._said_again = {}
         try:
             yield
@@ -385,7 +387,7 @@ class DumpWriter:
         return place
 
     def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
-        """What the call's gradients will need."""
+        """Facts that the call's gradients will need."""
         if "raised" in record or not (
             self._settings.wants("backward", "input") or self._settings.wants("backward", "output")
         ):
@@ -560,7 +562,7 @@ def _results(record: Mapping[str, Wire], name: str) -> list[Wire]:
 
 
 def _children(wire: Wire, slot: str) -> Iterator[tuple[str, Wire]]:
-    """What is inside a container, each with its slot."""
+    """Items inside a container, each with its slot."""
     prefix = f"{slot}." if slot else ""
     if isinstance(wire, list):
         yield from ((f"{prefix}{i}", item) for i, item in enumerate(wire))

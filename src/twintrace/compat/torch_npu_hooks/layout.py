@@ -47,6 +47,7 @@ _QUICK = 1 << 12  # bytes of a line from which on its numbers are read by themse
 _HEAD = re.compile(rb'\s*\[\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[')
 _TAIL = re.compile(rb'\]\s*,\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[([\d,\s]*)\]\s*\]\s*\Z')
 _ENDS = 1 << 10  # bytes in which the two are looked for
+_EXACT = 1 << 53  # whole numbers below this are float64 values
 READING: ContextVar[Tell | None] = ContextVar("READING", default=None)
 """Is told how far the reading of a dump is: (what, megabytes, of how many)."""
 _SAMPLED = 13
@@ -225,7 +226,8 @@ class DumpJournal(HeldJournal):
                 seen = start
                 continue
             if start:  # bring what is left to the front, and read on behind it
-                room[: filled - start] = room[start:filled]
+                with memoryview(room) as view:
+                    view[: filled - start] = view[start:filled]
                 filled, start = filled - start, 0
             seen = filled
             if filled == len(room):
@@ -286,7 +288,7 @@ class DumpJournal(HeldJournal):
         self._lines[number], self._names[number] = line, name
 
     def _known(self, fields: list[Any], line: _Line, spec: Spec) -> dict[str, Any]:
-        """What is known of the values."""
+        """Knowledge of the values."""
         count: int = math.prod(spec.shape)
         if line.npy is not None:
             try:
@@ -344,7 +346,7 @@ class DumpJournal(HeldJournal):
 
 
 def _quickly(raw: memoryview, spec: Spec | None) -> list[Any] | None:
-    """The same of a long line of floating point numbers, with an array for its list; None where it is not plainly one."""
+    """The same of a long line of real numbers, with an array for its list; None where it is not plainly one."""
     if len(raw) < _QUICK:
         return None
     end = len(raw) - _ENDS
@@ -357,12 +359,14 @@ def _quickly(raw: memoryview, spec: Spec | None) -> list[Any] | None:
     except ValueError:
         return None
     short = spec.dtype if spec is not None else storable(short_dtype(dtype) or "")
-    if short[:1] not in ("f", "b") or short == "b8" or len(shape) > 64:
+    if short[:1] not in ("f", "b", "i", "u") or len(shape) > 64:
         return None
     count = math.prod(shape)
     text = raw[head.end() : end + tail.start()]
     values = parse_numbers(text, count, wide=short != "f32") if 0 < 2 * count <= len(text) + 1 else None
-    return None if values is None else [name, values, dtype, shape]
+    if values is None or (short[:1] in "iu" and not (np.abs(values) < _EXACT).all()):
+        return None
+    return [name, values, dtype, shape]
 
 
 def _parsed(raw: memoryview, spec: Spec | None) -> list[Any]:

@@ -52,7 +52,7 @@ class LineName(NamedTuple):
 
     @property
     def site_name(self) -> str:
-        """What a trace calls it: `torch.nn.functional.linear`; of a module only the class is known."""
+        """Name in a trace: `torch.nn.functional.linear`; of a module only the class is known."""
         return self.operation if self.kind is Kind.MODULE else _FAMILIES[self.family] + self.operation
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ from .numbers import DTYPES, from_values, storable, to_text
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a journal says of a tensor, as far as a dump wants to know: `place` is that of its bytes, None where it has none."""
+    """Facts of a journal about a tensor that a dump needs: `place` is that of its bytes, None where it has none."""
 
     dtype: str
     shape: list[int]

@@ -96,7 +96,7 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
 
 
 def _labelled(journal: Journal, framework: str, labels: Labels) -> Callable[[Mapping[str, Any]], str | None]:
-    """What each call of a journal is called in a dump."""
+    """Names of a journal's calls in a dump."""
     calls = sorted(journal.calls(), key=lambda call: call.id)  # a module before what it calls
     parents = {call.parent for call in calls}
     hidden: set[int] = set()  # layers and what is inside them
@@ -254,7 +254,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def _summary(numbers: Any, norm: Any) -> Statistics | None:
-    """What the row says; NaN stands for what was not asked for."""
+    """Statistics of the row; NaN stands for what was not asked for."""
     if not isinstance(numbers, list) or len(numbers) != 3:
         raise ValueError(f"expected [max, min, mean], got {str(numbers)[:60]}")
     most, least, mean, length = (
@@ -409,7 +409,7 @@ class DumpJournal(HeldJournal):
 
 
 def _mark(tensor: Tensor) -> tuple[str, object] | None:
-    """What two tensors that hold the same have in common; None where that says nothing, as of constants."""
+    """Key that two tensors with the same values have in common; None where that says nothing, as of constants."""
     found = tensor.statistics
     if found is None or found.min is None or found.min == found.max:
         return None

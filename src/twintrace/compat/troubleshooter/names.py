@@ -70,7 +70,7 @@ def row_name(label: str, part: str, suffix: str, *, backward: bool = False) -> s
 
 
 def site_name(framework: str, family: str, operation: str) -> str:
-    """What a trace calls it: `torch.nn.functional.linear`; of a module only the class is known."""
+    """Name in a trace: `torch.nn.functional.linear`; of a module only the class is known."""
     if family == "NN":
         return operation
     table = _MINDSPORE if framework == "mindspore" else _TORCH
@@ -91,7 +91,7 @@ def operation_name(framework: str, kind: str, name: str, type: str) -> str:
 
 
 def stack_key(framework: str, label: str) -> str:
-    """What the stack of a call is filed under: by PyTorch's name, or the row's with MindSpore."""
+    """Key of a call's stack: by PyTorch's name, or the row's with MindSpore."""
     family, _, rest = label.partition("_")
     operation, _, number = rest.rpartition("_")
     prefix = {"NN": "torch.nn.", **_TORCH}.get(family)

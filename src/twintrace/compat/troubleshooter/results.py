@@ -1,4 +1,4 @@
-"""What a table says of two tensors: the last four cells of a row.
+"""Result on two tensors: the last four cells of a row.
 
     True                    100.00%   0.99999   0.00000, 0.00001      every element within atol + rtol·|target|
     False                    99.90%   0.98712   0.00021, 1.02000

@@ -26,7 +26,7 @@ INCONSISTENT = "Shape is inconsistent"
 
 
 class Scores(NamedTuple):
-    """What `cal_algorithm` returns; `allclose` is a text where nothing could be computed."""
+    """Result of `cal_algorithm`; `allclose` is a text where nothing could be computed."""
 
     allclose: bool | str
     ratio: float = 0.0

@@ -50,7 +50,7 @@ _EMPTY = b"{\n}"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is written of a call: the settings of `api_dump_start`."""
+    """Parts of a call that are written: the settings of `api_dump_start`."""
 
     npy: bool = True
     statistics: bool = True
@@ -65,7 +65,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a journal says of a tensor: `place` is that of its bytes, None where it has none."""
+    """Facts of a journal about a tensor: `place` is that of its bytes, None where it has none."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -372,7 +372,7 @@ class DumpWriter:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise TraceWriteError(
-                f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+                f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
             ) from error
         return path
 
@@ -386,7 +386,7 @@ class DumpWriter:
                 shutil.copy(twin, path)
             except OSError as error:
                 raise TraceWriteError(
-                    f"{path} could not be written ({error.strerror}). What was recorded before is whole. Free some space."
+                    f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
                 ) from error
 
 
@@ -428,7 +428,7 @@ def _printed(number: float, dtype: str) -> float:
 
 
 def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
-    """What a call that returns nothing has written to (a collective, `x[0] = y`) is its result."""
+    """Results of a call that returns nothing: the tensors that it has written to (a collective, `x[0] = y`)."""
     suffixes = {leaf.slot: leaf.suffix for leaf in inputs}
     if len(after) == 1:
         return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]

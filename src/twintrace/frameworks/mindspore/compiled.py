@@ -182,7 +182,7 @@ def _is_their_own(executor: Any, args: Any) -> bool:
 
 
 def _function_name(executor: Any, args: Any) -> str | None:
-    """What a compiled function is called; None for a Cell's own, whose call is seen as the Cell's."""
+    """Name of a compiled function; None for a Cell's own, whose call is seen as the Cell's."""
     function = getattr(executor, "fn", None)
     name = getattr(function, "__name__", None)
     if name is None or (args and isinstance(args[0], nn.Cell)) or isinstance(getattr(executor, "obj", None), nn.Cell):

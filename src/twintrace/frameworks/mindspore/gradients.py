@@ -1,4 +1,4 @@
-"""What flows back through a call, read without touching the graph.
+"""Gradients that flow back through a call, read without touching the graph.
 
 MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks (see `nodes.py`). No node is inserted; a
 full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
@@ -49,7 +49,7 @@ class _Here(threading.local):
 
 
 class _Backward:
-    """How many backward passes are running, and the highest sequence number that was seen."""
+    """Number of backward passes that are running, and the highest sequence number that was seen."""
 
     depth = 0
     highest = -1
@@ -60,7 +60,7 @@ _HERE = _Here()
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What is called in here is the recorder's own."""
+    """Marks calls within as the recorder's own."""
     before, _HERE.quiet = _HERE.quiet, True
     try:
         yield
@@ -101,7 +101,7 @@ def next_sequence_number(inputs: list[tuple[str, Any, int]]) -> int:
 
 
 def without_gradient(call: Open, mutates: Sequence[str], start: int) -> tuple[str, ...]:
-    """What a record must say of a write in place that has left no node behind: nothing can be read of its way back."""
+    """Remark for a write in place that has left no node behind: nothing can be read of its way back."""
     written = [(slot, tensor) for slot, tensor in call.inputs if slot in mutates]
     nodes = [(slot, getattr(tensor, "_grad_node", None)) for slot, tensor in written]
     return tuple(

@@ -74,7 +74,7 @@ def named_buffers(model: nn.Cell) -> Iterator[tuple[str, Any]]:
 
 
 def view_of(path: str, cell: nn.Cell) -> ModuleView:
-    """What the sink may ask about a Cell."""
+    """Facts about a Cell that the sink may ask for."""
     return ModuleView(
         path,
         type(cell).__name__,

@@ -1,4 +1,4 @@
-"""What there is to call in MindSpore, what it is called in a trace, and what it writes to.
+"""Functions of MindSpore, their names in a trace, and the arguments that they write to.
 
 ops.tanh(x), mint.tanh(x)       mindspore.mint.tanh             functions; one with several names has mint's, which is PyTorch's
 ops.softmax(x)                  mindspore.ops.softmax

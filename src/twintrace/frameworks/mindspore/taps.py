@@ -23,7 +23,7 @@ REFUSAL = (
 
 
 def telling(callback: Callable[[Any], None]) -> Any:
-    """What to call with a tensor; its result is the tensor to go on with."""
+    """Function to call with a tensor; its result is the tensor to go on with."""
     told = functools.partial(callback)  # has no source, so that it is called where the function below is compiled
 
     def passing(gradient: Any) -> Any:

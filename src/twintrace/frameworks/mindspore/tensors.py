@@ -66,7 +66,7 @@ HAS_ADDRESSES = hasattr(Tensor, "_grad_node")
 
 
 class _Writes:
-    """How many writes have been seen."""
+    """Number of writes that have been seen."""
 
     count = 0
 
@@ -127,7 +127,7 @@ def is_tensor(value: object) -> bool:
 
 
 def look(tensor: Any) -> Look:
-    """What can be said without the values."""
+    """Facts that are known without the values."""
     if isinstance(tensor, _SPARSE):
         return _look_sparse(tensor)
     name = tensor.name if isinstance(tensor, Parameter) else None
@@ -222,7 +222,7 @@ def in_place(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 class _Memory:
-    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+    """Array interface of memory that is not numpy's own; it keeps the tensor alive as long as the array lives."""
 
     __slots__ = ("__array_interface__", "tensor")
 
@@ -238,7 +238,7 @@ class _Memory:
 
 
 def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
-    """What numpy has in a type of its own making (bf16) as an integer of its width."""
+    """Array of a type of numpy's own making (bf16), as integers of its width."""
     code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
     return array if array.dtype == code else array.view(code)
 

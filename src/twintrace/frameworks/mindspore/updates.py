@@ -126,7 +126,7 @@ def _parameters(optimizer: Any) -> list[Any]:
 
 
 def _state(optimizer: Any) -> dict[str, Any]:
-    """What the optimizer remembers, by attribute: moments, powers, the global step."""
+    """State of the optimizer, by attribute: moments, powers, the global step."""
     own = {id(parameter) for parameter in optimizer.parameters}
     found: dict[str, Any] = {}
     for name, value in vars(optimizer).items():
@@ -166,7 +166,7 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_setting(value: Any) -> bool:
-    """What the user has set is kept as it is, as a tensor of one element, or as a pair of numbers."""
+    """True of a setting: as the user gave it, as a tensor of one element, or as a pair of numbers."""
     if type(value) is tuple:
         return 0 < len(value) <= _FEW and all(isinstance(item, float) or _is_number(item) for item in value)
     return isinstance(value, _SETTINGS) or (_is_number(value) and not isinstance(value, Parameter))

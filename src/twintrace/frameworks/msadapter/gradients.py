@@ -1,4 +1,4 @@
-"""What flows back: the graph is MindSpore's, and so is its reading.
+"""Gradients: the graph is MindSpore's, and so is its reading.
 
 MSAdapter also runs on MindSpore 2.7, whose graph cannot be read. There a hook on each tensor tells the gradient of its value:
 
@@ -67,7 +67,7 @@ def _nothing() -> None:
 
 
 class _Value:
-    """What a tensor holds between two writes: who made it, who took it, and when it was used."""
+    """State of a tensor between two writes: who made it, who took it, and when it was used."""
 
     __slots__ = ("count", "makers", "takers", "unhook", "uses")
 

@@ -70,7 +70,7 @@ def _named(model: Any, table: str) -> Iterator[tuple[str, Any]]:
 
 
 def view_of(path: str, module: Any) -> ModuleView:
-    """What the sink may ask about a module."""
+    """Facts about a module that the sink may ask for."""
     return ModuleView(
         path,
         type(module).__name__,

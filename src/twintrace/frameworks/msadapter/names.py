@@ -1,4 +1,4 @@
-"""What there is to call in MSAdapter, by the names that PyTorch's users know.
+"""Functions of MSAdapter, by the names that PyTorch's users know.
 
 F.relu                 torch.nn.functional.relu
 x + y, x.add(y)        torch.Tensor.add

@@ -50,7 +50,7 @@ _MAX_LOOKS = 4096
 
 
 def look(tensor: Any) -> Look:
-    """What can be said without the values."""
+    """Facts that are known without the values."""
     key = (tensor.dtype, tensor._shape, _device(tensor), _wants_gradient(tensor))
     found = _LOOKS.get(key)
     if found is None:

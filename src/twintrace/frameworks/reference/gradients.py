@@ -1,4 +1,4 @@
-"""What flows back through a call, read from hooks on the tape's nodes.
+"""Gradients that flow back through a call, read from hooks on the tape's nodes.
 
     x ──▶ [ nodes made by this call ] ──▶ y            forward
     x ◀── after the node whose target    ◀── before the node of y            backward
@@ -23,7 +23,7 @@ Report = Callable[["Tensor | None"], None]
 
 
 def in_backward() -> int:
-    """How many backward passes this thread is in."""
+    """Number of backward passes that this thread is in."""
     return STATE.backwards
 
 

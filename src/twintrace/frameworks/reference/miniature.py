@@ -52,7 +52,7 @@ class Hooks:
 
 
 class State(threading.local):
-    """What belongs to a thread: is the tape running, are we inside a public function, inside how many backward passes?"""
+    """State of a thread: is the tape running, are we inside a public function, inside how many backward passes?"""
 
     taping = True
     inside = False

@@ -26,7 +26,7 @@ def named_modules(model: Module) -> Iterator[tuple[str, Module]]:
 
 
 def view_of(path: str, module: Module) -> ModuleView:
-    """What the sink may ask about a module."""
+    """Facts about a module that the sink may ask for."""
 
     def own(learned: bool) -> Mapping[str, Tensor]:
         tensors = {name: value for name, value in vars(module).items() if isinstance(value, Tensor)}

@@ -1,4 +1,4 @@
-"""What a function is called, and what it writes to.
+"""Names of functions, and the arguments that they write to.
 
     relu(x)       reference.relu
     add_(x, 1)    reference.add_, writes to argument 0

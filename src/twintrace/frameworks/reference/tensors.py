@@ -25,7 +25,7 @@ def is_tensor(value: object) -> bool:
 
 
 def look(tensor: Tensor) -> Look:
-    """What can be said without the values."""
+    """Facts that are known without the values."""
     return Look(tensor.dtype, tensor.shape, tensor.device, tensor.requires_grad)
 
 

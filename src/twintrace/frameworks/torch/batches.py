@@ -32,9 +32,8 @@ _FAR = 1 << 31  # units of a view beyond which 32 bits do not count them
 class Entry:
     """A tensor that waits to be read.
 
-    `walk` says how, where its elements are not in order or do not begin at a multiple of 8; `tensor` and `memory` (its
-    storage, of which it
-    takes `span` bytes) hold it; `version` is None where torch counts none (inference).
+    `walk` says how, where its elements are not in order or do not begin at a multiple of 8; `tensor` and `memory` (its storage,
+    of which it takes `span` bytes) hold it; `version` is None where torch counts none (inference).
     """
 
     __slots__ = ("address", "dtype", "memory", "nbytes", "span", "tensor", "ticket", "version", "walk")

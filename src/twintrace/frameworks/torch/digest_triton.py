@@ -2,12 +2,11 @@
 
     table (one row per tensor)  ──▶ digest ──▶ partial sums, a row per chunk ──▶ gather_up ──▶ a row per tensor
 
-A program takes a chunk of 64 blocks: one warp, one block of the fingerprint (128 words of 8 bytes, one row) per iteration.
-Words are loaded once and the elements cut out of them by shifts; everything is kept lane by lane in registers and added up
-at the end of the chunk. Tried and left (GB/s of bf16 on an H200): 16 rows × 128 words in 4 warps, reduced every iteration, 230
-against 2,100. Sums are float64 in a fixed order: the same result every time. Minimum and maximum are those of the bits,
-read as integers that
-order like the values, as on the host.
+A program takes a chunk of 64 blocks: one warp, one block of the fingerprint (128 words of 8 bytes, one row) per iteration. Words
+are loaded once and the elements cut out of them by shifts; everything is kept lane by lane in registers and added up at the end
+of the chunk. Tried and left (GB/s of bf16 on an H200): 16 rows × 128 words in 4 warps, reduced every iteration, 230 against
+2,100. Sums are float64 in a fixed order: the same result every time. Minimum and maximum are those of the bits, read as integers
+that order like the values, as on the host.
 
 Importing this module imports Triton. FORMAT.md and store/digest.py say what the numbers mean.
 """
@@ -24,9 +23,9 @@ MAX_AXES = 4  # runs of a view that is gathered here; of more the framework make
 
 # Columns of the table: the first chunk of a tensor, where it lies, its bytes, then MAX_AXES times (how many, bytes to the next).
 COLUMNS = 3 + 2 * MAX_AXES
-# Columns of the results, as int64: A, B, lowest key, highest key, NaN, +Inf, -Inf, zeros; then the bits of float64: sum,
-# squares, two order
-# sums; of f64 and c128 also squares of the large and of the small, and the sum scaled down. Partial sums have the same columns.
+# Columns of the results, as int64: A, B, lowest key, highest key, NaN, +Inf, -Inf, zeros; then the bits of float64: sum, squares,
+# two order sums; of f64 and c128 also squares of the large and of the small, and the sum scaled down. Partial sums have the same
+# columns.
 RESULTS = 16
 
 DIRECT, WORDS, ELEMENTS = range(

@@ -6,11 +6,9 @@
     digests.flush()                        everything that waits is read by kernels; nobody waits for them
     digests.collect()                      one copy to the host: a row of sums for each ticket, or why there is none
 
-What is held is bounded in bytes and number. A tensor whose version has moved, or whose memory has gone, without
-`before_write` is missing,
-with a reason; it is never read late and taken for what it was. Each batch is launched on the stream on which its
-tensors were seen, so whatever made them comes first, and whatever takes their memory over comes after.
-
+What is held is bounded in bytes and number. A tensor whose version has moved, or whose memory has gone, without `before_write` is
+missing, with a reason; it is never read late and taken for what it was. Each batch is launched on the stream on which its tensors
+were seen, so whatever made them comes first, and whatever takes their memory over comes after.
 Not seen by anybody, and so not guarded against: a kernel that writes to a tensor without telling torch (no call, no version). With
 `room=0` each tensor is read at once, and only what runs at the same time on another stream can still interfere.
 """
@@ -83,7 +81,7 @@ class DeviceDigests:
 
     @property
     def waiting(self) -> int:
-        """How many tensors wait."""
+        """Number of tensors that wait."""
         return self._count
 
     @property

@@ -1,4 +1,4 @@
-"""What flows back through a call, read from torch's graph without touching it (see `nodes.py`).
+"""Gradients that flow back through a call, read from torch's graph without touching it (see `nodes.py`).
 
 A wrapper such as a full backward hook inserts two nodes, and with that changes the order of accumulation and the bits; so the nodes
 themselves are hooked. Which nodes are the call's own? Those with a sequence number at or above the one that was next when the

@@ -68,7 +68,7 @@ def _is_compiled(module: nn.Module) -> bool:
 
 
 def view_of(path: str, module: nn.Module) -> ModuleView:
-    """What the sink may ask about a module."""
+    """Facts about a module that the sink may ask for."""
     inner: Any = module._orig_mod if _is_compiled(module) else module
     return ModuleView(
         path,

@@ -1,4 +1,4 @@
-"""What a function is called, whether it is worth a record, what it writes to.
+"""Names of functions, whether they are worth a record, the arguments that they write to.
 
 F.relu                 torch.nn.functional.relu
 x + y                  torch.Tensor.add
@@ -82,7 +82,7 @@ def describe(function: Any) -> Api | None:
 
 
 def _declared(function: Any) -> tuple[str, ...]:
-    """What an operator's schema, or one of the schemas under its name, marks as written to: its own kernels count no versions."""
+    """Arguments that a schema of an operator marks as written to: its own kernels count no versions."""
     if isinstance(function, torch._ops.OpOverloadPacket):
         overloads = [getattr(function, name) for name in function.overloads()]
     else:

@@ -57,7 +57,7 @@ _is_transformed: Any = getattr(_functorch, "is_functorch_wrapped_tensor", lambda
 
 
 class _Plan:
-    """What tensors of one element type, shape and so on have in common."""
+    """Facts that tensors of one element type, shape and so on have in common."""
 
     __slots__ = ("form", "is_usual", "look", "nbytes", "on_host", "order", "place", "runs", "span", "turns", "whole")
 
@@ -104,7 +104,7 @@ def has_device() -> bool:
 
 
 def look(tensor: Tensor) -> Look:
-    """What can be said without the values."""
+    """Facts that are known without the values."""
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
         if _is_transformed(tensor):
             return _look_transformed(tensor)
@@ -183,7 +183,7 @@ def _glance_closer(tensor: Tensor) -> Glance:
 
 
 def _body(tensor: Tensor) -> Tensor:
-    """What holds the memory: of a DTensor the local shard, through which it may be written to."""
+    """Holder of the memory: of a DTensor the local shard, through which it may be written to."""
     return _kept(tensor).get("_local_tensor", tensor)
 
 
@@ -295,7 +295,7 @@ def _in_place(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 class _Memory:
-    """What numpy asks of memory that is not its own; it keeps the tensor alive as long as the array lives."""
+    """Array interface of memory that is not numpy's own; it keeps the tensor alive as long as the array lives."""
 
     __slots__ = ("__array_interface__", "tensor")
 

@@ -31,7 +31,7 @@ _STEP = "Optimizer.step#"
 
 
 class _Here(threading.local):
-    """What is going on in one thread."""
+    """State of one thread."""
 
     def __init__(self) -> None:
         self.running = False

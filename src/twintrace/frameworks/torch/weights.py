@@ -187,7 +187,7 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def unpickle(path: Path, key: str | None) -> Any:
-    """What torch makes of a file when it is allowed to run what is in it: a module, or a state dict."""
+    """Object that torch makes of a file when it may run the code in it: a module, or a state dict."""
     found = torch.load(path, map_location="cpu", weights_only=False)
     for part in key.split(".") if key else ():
         found = found[part]
@@ -195,7 +195,7 @@ def unpickle(path: Path, key: str | None) -> Any:
 
 
 def accuracy() -> Iterator[tuple[float, str]]:
-    """How good tanh, sigmoid and exp are, between -4 and 4."""
+    """Errors of tanh, sigmoid and exp, between -4 and 4."""
     grid = np.linspace(-4, 4, 4001, dtype=np.float32)
     for name, exact in (("tanh", np.tanh), ("exp", np.exp), ("sigmoid", lambda x: 1 / (1 + np.exp(-x)))):
         true = exact(grid.astype(np.float64))

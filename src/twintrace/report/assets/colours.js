@@ -25,6 +25,29 @@ function colour(outcome, score) {
   return outcome === UNKNOWN ? greys.unknown : SCALE[score];
 }
 
+// What a colour says, once more as a sign: same, rounding, unknown, different, nothing there (of a trace: finite, –, unknown, not finite);
+// the last where a difference arises.
+const SIGNS_OF = { comparison: ["=", "≈", "?", "≠", "·"], trace: ["✓", "", "?", "!", "·"] };
+let SIGNS = SIGNS_OF.comparison;
+const ARISES = "◆";
+
+// A sign on its colour. It says nothing that the words beside it do not say.
+function mark(outcome, score, arises) {
+  const made = el("span", { class: arises ? "mark arises" : "mark", "aria-hidden": "true" }, arises ? ARISES : SIGNS[outcome]);
+  paint(made, outcome, score);
+  return made;
+}
+
+function paint(made, outcome, score) {
+  const background = colour(outcome, score);
+  const [red, green, blue] = (background.startsWith("#") ? parse(background) : background.match(/\d+/g).map(Number)).map((value) => {
+    const share = value / 255;
+    return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  Object.assign(made.style, { background, color: light > 0.179 ? "#000000" : "#ffffff" }); // the one with the greater contrast
+}
+
 const THEMES = ["system", "dark", "light"];
 
 function startTheme(changed) {

@@ -50,7 +50,7 @@ class Details {
     return el("header", {},
       el("h2", {}, side("left")),
       two ? el("h2", { class: "other" }, side("right")) : null,
-      el("p", {}, verdict("forward", two ? "forward" : "values"), " ", verdict("backward", two ? "backward" : "gradients")),
+      el("p", {}, verdict("forward", isUpdate(index, columns, row) ? "update" : two ? "forward" : "values"), " ", verdict("backward", two ? "backward" : "gradients")),
       el("p", { class: "quiet" }, place));
   }
 
@@ -87,28 +87,28 @@ class Details {
     const config = first.map((call) => (call ? calls.configs[call[1]] : null));
     const args = first.map((call) => (call ? calls.arguments[call[2]] : null));
     return [
-      found && this.verdicts(found, index),
+      found && this.verdicts(found, index, isUpdate(index, rows.columns, row)),
       two && pairing(calls, row),
       section("Source", el("div", { class: "two" }, sides.map((side, at) => el("div", {}, two ? el("h4", {}, side) : null,
         lists[at].length > 1 ? lists[at].map((call) => el("details", { open: call === lists[at][0] },
           el("summary", {}, el("code", {}, call[3]), ` ${call[4]}`), stackOf(calls, call[0]))) : first[at] ? stackOf(calls, first[at][0]) : el("p", { class: "quiet" }, "a gradient that reached a parameter"))))),
       section("Configuration", configTable(config[0], config[1], settings, two)),
       section("Arguments", argumentsTable(args[0], args[1], two)),
-      section("Set differently", settingsTable(settings, config)),
+      section("Set differently", settingsTable(settings, [...config.map((found) => found && found[1]), ...args.map((found) => found && Object.fromEntries(found))])),
       found ? section("Tensors", this.tensors(found, row, two)) : el("p", { class: "problem" },
         `The tensors of this row are not in this file, which holds those of the ${count(HELD * index.page)} rows that tell most. `,
         "Write the report as JSON and open that with twintrace view: it has those of all rows."),
     ];
   }
 
-  verdicts(found, index) {
+  verdicts(found, index, update) {
     const line = (name) => {
       const verdict = found[name];
       if (!verdict) return null;
-      return el("p", { class: "because" }, el("b", {}, `${name}: `), verdict[1], sizeOf(verdict));
+      return el("p", { class: "because" }, el("b", {}, `${update && name === "forward" ? "update" : name}: `), verdict[1], sizeOf(verdict));
     };
     const mistakes = (found.mistakes || []).map(([what, why, effective]) => el("p", { class: "because" },
-      el("b", {}, effective ? "mistake: " : "mistake without effect on any result: "), what, el("br"), el("b", {}, "why: "), why));
+      what ? [el("b", {}, effective ? "mistake: " : "mistake without effect on any result: "), what, el("br")] : null, el("b", {}, "why: "), why));
     return index.kind === "comparison" ? [line("forward"), line("backward"), ...mistakes] : [];
   }
 
@@ -123,6 +123,7 @@ class Details {
     const { index, rows } = this.app;
     const step = rows.columns.step[row];
     const rank = rows.columns.rank[row];
+    const said = new Set([found.forward, found.backward].filter(Boolean).map((verdict) => verdict[1])); // above, of the row
     const worst = found.tensors.reduce((best, item, at) => (badnessOf(item) > badnessOf(found.tensors[best] || item) ? at : best), 0);
     const items = found.tensors.map((item, at) => {
       const [[part, leftSlot, rightSlot, layout, because, pass], left, given, verdict, equal, measurement, differences, terms] = item;
@@ -139,10 +140,10 @@ class Details {
         more.dataset.filled = "yes";
         const missing = [["left", left], ["right", right]].filter(([, side]) => side && side[3]);
         more.append(...[
-          two && verdict[1] ? el("p", {}, verdict[1], sizeOf(verdict)) : null,
+          two && verdict[1] && !said.has(verdict[1]) ? el("p", {}, verdict[1], sizeOf(verdict)) : null,
           two && because ? el("p", { class: "quiet" }, `Paired because ${because}.`) : null,
           two && layout !== "as it is" ? el("p", { class: "quiet" }, `The right one is laid out anew: ${layout}.`) : null,
-          equal ? el("p", { class: "quiet" }, "The same bytes on both sides.") : null,
+          equal && !/\bbit/.test(verdict[1]) ? el("p", { class: "quiet" }, "The same bytes on both sides.") : null,
           ...missing.map(([side, tensor]) => el("p", { class: "problem" }, `${two ? `${side}: ` : ""}${tensor[3]}`)),
           two && terms ? termsTable(terms) : null,
           ...(measurement ? measurementParts(measurement, index, () => this.heat(row, at)) : []),
@@ -196,7 +197,7 @@ function stackOf(calls, number) {
 
 function sideBySide(names, left, right, two, differs) {
   return el("table", { class: "numbers wide" },
-    el("thead", {}, el("tr", {}, (two ? ["", "left", "right"] : ["", "value"]).map((text) => el("th", { scope: "col" }, text)))),
+    el("thead", {}, el("tr", {}, el("td"), (two ? ["left", "right"] : ["value"]).map((text) => el("th", { scope: "col" }, text)))),
     el("tbody", {}, names.map((name) => el("tr", { class: two && differs(name) ? "differs" : null }, el("th", { scope: "row" }, name),
       el("td", {}, el("code", {}, left(name))), two ? el("td", {}, el("code", {}, right(name))) : null))));
 }
@@ -219,8 +220,8 @@ function argumentsTable(left, right, two) {
   return sideBySide(names, text(0), text(1), two, (name) => text(0)(name) !== text(1)(name));
 }
 
-// What was set differently and is not among the configurations, where it is marked already.
-function settingsTable(settings, configs) {
-  const names = Object.keys(settings).filter((name) => !configs.some((config) => config && Object.hasOwn(config[1], name)));
+// What was set differently and is not among the configurations and the arguments, where it is marked already.
+function settingsTable(settings, shown) {
+  const names = Object.keys(settings).filter((name) => !shown.some((values) => values && Object.hasOwn(values, name)));
   return names.length ? sideBySide(names, (name) => settings[name][0], (name) => settings[name][1], true, () => true) : null;
 }

@@ -4,6 +4,7 @@ class App {
   constructor(index) {
     this.index = index;
     this.two = index.kind === "comparison";
+    SIGNS = SIGNS_OF[index.kind];
     const searched = ["left", "left_type", "left_path", "left_source", "spec"];
     if (this.two) searched.push("right", "right_type", "right_path", "right_source");
     this.rows = new Rows(index.rows, index.words, searched);
@@ -47,7 +48,9 @@ class App {
   describe(row) {
     const { rows, index } = this;
     const { columns } = rows;
-    const verdict = (name) => (columns[name][row] === NOTHING ? null : `${name} ${index.outcomes[columns[name][row]]}`);
+    const direction = (name) => (name === "forward" && isUpdate(index, columns, row) ? "update" : name);
+    const arises = (name) => (columns.flags[row] & FLAGS[name] ? " (arises here)" : "");
+    const verdict = (name) => (columns[name][row] === NOTHING ? null : `${direction(name)} ${index.outcomes[columns[name][row]]}${arises(name)}`);
     return [
       `${count(row)}  ${rows.word("left", row)}`,
       ...(this.two ? [rows.word("right", row)] : []),
@@ -81,9 +84,10 @@ class App {
     }
     this.current = list;
     if (!list.table) {
-      list.element = el("div", { class: "grid" });
+      const inner = el("div", { class: "rows" });
+      list.element = el("div", { class: "grid" }, inner);
       byId("grid").append(list.element);
-      list.table = new Table(list.element, list.rows, list.columns(list.rows, this.index), (row) => this.go(key, row));
+      list.table = new Table(inner, list.rows, list.columns(list.rows, this.index), (row) => this.go(key, row));
     }
     byId("outcomes").hidden = key !== "row";
     this.apply();
@@ -101,7 +105,7 @@ class App {
     this.buttons = index.outcomes.map((label, outcome) => {
       if (!label) return null;
       const button = el("button", { type: "button", class: "toggle", "aria-pressed": "false", disabled: !totals[outcome] },
-        el("span", { class: "dot", "data-outcome": outcome }), label, el("span", { class: "number" }, count(totals[outcome])));
+        el("span", { class: "mark", "aria-hidden": "true", "data-outcome": outcome }, SIGNS[outcome]), label, el("span", { class: "number" }, count(totals[outcome])));
       button.addEventListener("click", () => {
         const { outcomes } = this.filters;
         if (!outcomes.delete(outcome)) outcomes.add(outcome);
@@ -109,7 +113,7 @@ class App {
       });
       return button;
     });
-    this.arises = el("button", { type: "button", class: "toggle", "aria-pressed": "false", title: "What comes in agrees, what goes out does not" }, "◆ arises here");
+    this.arises = el("button", { type: "button", class: "toggle", "aria-pressed": "false", title: "What comes in agrees, what goes out does not" }, `${ARISES} arises here`);
     this.arises.addEventListener("click", () => {
       this.filters.arises = !this.filters.arises;
       this.apply();
@@ -173,7 +177,7 @@ class App {
   makeTrees() {
     const sides = this.two ? ["left", "right"] : ["left"];
     for (const side of sides) {
-      const tree = new Tree(growTree(this.rows, `${side}_path`), (path) => this.chooseModule(side, path), `Modules, ${side}`);
+      const tree = new Tree(growTree(this.rows, `${side}_path`), (path) => this.chooseModule(side, path), this.two ? `Modules, ${side}` : "Modules", this.two);
       this.trees.push({ tree, side });
       const head = el("h2", {}, this.two ? `Modules, ${side}` : "Modules");
       const none = tree.root.children.size ? null : el("p", { class: "quiet" }, "no modules in this record");
@@ -253,11 +257,11 @@ class App {
   recolour() {
     for (const dot of document.querySelectorAll("[data-outcome]")) {
       const outcome = Number(dot.dataset.outcome);
-      dot.style.background = colour(outcome, [0, 250, 0, 900][outcome]);
+      paint(dot, outcome, [0, 250, 0, 900][outcome]);
     }
     const swatch = (background, width) => el("span", { class: "scale", style: { background, width } });
     const ramp = `linear-gradient(90deg, ${[0, 1, 250, 500, 501, 750, 1000].map((score) => SCALE[score]).join(", ")})`;
-    const legend = this.two ? ["same", swatch(ramp, "120px"), "far beyond rounding"] : [swatch(SCALE[0], "10px"), "finite", swatch(SCALE[1000], "10px"), "not finite"];
+    const legend = this.two ? ["same", swatch(ramp, "120px"), "far beyond rounding", el("span", { class: "aside" }, `${ARISES} where a difference arises; taller: worse`)] : [swatch(SCALE[0], "10px"), "finite", swatch(SCALE[1000], "10px"), "not finite"];
     const aside = el("span", { class: "aside" }, swatch(greys.unknown, "10px"), "unknown", swatch(greys.nothing, "10px"), "nothing there");
     byId("legend").replaceChildren(...legend, aside);
     this.trees.forEach(({ tree }) => tree.recolour());

@@ -1,5 +1,6 @@
 // The whole execution: one column for each row, forward above backward, coloured by score. Where there are more rows than
-// pixels, the upper strip shows the worst of each pixel, and a lens below it shows the rows one by one.
+// pixels, the upper strip shows the worst of each pixel, and a lens below it shows the rows one by one. What is worse is taller, and
+// where a difference arises there is a diamond: nobody has to tell colours apart.
 
 class Ribbon {
   constructor(rows, describe, open) {
@@ -52,10 +53,15 @@ class Ribbon {
 
   select(row) {
     this.selected = row;
-    this.overview.setAttribute("aria-valuenow", row);
-    this.overview.setAttribute("aria-valuetext", row >= 0 ? this.describe(row).join(", ") : "none");
+    this.announce();
     if (row >= 0) this.middle = row;
     this.draw();
+  }
+
+  announce() {
+    const { selected, rows } = this;
+    const facts = { valuemin: 0, valuemax: Math.max(0, rows.length - 1), valuenow: Math.max(0, selected), valuetext: selected >= 0 ? this.describe(selected).join(", ") : "none" };
+    for (const [name, value] of Object.entries(facts)) this.overview.setAttribute(`aria-${name}`, value);
   }
 
   look(row) {
@@ -118,8 +124,7 @@ class Ribbon {
     this.width ||= Math.max(1, Math.floor(this.overview.parentElement.clientWidth));
     this.cell = Math.min(18, this.width / Math.max(1, this.rows.length));
     byId("lens-strip").hidden = !this.crowded;
-    this.overview.setAttribute("aria-valuemin", 0);
-    this.overview.setAttribute("aria-valuemax", this.rows.length - 1);
+    this.announce();
     this.drawOverview();
     this.drawLens();
   }
@@ -163,8 +168,7 @@ class Ribbon {
           }
         }
         pen.globalAlpha = keep[best] ? 1 : 0.18;
-        pen.fillStyle = colour(outcomes[best], scores[best]);
-        pen.fillRect(pixel, band.top, 1, band.height);
+        this.fill(pen, band, outcomes[best], scores[best], pixel, 1);
       }
     }
     pen.globalAlpha = 1;
@@ -184,12 +188,25 @@ class Ribbon {
     this.drawMarks(pen, (row) => (row - from + 0.5) * LENS_CELL, (row) => (row - from) * LENS_CELL, LENS_CELL);
   }
 
+  fill(pen, band, outcome, score, x, width) {
+    const height = Math.round(band.height * HEIGHTS[outcome]);
+    pen.fillStyle = colour(outcome, score);
+    pen.fillRect(x, band.top + band.height - height, width, height);
+  }
+
+  diamond(pen, x, y, size) {
+    pen.fillStyle = greys.line;
+    pen.beginPath();
+    for (const [dx, dy] of [[0, -size], [size, 0], [0, size], [-size, 0]]) pen.lineTo(x + dx, y + dy);
+    pen.fill();
+  }
+
   drawCell(pen, row, x, width) {
     const { columns, keep } = this.rows;
     pen.globalAlpha = keep[row] ? 1 : 0.18;
     for (const band of BANDS) {
-      pen.fillStyle = colour(columns[band.name][row], columns[`${band.name}_score`][row]);
-      pen.fillRect(x, band.top, width > 3 ? width - 1 : width, band.height);
+      this.fill(pen, band, columns[band.name][row], columns[`${band.name}_score`][row], x, width > 3 ? width - 1 : width);
+      if (width >= 5 && columns.flags[row] & FLAGS[band.name]) this.diamond(pen, x + (width - 1) / 2, band.top + band.height / 2, Math.min(4, width / 2 - 1));
     }
     pen.globalAlpha = 1;
   }
@@ -224,6 +241,7 @@ class Ribbon {
   }
 }
 
+const HEIGHTS = [0.45, 0.6, 0.75, 1, 0.2]; // of a band: same, rounding, unknown, different, nothing there
 const LENS_CELL = 9;
 const STRIP = 54;
 const BANDS = [{ name: "forward", top: 11, height: 20 }, { name: "backward", top: 32, height: 20 }];

@@ -2,10 +2,12 @@
 
 function chip(outcome, score, label, arises) {
   if (outcome === NOTHING) return el("span", { class: "quiet" }, "–");
-  const dot = el("span", { class: "dot", style: { background: colour(outcome, score) } });
   const title = arises ? `${label}: what comes in agrees, the difference arises here` : label;
-  return el("span", { class: "chip", title }, dot, label, arises ? el("b", { class: "arises" }, " ◆") : null);
+  return el("span", { class: "chip", title }, mark(outcome, score, arises), label);
 }
+
+// An optimizer's step is neither forward nor backward.
+const isUpdate = (index, columns, row) => index.phases[columns.phase[row]] === "update";
 
 function pairColumns(rows, index) {
   const { columns } = rows;
@@ -16,24 +18,23 @@ function pairColumns(rows, index) {
     const tail = `${number ? `#${number}` : ""}${type ? `  ${type}` : ""}`;
     return el("span", { title: `${name}${tail}` }, name, el("span", { class: "quiet" }, tail));
   };
-  const verdict = (name) => (row) =>
-    chip(columns[name][row], columns[`${name}_score`][row], index.outcomes[columns[name][row]], columns.flags[row] & FLAGS[name]);
+  const verdict = (name) => (row) => chip(columns[name][row], columns[`${name}_score`][row],
+    `${name === "forward" && isUpdate(index, columns, row) ? "update " : ""}${index.outcomes[columns[name][row]]}`, columns.flags[row] & FLAGS[name]);
   const badness = (name) => (row) => (columns[name][row] === NOTHING ? -1 : columns[name][row] * 2000 + columns[`${name}_score`][row]);
   const measured = (name) => ({ show: (row) => format(columns[name][row]), sort: { number: (row) => sortable(columns[name][row]) }, right: true });
   const text = (name) => ({ show: (row) => rows.word(name, row), sort: { words: true, column: name }, code: name !== "because" });
   const two = index.kind === "comparison";
   return [
     { id: "row", name: "#", width: 64, show: (row) => count(row), sort: { number: (row) => row }, right: true },
-    { id: "forward", name: two ? "forward" : "values", width: 104, show: verdict("forward"), sort: { number: badness("forward") } },
-    { id: "backward", name: two ? "backward" : "gradients", width: 104, show: verdict("backward"), sort: { number: badness("backward") } },
+    { id: "forward", name: two ? "forward" : "values", width: 132, show: verdict("forward"), sort: { number: badness("forward") } },
+    { id: "backward", name: two ? "backward" : "gradients", width: 112, show: verdict("backward"), sort: { number: badness("backward") } },
     { id: "left", name: two ? "left" : "call", width: two ? 240 : 320, show: named("left"), sort: { words: true, column: "left" }, code: true },
     ...(two ? [{ id: "right", name: "right", width: 240, show: named("right"), sort: { words: true, column: "right" }, code: true }] : []),
     { id: "spec", name: "tensor", width: 130, ...text("spec") },
     ...(two ? [
-      { id: "max_abs", name: "max abs", width: 96, ...measured("max_abs") },
-      { id: "max_rel", name: "max rel", width: 96, ...measured("max_rel") },
-      { id: "cosine", name: "cosine", width: 92, ...measured("cosine") },
-      { id: "ratio", name: "error / bound", width: 120, ...measured("ratio") },
+      ...["forward", "backward"].flatMap((direction) => [["max_abs", "max abs"], ["max_rel", "max rel"], ["cosine", "cosine"], ["ratio", "error / bound"]]
+        .map(([name, label]) => ({ id: `${direction}_${name}`, name: direction === "forward" ? label : `grad ${label}`,
+          width: name === "ratio" ? 132 : 112, ...measured(`${direction}_${name}`) }))),
     ] : [
       { id: "min", name: "min", width: 96, ...measured("min") },
       { id: "max", name: "max", width: 96, ...measured("max") },
@@ -101,6 +102,11 @@ class Table {
       suppressCssChangesOnHiddenInit: true,
       explicitInitialization: false,
     });
+    // A grid may have rows for children, or groups of them: what takes the keys goes beside it, and only the rows are walked through.
+    element.before(this.grid._focusSink);
+    element.after(this.grid._focusSink2);
+    for (const pane of element.querySelectorAll(".slick-pane, .slick-viewport")) pane.removeAttribute("tabindex");
+    for (const canvas of element.querySelectorAll(".grid-canvas")) canvas.setAttribute("role", "rowgroup");
     this.grid.onSort.subscribe((_event, sort) => {
       this.order = { key: sort.sortCol.sort, descending: !sort.sortAsc };
       this.show();

@@ -12,20 +12,22 @@ function facts(rows) {
 
 const STATISTIC_NAMES = ["min", "max", "mean", "norm", "NaN", "Inf", "zeros"];
 
-// `differences` has the relative ones from its fifth place on.
+// `differences` has the relative ones from its fifth place on; where there are none, the two sides have the same numbers.
 function statisticsTable(left, right, differences) {
   const two = right !== undefined;
   const cell = (side, at) => (side && side[2] ? format(side[2][at]) : "–");
   const places = [0, 1, 2, 3, 8, 9, 10];
-  const head = two ? ["", "left", "right", "right − left", "relative"] : ["", "value"];
+  const head = two ? ["left", "right", "right − left", "relative"] : ["value"];
   const body = STATISTIC_NAMES.map((name, at) => {
     const cells = two ? [cell(left, at), cell(right, at)] : [cell(left, at)];
-    if (two) cells.push(differences ? format(differences[places[at]]) : "–", differences && at < 4 ? format(differences[4 + at]) : "");
+    const known = two && [left, right].every((side) => side && side[2] && side[2][at] !== null);
+    const apart = (place) => (known ? format(differences ? differences[place] : 0) : "–");
+    if (two) cells.push(apart(places[at]), at < 4 ? apart(4 + at) : "");
     const odd = (at === 4 || at === 5) && [left, right].some((side) => side && side[2] && side[2][at]);
     return el("tr", { class: odd ? "odd" : null }, el("th", { scope: "row" }, name), cells.map((text) => el("td", {}, text)));
   });
   return el("table", { class: "numbers" },
-    el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, body));
+    el("thead", {}, el("tr", {}, el("td"), head.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, body));
 }
 
 function histogram(bars, title) {

@@ -1,17 +1,24 @@
-// The modules of one side. A module has the score of the worst row in it or below it.
+// The modules of one side. Forward and backward are counted apart, and so are rows where a difference arises and rows that it only
+// reaches: gradients that differ say nothing of the forward pass, and what follows is not at fault.
+
+const DIRECTIONS = ["forward", "backward"];
+
+const newTotal = () => ({ rows: 0, ...Object.fromEntries(DIRECTIONS.map((name) => [name, { arises: 0, different: 0, outcome: NOTHING, score: 0 }])) });
 
 function growTree(rows, column) {
-  const root = { name: "", path: "", children: new Map(), rows: 0, different: 0, outcome: NOTHING, score: 0 };
+  const root = { name: "", path: "", children: new Map(), ...newTotal() };
   const paths = rows.columns[column];
   const totals = new Map();
   const { columns } = rows;
   for (let row = 0; row < rows.length; row++) {
     let total = totals.get(paths[row]);
-    if (!total) totals.set(paths[row], (total = { rows: 0, different: 0, outcome: NOTHING, score: 0 }));
+    if (!total) totals.set(paths[row], (total = newTotal()));
     total.rows++;
-    total.different += rows.worst[row] === DIFFERENT;
-    raise(total, columns.forward[row], columns.forward_score[row]);
-    raise(total, columns.backward[row], columns.backward_score[row]);
+    for (const name of DIRECTIONS) {
+      const outcome = columns[name][row];
+      const arises = columns.flags[row] & FLAGS[name] ? 1 : 0;
+      raise(total[name], { arises, different: outcome === DIFFERENT ? 1 : 0, outcome, score: columns[`${name}_score`][row] });
+    }
   }
   for (const [word, total] of totals) {
     let node = root;
@@ -21,9 +28,7 @@ function growTree(rows, column) {
     let walked = "";
     for (const part of path.split(".").slice(0, 64)) {
       walked = walked ? `${walked}.${part}` : part;
-      if (!node.children.has(part)) {
-        node.children.set(part, { name: part, path: walked, children: new Map(), rows: 0, different: 0, outcome: NOTHING, score: 0 });
-      }
+      if (!node.children.has(part)) node.children.set(part, { name: part, path: walked, children: new Map(), ...newTotal() });
       node = node.children.get(part);
       add(node, total);
     }
@@ -33,22 +38,30 @@ function growTree(rows, column) {
 
 function add(node, total) {
   node.rows += total.rows;
-  node.different += total.different;
-  raise(node, total.outcome, total.score);
+  for (const name of DIRECTIONS) raise(node[name], total[name]);
 }
 
-function raise(total, outcome, score) {
+// Counts are added; the outcome is the worst of both.
+function raise(total, { arises, different, outcome, score }) {
+  total.arises += arises;
+  total.different += different;
   const [here, there] = [SEVERITY[outcome], SEVERITY[total.outcome]];
-  if (here > there || (here === there && score > total.score)) {
-    [total.outcome, total.score] = [outcome, score];
-  }
+  if (here > there || (here === there && score > total.score)) [total.outcome, total.score] = [outcome, score];
+}
+
+function summed(node, two) {
+  const words = (name) => {
+    const { arises, different } = node[name];
+    return two ? `${name}: ${count(different)} differ, in ${count(arises)} of them it arises` : `${name === "forward" ? "values" : "gradients"}: ${count(different)} not finite`;
+  };
+  return `${node.path}: ${count(node.rows)} rows; ${DIRECTIONS.map(words).join("; ")}`;
 }
 
 const SHOWN_AT_ONCE = 200;
 
 class Tree {
-  constructor(root, choose, label) {
-    Object.assign(this, { root, choose });
+  constructor(root, choose, label, two) {
+    Object.assign(this, { root, choose, two });
     this.element = el("ul", { class: "tree", role: "tree", "aria-label": label });
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.items = new Map();
@@ -77,11 +90,13 @@ class Tree {
 
   item(node) {
     const inner = node.children.size > 0;
-    const dot = el("span", { class: "dot", style: { background: colour(node.outcome, node.score) } });
-    const twist = el("span", { class: "twist" }, inner ? "▸" : "");
-    const number = node.different ? el("span", { class: "bad" }, count(node.different)) : el("span", { class: "quiet" }, count(node.rows));
-    const title = `${node.path}: ${count(node.rows)} rows, ${count(node.different)} of them different`;
-    const line = el("div", { class: "node", tabindex: -1, title }, twist, dot, el("span", { class: "name" }, node.name), number);
+    const twist = el("span", { class: "twist", "aria-hidden": "true" }, inner ? "▸" : "");
+    const marks = DIRECTIONS.map((name) => mark(node[name].outcome, node[name].score, node[name].arises));
+    const arises = node.forward.arises + node.backward.arises;
+    const different = node.forward.different + node.backward.different;
+    const number = arises ? el("span", { class: "bad" }, `${ARISES} ${count(arises)}`) : el("span", { class: "quiet" }, different ? `${SIGNS[DIFFERENT]} ${count(different)}` : count(node.rows));
+    const title = summed(node, this.two);
+    const line = el("div", { class: "node", tabindex: -1, title }, twist, ...marks, el("span", { class: "name" }, node.name), number);
     const item = el("li", { role: "treeitem", "aria-expanded": inner ? "false" : null, "aria-selected": "false" }, line);
     twist.addEventListener("click", (event) => {
       event.stopPropagation();
@@ -92,7 +107,7 @@ class Tree {
       this.choose(node.path);
     });
     line.addEventListener("dblclick", () => this.toggle(node));
-    this.items.set(node.path, { node, item, line, dot, twist });
+    this.items.set(node.path, { node, item, line, marks, twist });
     return item;
   }
 
@@ -127,7 +142,7 @@ class Tree {
   }
 
   recolour() {
-    for (const { node, dot } of this.items.values()) dot.style.background = colour(node.outcome, node.score);
+    for (const { node, marks } of this.items.values()) DIRECTIONS.forEach((name, at) => paint(marks[at], node[name].outcome, node[name].score));
   }
 
   focus(line) {

@@ -1,4 +1,4 @@
-"""What every adapter promises, by theme; `contract.py` puts them together.
+"""Promises of every adapter, by theme; `contract.py` puts them together.
 
     levels.py      what each level records                       saving.py      single values
     forward.py     arguments, results, the data flow             selection.py   recording less

@@ -1,4 +1,4 @@
-"""What goes wrong in the recorder does not go wrong in the training."""
+"""Faults of the recorder do not reach the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed is removed; two recorders get on; the run keeps its bits and its memory."""
+"""Hooks that are installed are removed; two recorders get on; the run keeps its bits and its memory."""
 
 from __future__ import annotations
 

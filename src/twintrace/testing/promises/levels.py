@@ -1,4 +1,4 @@
-"""What each level records: addresses, paths, parents, configuration, stacks."""
+"""Contents of each level: addresses, paths, parents, configuration, stacks."""
 
 from __future__ import annotations
 

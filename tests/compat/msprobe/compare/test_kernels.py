@@ -82,7 +82,7 @@ def test_kernels_that_fail_are_coloured_say_why_and_are_advised_on(kernels, tmp_
     assert made.advice.name == "advisor_1_3_1.txt"
     text = made.advice.read_text()
     assert text.startswith("Line: 3\nSuspect Nodes: ")
-    assert "What this call computes is off" in text
+    assert "The values that this call computes are wrong" in text
 
 
 def test_nan_is_nan(kernels):

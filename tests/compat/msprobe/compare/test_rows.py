@@ -512,7 +512,7 @@ def test_what_numbers_do_not_show_is_a_warning_in_statistics(facts, words):
     ("name", "output", "words"),
     [
         ("Functional.relu.0.forward.input.0", False, "Look where it comes from"),
-        ("Functional.relu.0.forward.output.0", True, "What this call computes"),
+        ("Functional.relu.0.forward.output.0", True, "The values that this call computes"),
         ("Functional.conv2d.0.forward.output.0", True, "deterministic"),
         ("Functional.layer_norm.0.backward.output.0", True, "deterministic"),
         ("Functional.relu.0.backward.input.0", False, "came here"),

@@ -37,7 +37,7 @@ _ADVICE = {
     (
         "forward",
         True,
-    ): "What this call computes is off. Look at its implementation, its arguments, and the element types that "
+    ): "The values that this call computes are wrong. Look at its implementation, its arguments, and the element types that "
     "it works in.",
     (
         "backward",
@@ -104,7 +104,7 @@ class Advisor:
         return cls(**(found | pairs))
 
     def take(self, later: Advisor) -> None:
-        """What another has seen of the rows that follow; it began with the line that this one ends with."""
+        """Takes over the findings of another on the rows that follow; it began with the line that this one ends with."""
         self.line, self.unread = later.line, self.unread + later.unread
         self.first, self.arises = self.first or later.first, self.arises or later.arises
         for mine, theirs in ((self.verdicts, later.verdicts), (self.doubts, later.doubts)):
@@ -112,7 +112,7 @@ class Advisor:
                 mine[key] = mine.get(key, 0) + count
 
     def text(self, npu: str | os.PathLike[str], bench: str | os.PathLike[str]) -> str:
-        """What the file says."""
+        """Text of the file."""
         if self.first is None:
             lines = ["Line: NA", "Suspect Nodes: NA", f"Expert Advice: {_OPEN if self.doubts else _NONE}"]
         else:
@@ -161,7 +161,7 @@ def _advice_on(row: Row) -> str:
 
 
 def advice(name: str, output: bool) -> str:
-    """What to look at when this item is the first that fails."""
+    """Advice for when this item is the first that fails."""
     if "batch_norm" in name and ".forward" in name and not output:
         return _BATCH_NORM
     if output and any(part in name for part in _UNORDERED):

@@ -1,4 +1,4 @@
-"""What the project's own alignment finds in two dumps, in terms of their items.
+"""Pairs that the project's own alignment finds in two dumps, in terms of their items.
 
     Cell.norm.LayerNorm.forward.0.parameters.gamma    Module.norm.LayerNorm.forward.0.parameters.weight    the same parameters
     Primitive.bias_add.BiasAdd.0.forward.output.0     Functional.linear.0.forward.output.0                 2 calls and 1 call …
@@ -43,7 +43,7 @@ class AlignedItems:
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """What belongs together: records one by one where they do the same, and items. Of the rest, by record, why it is alone."""
+    """Pairs: records one by one where they do the same, and items. Of the rest, by record, why it is alone."""
 
     records: tuple[tuple[str, str, str], ...]
     items: tuple[AlignedItems, ...]

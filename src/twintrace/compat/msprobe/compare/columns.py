@@ -22,7 +22,7 @@ class Generation(Enum):
 
 
 class Mode(Enum):
-    """What is known of the values."""
+    """Knowledge of the values."""
 
     STATISTICS = "statistics"
     MD5 = "md5"

@@ -29,7 +29,7 @@ MappingFile = Path | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to compare, besides what.
+    """Options of a comparison.
 
     generation   whose tables: with the columns and verdicts of the commands with a compare.json, or of those with two paths
     xlsx         a spreadsheet; otherwise csv              stacks   a column that says where each API was called; None: if known
@@ -138,7 +138,7 @@ def _laid_out(place: Place, request: Request, settings: Settings, wishes: Wishes
 
 
 def _told(place: Place, pairing: Pairing, made: Summary, written: Sequence[Path]) -> Iterator[str]:
-    """What people want to know, in a few lines."""
+    """Summary for people, in a few lines."""
     both = sum(pair.npu is not None and pair.bench is not None for pair in pairing.pairs)
     only_npu = sum(pair.bench is None for pair in pairing.pairs)
     only_bench = sum(pair.npu is None for pair in pairing.pairs)

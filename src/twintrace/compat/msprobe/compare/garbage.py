@@ -20,7 +20,7 @@ _OBJECTS = 500_000  # that come on top before anybody looks: what does go round 
 
 @contextlib.contextmanager
 def seldom() -> Iterator[None]:
-    """What Python does otherwise comes back at the end."""
+    """Pauses the garbage collector; at the end it works as before."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])
     try:

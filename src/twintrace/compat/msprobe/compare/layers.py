@@ -168,7 +168,7 @@ def _translated(
 
 
 def _step(rest: Sequence[str], tables: Iterable[Mapping[str, str]]) -> tuple[int, str]:
-    """How many names a rule takes, and what they become: the longest rule that fits."""
+    """Number of names that a rule takes, and what they become: the longest rule that fits."""
     for table in tables:
         for count in range(len(rest), 0, -1):
             target = table.get(".".join(rest[:count]))

@@ -63,7 +63,7 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How to pair. None: not asked for. An empty table: asked for without a file."""
+    """Rules of pairing. None: not asked for. An empty table: asked for without a file."""
 
     fuzzy: bool = False
     api_rules: tuple[ApiRule, ...] | None = None
@@ -128,7 +128,7 @@ def _same_but_for_the_number(one: str, two: str) -> bool:
 
 
 class _Board:
-    """What has been paired so far."""
+    """Pairs that have been found so far."""
 
     def __init__(self, npu: Dump, bench: Dump) -> None:
         self.remarks: list[str] = []
@@ -249,7 +249,7 @@ class _Board:
                 self._pair_records(name, same[0], "the cell mapping says so" if said else "Cell is Module")
 
     def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool]) -> None:
-        """What the alignment has found in records that are wanted together: tensors as it says, what is none by its place."""
+        """Pairs of the alignment in records that are wanted together: tensors as it says, what is none by its place."""
         fitting = [
             (one, two, because)
             for one, two, because in found.records
@@ -392,7 +392,7 @@ class _Board:
                 yield from (self._lonely(1, j) for j in after[i])
 
     def _leftovers(self) -> dict[int, list[int]]:
-        """What only the bench has: after which item of the npu's it stands, or before them all (-1)."""
+        """Items that only the bench has: after which item of the npu's it stands, or before them all (-1)."""
         ends = {i: indexes[-1] for indexes in self._records[0].values() for i in indexes}
         of_bench = {j: i for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
         anchors = _anchors(self._records[1], of_bench, ends)
@@ -504,7 +504,7 @@ def _stem(record: RecordName) -> str:
 
 
 def _mapped_cell(owner: str, cells: Mapping[str, str]) -> str:
-    """What the other side calls this cell: as a whole, or with the stretches of its name that the file speaks of."""
+    """Name of this cell on the other side: as a whole, or with the stretches of its name that the file speaks of."""
     if owner in cells:
         return cells[owner]
     parts = owner.split(".")

@@ -1,4 +1,4 @@
-"""What is to be compared with what: a compare.json, or two paths, as places that both sides have.
+"""Places that are to be compared: a compare.json, or two paths, as places that both sides have.
 
     {"npu_path": "npu/step0/rank0/dump.json", "bench_path": "bench/step0/rank0/dump.json"}    one card: two files
     {"npu_path": "npu/step0", "bench_path": "bench/step0"}                                    many cards: ranks are paired
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for; `remarks` are for people."""
+    """Request for a comparison; `remarks` are for people."""
 
     places: tuple[Place, ...]
     kernels: bool = False
@@ -57,7 +57,7 @@ class Request:
 
 
 def read_request(path: Path) -> Request:
-    """What a compare.json asks for."""
+    """Request of a compare.json."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def read_request(path: Path) -> Request:
 def request_of(
     parameters: Any, source: str, *, beside: Path | None = None, names: Mapping[str, str] | None = None
 ) -> Request:
-    """What these fields ask for; for errors, `source` is where they come from and `names` what they are called there."""
+    """Request of these fields; for errors, `source` is where they come from and `names` what they are called there."""
     if not isinstance(parameters, Mapping):
         raise UsageError(
             f'{source}: expected an object, {{"npu_path": "…", "bench_path": "…"}}, got {_kind(parameters)}.'

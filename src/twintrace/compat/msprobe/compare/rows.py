@@ -1,4 +1,4 @@
-"""What is said of two items: a row.
+"""Rows: what is said of two items.
 
     Functional.linear.0.forward.output.0  …  Max diff -0.0007, MaxRelativeErr 0.014%  …  pass
     Functional.linear.0.forward.output.0  …  Cosine 0.999999, MaxAbsErr 0.0045        …  Yes
@@ -141,7 +141,7 @@ def _described(item: Item) -> tuple[str, str]:
 
 
 def _valued(item: Item) -> tuple[tuple[Cell, Cell, Cell, Cell], str]:
-    """What stands for max, min, mean and norm, and for the hash."""
+    """Cells for max, min, mean and norm, and for the hash."""
     if item.type in ("torch.Size", "slice"):
         return (_NONE,) * 4, item.md5 or _hash(str(item.value))
     if item.type == "torch.ProcessGroup" or item.name.rpartition(".")[2] in _PLACES:
@@ -183,7 +183,7 @@ def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mo
 
 
 def _differ_as_tensors(left: Side, right: Side, pair: ItemPair) -> str:
-    """What statistics alone do not show."""
+    """Sentences on differences that statistics alone do not show."""
     found = []
     if left.shape != right.shape and pair.layout == _AS_IT_IS:
         found.append(f"The shapes differ: {left.shape} | {right.shape}.")

@@ -41,7 +41,7 @@ _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was written, and what it says in short."""
+    """Files that were written, and their contents in short."""
 
     path: Path
     rows: int

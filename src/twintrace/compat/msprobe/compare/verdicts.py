@@ -1,4 +1,4 @@
-"""What a row is worth, by the rules of the tool.
+"""Verdict on a row, by the rules of the tool.
 
     older    Accuracy Reached or Not    Yes · No · Unmatched (shapes) · None (not compared)           values
              Result                     Warning or nothing                                            statistics
@@ -115,7 +115,7 @@ _OLDER: dict[Mode, Callable[[Row], str]] = {
 
 
 def _apart(npu: Cell, bench: Cell) -> float:
-    """How far apart, as a share of the larger; 0 where one of them is no number."""
+    """Distance as a share of the larger; 0 where one of them is no number."""
     if not isinstance(npu, NUMBERS) or not isinstance(bench, NUMBERS) or npu == bench:
         return 0.0
     try:
@@ -190,7 +190,7 @@ def _overflowed(numbers: Sequence[Cell]) -> bool:
 
 
 def _facts(row: Row) -> None:
-    """What must be the same whatever the values are."""
+    """Facts that must be the same whatever the values are."""
     npu, bench = row.npu, row.bench
     if row.consistent == "False":
         _add(row, ERROR, "requires_grad differs.")

@@ -232,6 +232,8 @@ def _target(path: PathLike) -> Path:
         raise UsageError(f"output_path: expected the name of a csv file, got {path!r} ({error}).") from None
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
+    if not target.parent.is_dir():
+        raise UsageError(f"output_path: the folder {target.parent} does not exist. Make it, or give another path.")
     return target
 
 

@@ -310,7 +310,7 @@ def _folder(path: StrPath | None) -> Path | None:
 
 
 def _suffix(place: _Place, places: Sequence[_Place]) -> tuple[str, str]:
-    """What tells one of several steps and ranks from the others: in a file's name, and in a title."""
+    """Label that tells one of several steps and ranks from the others: in a file's name, and in a title."""
     step, rank = place
     several = len({one for one, _ in places}) > 1, len({one for _, one in places}) > 1
     file = (f"_{step}" if several[0] else "") + (f"_rank{rank}" if several[1] else "")
@@ -343,7 +343,7 @@ def _compare_weights(origin: Path, target: Path, rtol: float, atol: float, equal
 
 
 def _told(found: Comparison) -> Iterator[str]:
-    """What the tables do not say: where the two part first, and what could not be read."""
+    """Remarks that the tables do not have: where the two part first, and what could not be read."""
     first = found.divergence
     if first is not None and first.result.match.left:
         origin, target = (" + ".join(map(_label, side)) for side in (first.result.match.right, first.result.match.left))

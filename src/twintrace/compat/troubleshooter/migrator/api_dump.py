@@ -390,4 +390,4 @@ def _write_weights(net: Any, dump: _Dump) -> None:
         )
     rank = dump.root / "rank0"
     rank.mkdir(mode=0o700, exist_ok=True)
-    api.convert_weights(net, rank / "pt_net.pth", to="torch")
+    api.convert_weights(net, rank / "pt_net.pth", to="torch", force=True)

@@ -105,7 +105,7 @@ def convert_weight(
     source = _one_of("pt_file_path", pt_file_path, "pth_para_dict", given)
     map = _map(weight_map_path, weight_map)
     with api.progress_bar() as progress:
-        found = api.convert_weights(source, ms_file_save_path, map=map, trust=trust, progress=progress)
+        found = api.convert_weights(source, ms_file_save_path, map=map, force=True, trust=trust, progress=progress)
     rows = [row for row in found.rows if print_level == 1 or _status(row) != "Consistent"]
     if print_conv_info and print_level:
         say(_conversion_table(rows))
@@ -173,7 +173,7 @@ def save_net_and_weight_params(
     folder = Path(path if path is not None else Path.cwd())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = weight_params_filename or f"{framework}_troubleshooter_create.{'pth' if framework == 'torch' else 'ckpt'}"
-    api.convert_weights(net, folder / file, to=framework)
+    api.convert_weights(net, folder / file, to=framework, force=True)
     if framework == "torch":
         get_weight_map(net, folder / "torch_net_map.json")
     (folder / f"{framework}_net_architecture.txt").write_text(api.describe_net(net) + "\n", encoding="utf-8")

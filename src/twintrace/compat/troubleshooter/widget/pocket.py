@@ -38,7 +38,7 @@ def object_dump(obj: Any, file: StrPath) -> None:
 
 
 def object_load(file: StrPath) -> Any:
-    """What `object_dump` wrote. JSON: nothing in it is run."""
+    """Contents of a file that `object_dump` wrote. JSON: nothing in it is run."""
     try:
         return json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,0 +1,126 @@
+"""Questions to one run: where the first value that is not finite comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from ..collect.watching import Judgement
+from ..model.curves import Curves
+from ..model.errors import TraceNotFoundError
+from ..model.nonfinite import NonfiniteReport, Pass
+from ..model.sites import Phase
+from ..store.registry import open_trace
+from ..store.trace import Trace
+
+__all__ = [
+    "curves_json",
+    "curves_of",
+    "curves_text",
+    "first_nonfinite",
+    "judge_steps",
+    "nonfinite_json",
+    "nonfinite_text",
+]
+
+
+def first_nonfinite(
+    trace: Trace | str | os.PathLike[str],
+    *,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> NonfiniteReport:
+    """Find the first call that made NaN or an infinity out of finite values, forward or backward, and say why.
+
+    Statistics are enough: `keep="statistics"`, and dumps of other tools. Infinities that are made on purpose (a mask of -inf) and
+    swallowed (by a softmax) are listed, not accused.
+
+    Args:
+        trace: a trace, or its path.
+        steps, ranks: only these; the others are not looked at.
+
+    Returns:
+        A report: `report.origin` is the place and its cause, or None; `report.code` is 0 (nothing), 1 (found) or 3 (could not be
+        told).
+
+    Raises:
+        TraceNotFoundError: there is no such trace, or it has none of these steps or ranks.
+    """
+    from ..diagnose import search
+
+    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    places = [
+        (step, rank)
+        for step, rank in opened.places
+        if (steps is None or step in steps) and (ranks is None or rank in ranks)
+    ]
+    if not places and (steps is not None or ranks is not None):
+        raise TraceNotFoundError(
+            f"{opened.path} has none of the steps and ranks that were asked for: it has the steps "
+            f"{', '.join(map(str, opened.steps)) or 'none'} of the ranks {', '.join(map(str, opened.ranks)) or 'none'}."
+        )
+    return search.first_nonfinite(opened, places)
+
+
+def curves_of(
+    trace: Trace | str | os.PathLike[str], *, steps: Collection[int] | None = None, rank: int | None = None
+) -> Curves:
+    """Curves of a run over its steps (loss, norms, largest result, dead units) and over the depth of the network.
+
+    Raises TraceNotFoundError if the trace has none of these steps, or not this rank.
+    """
+    from ..diagnose import curves
+
+    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    chosen = rank if rank is not None else min(opened.ranks, default=0)
+    wanted = sorted(step for step, r in opened.places if r == chosen and (steps is None or step in steps))
+    if not wanted:
+        raise TraceNotFoundError(f"{opened.path} has none of these steps of rank {chosen}.")
+    return curves.curves_of(opened, wanted, chosen)
+
+
+def curves_text(found: Curves) -> str:
+    """The curves as text."""
+    from ..report import curves
+
+    return curves.curves_text(found)
+
+
+def curves_json(found: Curves) -> str:
+    """The curves for machines."""
+    from ..report import curves
+
+    return curves.curves_json(found)
+
+
+def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
+    """Judge for a recorder that watches: what these steps of its own trace tell, while it is being written."""
+    from ..diagnose import search
+
+    trace = open_trace(path, tolerant=True)
+    origin = search.first_nonfinite(trace, [(step, rank) for step in steps if (step, rank) in trace.places]).origin
+    if origin is None:
+        return Judgement()
+    calls = trace.journal(origin.step, rank).calls()
+    updated = any(call.site.phase is Phase.UPDATE for call in calls)
+    where = "" if origin.call is None else f" at {search.named(origin.call)}"
+    line = origin.call.stack[0] if origin.call is not None and origin.call.stack else None
+    place = f" ({Path(line.file).name}:{line.line})" if line else ""
+    # Gradients alone, and no update yet: a loss scaler may skip the step. Weights that break later settle it.
+    waits = origin.when is Pass.BACKWARD and not updated and not origin.reached.endswith(f"of step {steps[-1]}")
+    return Judgement(f"step {origin.step}, {origin.when}{where}{place}: {origin.why}", waits)
+
+
+def nonfinite_text(report: NonfiniteReport) -> str:
+    """The report as text."""
+    from ..report import nonfinite
+
+    return nonfinite.nonfinite_text(report)
+
+
+def nonfinite_json(report: NonfiniteReport) -> str:
+    """The report for machines."""
+    from ..report import nonfinite
+
+    return nonfinite.nonfinite_json(report)

@@ -1,0 +1,117 @@
+"""The first value of a run that is not finite, and what made it.
+
+NonfiniteReport("runs/a")
+    origin      torch.Tensor.log in head, step 7, forward: log of zero
+    harmless    a mask of -inf that a softmax swallows, and the like
+    untold      what could not be looked at
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .records import Call
+from .tensors import Spec, Statistics
+from .words import Word
+
+KEPT = "nonfinite: "
+"""How the names of values begin that a recorder kept because something that is not finite arose beside them."""
+
+
+class Source(Word):
+    """What made a value that is not finite."""
+
+    OVERFLOW = "overflow"
+    DIVISION = "division by zero"
+    LOGARITHM = "logarithm of zero or less"
+    ROOT = "root of a negative number"
+    DOMAIN = "argument outside the domain"
+    SLOPE = "infinite derivative"
+    MASKED = "softmax over nothing but -inf"
+    CANCELLED = "infinity minus infinity"
+    ZERO_TIMES = "zero times infinity"
+    EMPTY = "average of nothing"
+    PASSED_ON = "infinity that was made on purpose"
+    UNINITIALISED = "uninitialised memory"
+    DATA = "data that came in so"
+    WEIGHTS = "weights that came in so"
+    UPDATE = "update of the weights"
+    ELSEWHERE = "another process"
+    KERNEL = "kernel that is wrong"
+    UNRECORDED = "code that was not recorded"
+    UNKNOWN = "unknown"
+
+
+class Pass(Word):
+    """When in a step it arose."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """One tensor of a call, by its part in it, and what is known of its values."""
+
+    name: str
+    spec: Spec
+    statistics: Statistics | None
+    is_rough: bool = False
+    """Another tool's statistics: nothing was counted, 1 is some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The call that made the first value that is not finite.
+
+    `call` is None where nothing that was recorded made it and nothing recorded took it (the gradient of a parameter alone).
+    """
+
+    step: int
+    rank: int
+    when: Pass
+    source: Source
+    what: str
+    """One sentence: what came in, what came out."""
+    why: str
+    """The cause, with the numbers that show it."""
+    advice: str = ""
+    call: Call | None = None
+    given: tuple[ValueRange, ...] = ()
+    """Tensors that came in, before the call; of a backward pass the gradients that came in first, then the forward's."""
+    made: tuple[ValueRange, ...] = ()
+    """Tensors that are not finite."""
+    led: tuple[str, ...] = ()
+    """Sentences about what led there: growth over the calls and the steps before."""
+    reached: str = ""
+    """What became of it, one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class NonfiniteReport:
+    """Answer to "where does the NaN come from?". `bool(report)` is True if something was found."""
+
+    path: str
+    origin: Origin | None
+    steps: int = 0
+    """Steps that were looked through."""
+    harmless: tuple[str, ...] = ()
+    """Values that are not finite and have no effect, one sentence each."""
+    untold: tuple[str, ...] = ()
+    """What could not be looked at, one sentence each."""
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 nothing that counts is not finite, 1 found, 3 could not be told."""
+        return 1 if self.origin is not None else 3 if self.untold else 0
+
+    def __bool__(self) -> bool:
+        return self.origin is not None
+
+    def __str__(self) -> str:
+        found = self.origin
+        if found is None:
+            return f"{self.path}: could not be told: {self.untold[0]}" if self.untold else f"{self.path}: all finite"
+        where = "" if found.call is None else f" at {found.call.site}"
+        return f"{self.path}: step {found.step}, {found.when}{where}: {found.source}: {found.why}"

@@ -1,0 +1,116 @@
+"""Buffers that follow from their shape: what one net keeps and the other computes when it needs it.
+
+    position_ids   i64[1, 512]          0 1 2 …                             position indices
+    inv_freq       f32[32]              1, r, r², …                         inverse frequencies
+    attn.bias      b8[1, 1, 64, 64]     the lower triangle                  a causal mask
+    masked_bias    f32[]                -1e9                                the value of a mask
+    pe             f32[1, 512, 64]      sin(p·f), cos(p·f)                  a table of sines and cosines
+    logits_bias    f32[1, 50000]        0                                   a bias of zeros
+
+Said of what the values are; a name alone makes nothing dispensable.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..store.arrays import as_float
+from .states import Item, State
+
+Array = np.ndarray[Any, Any]
+ZEROS = "a bias of zeros"
+_MOST = 1 << 24
+"""Elements beyond which nothing is looked at: a mask of 4096 positions has as many."""
+_MASKS = -1e4
+"""The largest value that masks use in place of minus infinity."""
+
+
+def derivation(item: Item, state: State) -> str:
+    """A word for what the values are, if they follow from the shape; "" if not."""
+    shape = tuple(size for size in item.spec.shape if size != 1)
+    if math.prod(shape) > _MOST or not math.prod(shape):
+        return ""
+    whole = item.spec.dtype[0] in "iub"
+    big = len(shape) > 1 and not re.search("pos|mask|freq", item.name)
+    if item.role == "weight" and not whole and (big or item.rule.kind not in ("", "embedding")):
+        return ""  # as most weights are: not read for this
+    values = as_float(state.read(item.name), item.spec.dtype).reshape(shape)
+    if whole or values.dtype.kind not in "fc":
+        values = values.astype(np.float64)
+    if "freq" in item.name and not whole and 0 < values.size <= 2 and values.flat[0] == 1:
+        return "inverse frequencies"  # too few to be recognised by themselves
+    for told, holds in _FORMS:
+        if holds(values, whole):
+            return told
+    bias = item.role.endswith("bias") or (item.role == "value" and item.name.endswith("bias"))
+    return ZEROS if bias and not values.any() else ""
+
+
+def _positions(values: Array, whole: bool) -> bool:
+    return values.ndim == 1 and values.size > 1 and np.array_equal(values, values[0] + np.arange(values.size)) and whole
+
+
+def _constant(values: Array, whole: bool) -> bool:
+    """Whole numbers that are all the same: a buffer of token types, of lengths."""
+    return whole and bool((values == values.flat[0]).all())
+
+
+def _masking(values: Array, whole: bool) -> bool:
+    """One very negative number, and nothing else."""
+    return not whole and bool((values == values.flat[0]).all() and values.flat[0] <= _MASKS)
+
+
+def _frequencies(values: Array, whole: bool) -> bool:
+    """A falling geometric sequence from 1."""
+    if whole or values.ndim != 1 or values.size < 3 or values[0] != 1 or not (values > 0).all():
+        return False
+    ratio = values[1:] / values[:-1]
+    return bool(ratio[0] < 1 and np.allclose(ratio, ratio[0], rtol=1e-4, atol=0))
+
+
+def _triangle(values: Array, whole: bool) -> bool:
+    """Zero on one side of the diagonal (with it or without), one other value on the other side."""
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.shape[0] < 3:
+        return False
+    lower = np.tri(values.shape[0], dtype=bool)
+    for inside in (lower, ~lower, lower.T, ~lower.T):
+        kept, other = values[inside], values[~inside]
+        if (kept == kept[0]).all() and (other == other[0]).all() and kept[0] != other[0] and 0 in (kept[0], other[0]):
+            return True
+    return False
+
+
+def _waves(values: Array, whole: bool) -> bool:
+    """Sines and cosines of positions times a falling geometric sequence, side by side or in halves."""
+    if whole or values.ndim != 2 or values.shape[0] < 3 or values.shape[1] < 4 or values.shape[1] % 2:
+        return False
+    half = values.shape[1] // 2
+    for sines, cosines in (
+        (values[:, 0::2], values[:, 1::2]),
+        (values[:, :half], values[:, half:]),
+        (values[:, half:], values[:, :half]),
+    ):
+        frequencies = np.arctan2(sines[1], cosines[1]).astype(np.float64)
+        if (frequencies <= 0).any() or not np.allclose(
+            frequencies[1:] / frequencies[:-1], frequencies[1] / frequencies[0], rtol=1e-3
+        ):
+            continue
+        angles = np.arange(values.shape[0])[:, None] * frequencies
+        if np.allclose(sines, np.sin(angles), atol=1e-4) and np.allclose(cosines, np.cos(angles), atol=1e-4):
+            return True
+    return False
+
+
+_FORMS: tuple[tuple[str, Callable[[Array, bool], bool]], ...] = (
+    ("position indices", _positions),
+    ("a constant", _constant),
+    ("the value of a mask", _masking),
+    ("inverse frequencies", _frequencies),
+    ("a causal mask", _triangle),
+    ("a table of sines and cosines", _waves),
+)

@@ -1,0 +1,89 @@
+"""Bounds of recurrent networks: PyTorch's own kernels are within them, and what is wrong is not, however many steps there are."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from hypothesis import Phase, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tests.operations.test_evaluation import values_of  # noqa: E402
+from twintrace.operations import Meaning, Operand  # noqa: E402
+from twintrace.operations.evaluation import Gradients, audit  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+FUNCTIONS = {"lstm": torch.lstm, "gru": torch.gru}
+
+
+def run(
+    kind: str, dtype: torch.dtype, steps: int, width: int, seed: int
+) -> tuple[Meaning, dict[int, torch.Tensor], Gradients]:
+    """A forward and backward pass of one layer: its meaning, all tensors by their numbers, which are gradients."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int, scale: float = 1.0) -> torch.Tensor:
+        return (torch.randn(*shape, generator=generator) * scale).to(dtype)
+
+    gates = 4 if kind == "lstm" else 3
+    x = drawn(3, steps, width).requires_grad_()
+    shapes = ((gates * width, width), (gates * width, width), (gates * width,), (gates * width,))
+    params = [drawn(*shape, scale=width**-0.5).requires_grad_() for shape in shapes]
+    state = torch.zeros(1, 3, width, dtype=dtype)
+    states = (state, state) if kind == "lstm" else state
+    y = FUNCTIONS[kind](x, states, params, True, 1, 0.0, True, False, True)[0]
+    g = drawn(*y.shape)
+    y.backward(g)
+    number = {path: Operand(place) for place, path in enumerate(("x", "h", "c", "a", "b", "d", "e"))}
+    hx = (number["h"], number["c"]) if kind == "lstm" else number["h"]
+    arguments = {
+        "input": number["x"], "hx": hx, "params": tuple(number[path] for path in "abde"), "has_biases": True, "num_layers": 1,
+        "dropout": 0.0, "train": True, "bidirectional": False, "batch_first": True,
+    }  # fmt: skip
+    tensors = {
+        0: x,
+        1: state,
+        2: state,
+        **{3 + place: param for place, param in enumerate(params)},
+        10: y,
+        11: g,
+        12: x.grad,
+    }
+    tensors.update({13 + place: param.grad for place, param in enumerate(params)})
+    tensors = {place: tensor.detach() for place, tensor in tensors.items()}
+    meaning = Meaning(kind, arguments, {10: 0})
+    return meaning, tensors, Gradients({10: 11}, {0: [12], **{3 + place: [13 + place] for place in range(4)}})
+
+
+DTYPES = st.sampled_from((torch.float32, torch.float16, torch.bfloat16))
+
+
+@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(st.sampled_from(("lstm", "gru")), DTYPES, st.integers(1, 16), st.sampled_from((4, 16)), st.integers(0, 2**20))
+def test_right_kernels_are_within_the_bound(kind: str, dtype: torch.dtype, steps: int, width: int, seed: int) -> None:
+    meaning, tensors, gradients = run(kind, dtype, steps, width, seed)
+
+    found = audit(meaning, values_of(tensors), gradients)
+
+    assert found.forward[10].ratio <= 1
+    assert len(found.backward) == 5
+    assert all(score.ratio <= 1 for score in found.backward.values())
+
+
+@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(st.sampled_from(("lstm", "gru")), DTYPES, st.integers(8, 16), st.integers(10, 16), st.integers(0, 2**20))
+def test_a_wrong_result_is_beyond_it(kind: str, dtype: torch.dtype, steps: int, wrong: int, seed: int) -> None:
+    """Of zeros, or one element of another sign and size: the output, and each gradient."""
+    number = wrong if wrong in (10, 12) else max(wrong, 13)
+    meaning, tensors, gradients = run(kind, dtype, steps, 16, seed)
+
+    for change in ("zeros", "element"):
+        damaged = tensors[number].clone(memory_format=torch.contiguous_format)
+        if change == "zeros":
+            damaged.zero_()
+        else:
+            place = int(damaged.abs().flatten().argmax())
+            damaged.view(-1)[place] *= -2
+        found = audit(meaning, values_of({**tensors, number: damaged}), gradients)
+        score = found.forward[10] if number == 10 else found.backward[number]
+        assert score.ratio > 1
