@@ -56,8 +56,8 @@ def in_mindspore(path, **settings):
     ("changed", "told"),
     [
         ({"eps": 1e-2}, {"eps": ("0.0001", "0.01")}),
-        ({"betas": (0.8, 0.99)}, {"betas.0": ("0.9", "0.8")}),
-        ({"betas": (0.9, 0.9)}, {"betas.1": ("0.99", "0.9")}),
+        ({"betas": (0.8, 0.99)}, {"beta1": ("0.9", "0.8")}),
+        ({"betas": (0.9, 0.9)}, {"beta2": ("0.99", "0.9")}),
         ({"weight_decay": 0.5}, {"weight_decay": ("0.1", "0.5")}),
         ({"lr": 1e-3}, {"lr": ("0.01", "0.001")}),
     ],
@@ -68,8 +68,7 @@ def test_what_two_optimizers_were_told_differently_is_named(changed, told, tmp_p
     assert found.divergence is not None
     assert found.divergence.result.settings == told
     assert found.divergence.mistake is not None
-    setting = {"betas.0": "beta1", "betas.1": "beta2"}.get(*[next(iter(told))] * 2)
-    assert found.divergence.mistake.why.startswith(f"{setting}: ")
+    assert found.divergence.mistake.why.startswith(f"{next(iter(told))}: ")
     assert "→" in found.divergence.mistake.why
 
 

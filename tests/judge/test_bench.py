@@ -373,3 +373,17 @@ def test_a_mask_does_not_hide_wrong_scores(mask, values):
         went = evidence(scores, other, part=Part.OUTPUT, numbers=(1, 1), values=values)
         chain.cases[0] = replace(chain.cases[0], evidence=[came, went])
         assert outcomes(chain.judge()) == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "rounding"), [("Whitening", 0, True), ("Whitening", 1, False), ("ReLU", 0, False)]
+)
+def test_a_users_module_without_calls_inside_may_cancel_and_approximate(kind, inside, rounding):
+    """Its class says nothing of what it does; where calls inside were recorded, they say it, and a framework's class is known."""
+    one = (X + np.float32(100)).astype(np.float32)
+    two = (one * NOISE).astype(np.float32)
+    chain = Chain(one, two).call("torch.Tensor.mul", one, two).call("", one - one.mean(), two - two.mean())
+    match = chain.cases[-1].match
+    call = replace(match.left[0], site=Site(Kind.MODULE, "norm", 0, type=kind))
+    chain.cases[-1] = Case(Match((call,), (call,), "by hand"), chain.cases[-1].evidence, inside)
+    assert (chain.judge()[-1].forward.outcome is Outcome.ROUNDING) is rounding

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence, tensor
-from twintrace.judge.operations import Traits, _traits
 from twintrace.judge.policies import relative_error
-from twintrace.judge.rounding import UNITS, allowance, reduction_length, unit
-from twintrace.model.tensors import DTYPES, Spec, Tensor
+from twintrace.judge.rounding import allowance, reduction_length, unit
+from twintrace.model.tensors import DTYPES, UNITS, Spec, Tensor
+from twintrace.operations import Traits, traits_named
 
 CONTRACTS = Traits(contracts=True)
 
@@ -44,7 +44,7 @@ def test_an_epsilon_that_is_wrong_is_seen_when_it_matters(wrong, seen):
         return (centred / np.sqrt(centred.var(-1, keepdims=True) + eps)).astype(np.float32)
 
     found = evidence(norm(1.01e-7), norm(wrong))
-    kind = _traits("torch.nn.functional.layer_norm")
+    kind = traits_named("torch.nn.functional.layer_norm")
     allowed = allowance(found.left, found.right, [tensor(x)], kind, incoming=0.0).bound
     assert (relative_error(found) > allowed) is seen
 
@@ -53,7 +53,7 @@ def test_a_mask_makes_no_softmax_uncertain():
     scores = np.random.default_rng(2).normal(size=(8, 8)).astype(np.float32)
     scores[:, 5:] = -1e9
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    result, kind = tensor(weights.astype(np.float32)), _traits("torch.Tensor.softmax")
+    result, kind = tensor(weights.astype(np.float32)), traits_named("torch.Tensor.softmax")
     assert allowance(result, result, [tensor(scores)], kind, incoming=1e-7).bound < 1e-2
 
 
@@ -65,7 +65,7 @@ def test_cancellation_is_allowed_for():
     found = evidence(x - y, noisy - y)
     apart = relative_error(evidence(x, noisy))
     sources = [tensor(x), tensor(y)]
-    kind = _traits("torch.Tensor.sub")
+    kind = traits_named("torch.Tensor.sub")
     assert relative_error(found) < allowance(found.left, found.right, sources, kind, incoming=apart).bound
     assert relative_error(found) > allowance(found.left, found.right, sources, Traits(), incoming=apart).bound
     assert relative_error(found) > allowance(found.left, found.right, sources, kind, incoming=apart, tainted=True).bound
@@ -84,26 +84,3 @@ def test_every_float_has_a_unit_and_integers_have_none():
     assert {name for name in DTYPES if name[0] in "fcb" and name != "b8"} == set(UNITS)
     assert unit("f32", "bf16") == 2.0**-8
     assert unit("i64", "b8") == 0.0
-
-
-@pytest.mark.parametrize(
-    ("names", "trait"),
-    [
-        (
-            ["torch.nn.functional.linear", "Dense", "mindspore.ops.MatMul", "Conv2d", "aten.mm.default", "LSTM"],
-            "contracts",
-        ),
-        (["torch.nn.functional.layer_norm", "BatchNorm2d", "torch.Tensor.sub", "torch.Tensor.__add__"], "cancels"),
-        (["torch.softmax", "mindspore.ops.SoftmaxCrossEntropyWithLogits", "torch.exp"], "exponential"),
-        (["torch.relu", "ReLU", "MaxPool2d", "torch.argmax", "mindspore.ops.TopK"], "decides"),
-        (["torch.tanh", "GELU", "mindspore.ops.Sigmoid", "GRUCell"], "approximates"),
-    ],
-)
-def test_names_of_all_frameworks_are_understood(names, trait):
-    assert [name for name in names if not getattr(_traits(name), trait)] == []
-
-
-@pytest.mark.parametrize("name", ["torch.Tensor.view", "Flatten", "mindspore.ops.Reshape", "torch.Tensor.transpose"])
-def test_what_only_moves_values_has_no_excuse(name):
-    found = _traits(name)
-    assert found == Traits()

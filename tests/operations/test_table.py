@@ -28,7 +28,8 @@ from twintrace.operations.catalog import OPERATIONS
 from twintrace.operations.conventions import index, overhang, same_sides
 from twintrace.operations.coverage import coverage, listing
 from twintrace.operations.kernels import GIVEN_RESULT, KERNELS
-from twintrace.operations.rows import NotTold, row_of, signature_of
+from twintrace.operations.mindspore_reading import row_of as primitive_row_of
+from twintrace.operations.rows import NotTold, row_of, rows_in, signature_of
 
 
 def call(name, *args, framework="torch", out=None, **kwargs):
@@ -58,6 +59,24 @@ class TestRows:
     def test_results_can_be_limited(self):
         """`[:1]` keeps the first result."""
         assert row_of("f(x) = batch_norm(input=x)[:1]").outputs == 1
+
+    def test_one_line_for_one_two_and_three_axes(self):
+        """`<n>` is the number of axes."""
+        rows = list(rows_in("pool<n>d(input, size) = pool(size=spread(size, <n>))\nrelu(input) = relu"))
+        assert [row.signature.name for row in rows] == ["pool1d", "pool2d", "pool3d", "relu"]
+        assert [eval(row.arguments["size"], {"spread": lambda _, n: n, "size": 0}) for row in rows[:3]] == [1, 2, 3]
+
+    def test_parameters_under_another_name_are_seen(self):
+        """As they are, or as what raises otherwise; what is computed of them is no name of theirs."""
+        row = row_of("f(x, y, z, gamma, n) = g(input=unless(x, n), weight=gamma, other=given(y, z), size=spread(n, 2))")
+        assert row.renamed == {"x": "input", "gamma": "weight", "y": "other", "z": "other"}
+
+    def test_a_primitive_without_attributes_is_the_function_of_its_name(self):
+        """One that has attributes has a row: they may not have been recorded."""
+        assert primitive_row_of("ops", "LogicalNot").operation == "logical_not"
+        assert primitive_row_of("ops", "Xlogy").operation == "xlogy"
+        assert primitive_row_of("ops", "Tril") is None
+        assert primitive_row_of("mint", "LogicalNot") is None
 
 
 class TestCatalog:

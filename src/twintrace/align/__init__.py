@@ -7,7 +7,6 @@
 What lives here, in the order in which it works:
 
     strands.py, units.py    a side made ready: its tree of calls, its tensors, which calls are one operation
-    equivalents.py          what is the same under another name: operations, parameters, arguments
     values.py, classes.py   which tensors hold the same, without opening any
     asked.py, mappings.py   what a mapping file says
     named.py, reordered.py  two runs of one program: by name and place, held against the flow of data

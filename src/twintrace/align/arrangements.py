@@ -25,6 +25,7 @@ import numpy as np
 
 from ..model.pairs import Layout
 from ..model.values import Nest
+from ..operations.families import SHAPING
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import Strand
 from .units import operation
@@ -139,13 +140,10 @@ class Arranger:
             yield tensor, calls
             made = makers.get(tensor, ())
             inner = [index for index in made if not strand.children[index]]
-            if not inner or operation(strand.calls[inner[-1]]) not in _FOLLOWED or not strand.inputs(inner[-1]):
+            if not inner or operation(strand.calls[inner[-1]]) not in SHAPING or not strand.inputs(inner[-1]):
                 return
             calls = (inner[-1], *calls)
             tensor = strand.inputs(inner[-1])[0].tensor
-
-
-_FOLLOWED = frozenset(("reshape", "transpose", "identity", "cast", "transfer"))
 
 
 @lru_cache(maxsize=65536)
@@ -206,7 +204,7 @@ def _moved(strand: Strand, places: _Array, calls: tuple[int, ...]) -> _Array | N
         shape = strand.tensor(strand.outputs(index)[0].tensor).spec.shape if strand.outputs(index) else None
         if shape is None:
             return None
-        if operation(call) == "transpose":
+        if operation(call) == "permute":
             axes = _axes(call.site.name, (*call.args[1:], *call.kwargs.values()), places.ndim)
             if axes is None:
                 return None

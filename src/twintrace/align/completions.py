@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from ..model.pairs import Part
 from ..model.sites import Kind
-from .equivalents import meaning_of, ranks
+from ..operations.operands import operand_of, ranks
 from .units import operation
 from .values import numel
 from .webs import Bond, Web
 
-_BIASED = frozenset(("linear", "matmul", "conv", "convtranspose"))
-_WINDOWED = frozenset(("conv", "convtranspose", "maxpool", "avgpool", "unfold"))
+_BIASED = frozenset(("linear", "matmul", "conv", "conv_transpose"))
+_WINDOWED = frozenset(("conv", "conv_transpose", "max_pool", "avg_pool", "unfold"))
 _STEPS = 4
 """Reshapes and casts between a product and the sum that adds its bias; two are common (`[B·T, C]` to `[B, T, C]`, a cast)."""
 
@@ -56,9 +56,7 @@ def _bias(web: Web, which: int, index: int) -> int | None:
     what, name = operation(strand.calls[index]), strand.calls[index].site.name
     slots = [slot for slot in strand.inputs(index) if slot.part is Part.INPUT]
     for slot, rank in zip(slots, ranks([slot.slot for slot in slots]), strict=True):
-        if name.endswith(("addmm.default", ".addmm", ".baddbmm")) and len(slots) == 3:
-            return slots[0].tensor
-        if meaning_of(what, slot.part, slot.slot, rank, name) == "bias":
+        if operand_of(what, slot.part, slot.slot, rank, name) == "bias":
             return slot.tensor
     return None
 

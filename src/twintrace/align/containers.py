@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from ..model.pairs import Part
 from ..model.sites import Kind
-from .equivalents import CONTAINERS, OPERATIONS
+from ..operations.families import CONTAINERS
 from .strands import Slot, Strand
 from .tensors import Mapper
-from .units import operation
+from .units import is_operation, operation
 from .webs import Web
 
 _ENOUGH = 4.0
@@ -77,7 +77,7 @@ class Containers:
             return None
         same = operation(one) == operation(two)
         own = not (self._holds_modules(0, left) or self._holds_modules(1, right))
-        if not same and own and {operation(one), operation(two)} <= OPERATIONS.keys() - CONTAINERS:
+        if not same and own and all(is_operation(call) and operation(call) not in CONTAINERS for call in (one, two)):
             return None
         arguments = _arguments(strands[0], left), _arguments(strands[1], right)
         if self._elsewhere(*arguments):

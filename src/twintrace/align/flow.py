@@ -15,11 +15,11 @@ from math import prod
 
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
-from .equivalents import MAKING, MOVING, OPERATIONS, SHAPING, is_known
+from ..operations.families import MAKING, MOVING, SHAPING
 from .mappings import Mapping
 from .strands import OUT, Strand
 from .tensors import Mapped, Mapper
-from .units import is_parameter, main_parameter, operation
+from .units import is_operation, is_parameter, main_parameter, operation
 from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
@@ -114,7 +114,7 @@ class Flowing:
         computes = (
             len(bond.left) == len(bond.right) == 1
             and what == operation(strands[1].calls[bond.right[0]])
-            and what in OPERATIONS
+            and is_operation(call)
             and what not in SHAPING | MOVING
         )
         mapped = self._mapper.map(
@@ -214,8 +214,8 @@ class Flowing:
 
     def _may_differ_in_size(self, left: int, right: int) -> bool:
         """Is it an operation whose settings decide the size of its result? Two slices of one tensor are two things."""
-        what = operation(self._web.strands[0].calls[left])
-        return is_known(what) and what not in MOVING and what not in MAKING and what not in SHAPING
+        call = self._web.strands[0].calls[left]
+        return is_operation(call) and operation(call) not in MOVING | MAKING | SHAPING
 
     def _other_weights(self, left: int, right: int) -> bool:
         if not self.shared_weights:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..model.pairs import Layout, Match, Part, Stray, TensorPair
 from ..model.records import Gradient
 from ..model.sites import Kind
-from .equivalents import parameter_meaning
+from ..operations.operands import parameter_of
 from .layouts import fits, layout_between
 from .strands import IN, OUT, Strand
 from .tensors import Mapped, Mapper
@@ -209,7 +209,7 @@ def pair_gradients(
 
 def _meaning(slot: str) -> tuple[str, str]:
     owner, _, name = slot.rpartition(".")
-    return owner, parameter_meaning(name)
+    return owner, parameter_of(name)
 
 
 def _paired_bits(left: Strand, right: Strand, matches: Sequence[Match]) -> dict[str | None, str | None]:

@@ -27,7 +27,7 @@ _USUAL: dict[int, tuple[tuple[int, ...], ...]] = {
     5: ((0, 4, 1, 2, 3), (0, 2, 3, 4, 1), (4, 3, 0, 1, 2), (2, 3, 4, 1, 0)),
 }
 # Around matrix products it is the last two axes that are exchanged, and heads with positions; nobody has channels there.
-_PRODUCTS = frozenset(("matmul", "attention", "multiheadattention", "softmax", "einsum", "linear"))
+_PRODUCTS = frozenset(("matmul", "scaled_dot_product_attention", "multi_head_attention", "softmax", "einsum", "linear"))
 _USUAL_OF_PRODUCTS: dict[int, tuple[tuple[int, ...], ...]] = _USUAL | {4: ((0, 1, 3, 2), (0, 2, 1, 3), *_USUAL[4])}
 _MOST_AXES = 6  # all orders of more axes are too many to try, and nobody has seen one
 

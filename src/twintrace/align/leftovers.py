@@ -18,7 +18,7 @@ from operator import attrgetter
 from ..model.pairs import Alone, Bearing, Part, TensorPair
 from ..model.records import Role
 from ..model.sites import Kind, Phase
-from .equivalents import MAKING, MOVING, SHAPING
+from ..operations.families import MAKING, MOVING, SHAPING
 from .strands import Strand
 from .tensors import Mapped
 from .units import is_container, operation

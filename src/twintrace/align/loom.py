@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind, Phase
+from ..operations.families import MOVING, SHAPING
 from .arrangements import Arranger
 from .asked import ASKED, follow_mapping
 from .completions import completed
 from .containers import Containers
-from .equivalents import MOVING, SHAPING
 from .flow import Flowing
 from .gradients import pair_gradients, without_incomparable
 from .inferred import Inference

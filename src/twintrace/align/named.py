@@ -17,11 +17,10 @@ from typing import NamedTuple
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
-from .equivalents import meaning_of
 from .features import Numbering, shapes_of, values_of
 from .sequences import weave
 from .strands import Strand
-from .units import is_parameter, operation
+from .units import is_parameter, operand, operation
 from .values import is_constant, numel
 
 _SAME_PROGRAM = 0.5
@@ -148,7 +147,7 @@ def _held(strand: Strand, index: int) -> tuple[str, ...]:
     if strand.calls[index].site.kind is Kind.MODULE:
         slots = [slot for slot in slots if slot.part is Part.PARAMETER]
     slots = [slot for slot in slots if is_parameter(strand, index, slot, what)]
-    known = [slot for slot in slots if meaning_of(what, slot.part, slot.slot) in ("weight", "bias")]
+    known = [slot for slot in slots if operand(strand.calls[index], slot, what) in ("weight", "bias")]
     tensors = [strand.tensor(slot.tensor) for slot in known or slots]
     return tuple(
         tensor.fingerprint

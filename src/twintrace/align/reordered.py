@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from .equivalents import SHAPING
+from ..operations.families import SHAPING
 from .features import values_of
 from .named import Named, line_of
 from .strands import Strand

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
+from ..operations import family_of
+from ..operations.operands import operand_of, ranks
 from .arrangements import Arranger
-from .equivalents import meaning_of, operation_of, ranks
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
 from .values import alike, numel, scale_of, tolerance
@@ -357,8 +358,8 @@ def _stray(slot: Slot, others: Sequence[Slot], operation: str, function: str) ->
         why = "no tensor of the other side fits"
     role = ""
     if slot.part in IN:
-        mean = meaning_of(operation, slot.part, slot.slot.rpartition(":")[2], -1, function)
-        role = mean if mean.isalpha() else ""
+        name = operand_of(operation, slot.part, slot.slot.rpartition(":")[2], -1, function)
+        role = name.replace("_", " ") if name.isidentifier() else ""
     return Stray(slot.part, slot.slot, slot.tensor, why, role)
 
 
@@ -407,12 +408,12 @@ def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]
         part, slot, *_ = slots[0]
         if part in OUT:
             return [slot.rpartition(":")[2] or "0"]  # of a region the slot bears the name of its call: `matmul#3:0`
-        return [meaning_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
+        return [operand_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
     places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
     return [
         (slot.slot or "0")  # a single result, and the first of several
         if slot.part in OUT
-        else meaning_of(operation, slot.part, slot.slot, place, function)
+        else operand_of(operation, slot.part, slot.slot, place, function)
         for slot, place in zip(slots, places, strict=True)
     ]
 
@@ -423,8 +424,8 @@ def _roles(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
     for number, slot in enumerate(slots):
         name, colon, place = slot.slot.rpartition(":")
         if colon:
-            of = operation_of(name.rpartition("#")[0])
-            means[number] = (place or "0") if slot.part in OUT else meaning_of(of, slot.part, place)
+            of = family_of(name.rpartition("#")[0])
+            means[number] = (place or "0") if slot.part in OUT else operand_of(of, slot.part, place)
     return means
 
 

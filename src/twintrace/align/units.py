@@ -18,15 +18,21 @@ from math import prod
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
+from ..operations.families import COMPOSITE, CONTAINERS, SHAPING, SOMETIMES_SHAPING, family_of, is_class, is_known
+from ..operations.operands import operand_of
 from .classes import Classes
-from .equivalents import COMPOSITE, CONTAINERS, OPERATIONS, SHAPING, SOMETIMES_SHAPING, meaning_of, operation_of
 from .features import Numbering
 from .strands import IN, Slot, Strand
 
 
 def operation(call: Call) -> str:
-    """What a call does, by the name that it has here."""
-    return operation_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+    """Family of the operation that a call is, by its name or its module's class."""
+    return family_of(call.site.type if call.site.kind is Kind.MODULE else call.site.name)
+
+
+def is_operation(call: Call) -> bool:
+    """Is it known what the call does? Of a module: is its class one operation, and no container?"""
+    return is_class(call.site.type) if call.site.kind is Kind.MODULE else is_known(call.site.name)
 
 
 def is_container(strand: Strand, index: int) -> bool:
@@ -45,7 +51,7 @@ def _only_holds(strand: Strand, index: int) -> bool:
     inside = strand.children[index]
     if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
         return what not in COMPOSITE  # a user's `Stack` or `Attention` is not the operation of that name
-    return what in CONTAINERS or (bool(inside) and what not in OPERATIONS)
+    return what in CONTAINERS or (bool(inside) and not is_operation(call))
 
 
 def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
@@ -61,8 +67,13 @@ def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = 
     return found
 
 
-_RUNNING = frozenset(("runningmean", "runningvar"))
-_HELD = frozenset(("weight", "bias", "runningmean", "runningvar"))
+_RUNNING = frozenset(("running_mean", "running_var"))
+_HELD = frozenset(("weight", "bias", "running_mean", "running_var"))
+
+
+def operand(call: Call, slot: Slot, what: str | None = None) -> str:
+    """What the tensor in a slot is for the call's operation: `weight`, `input`."""
+    return operand_of(what or operation(call), slot.part, slot.slot, function=call.site.name)
 
 
 def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
@@ -72,7 +83,7 @@ def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None
     tensor = strand.tensor(slot.tensor)
     if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
         return False  # an argument of a module has no known producer where functions are not recorded
-    return tensor.requires_grad or meaning_of(what or operation(strand.calls[index]), slot.part, slot.slot) in _HELD
+    return tensor.requires_grad or operand(strand.calls[index], slot, what) in _HELD
 
 
 def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
@@ -82,9 +93,9 @@ def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] |
     for slot in strand.inputs(index) if into is None else into:
         if slot.part is Part.BUFFER or not is_parameter(strand, index, slot, what):
             continue
-        meaning = meaning_of(what, slot.part, slot.slot)
-        size = prod(strand.tensor(slot.tensor).spec.shape), meaning == "weight"
-        if meaning not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
+        name = operand(strand.calls[index], slot, what)
+        size = prod(strand.tensor(slot.tensor).spec.shape), name == "weight"
+        if name not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
             best, most = slot, size
     return best
 
@@ -140,7 +151,7 @@ def describe(
     """
     call = strand.calls[index]
     what = operation(call)
-    known = what in OPERATIONS
+    known = is_operation(call)
     into, out = strand.inputs(index), strand.outputs(index)
     weight = main_parameter(strand, index, what, into)
     flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]

@@ -17,13 +17,13 @@ from math import prod
 from ..model.pairs import Part
 from ..model.sites import Kind
 from ..model.tensors import Tensor
+from ..operations.families import MAKING, SHAPING
 from .classes import Classes
-from .equivalents import MAKING, SHAPING
 from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
 from .values import Fill, fill_of, is_constant, numel
 
-_PRODUCTS = frozenset(("linear", "matmul", "conv", "convtranspose", "einsum", "embedding"))
+_PRODUCTS = frozenset(("linear", "matmul", "conv", "conv_transpose", "einsum", "embedding"))
 """Different operations that may do the same with the same parameters."""
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""

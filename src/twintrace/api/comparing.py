@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed
-from ..judge.rounding import UNITS
 from ..judge.settings import different_settings
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
@@ -28,7 +27,9 @@ from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Recording, Status, TensorResult
 from ..model.sites import Kind, Phase
+from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
+from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
 
@@ -221,23 +222,24 @@ def pair_up(
 
 def is_operation(name: str) -> bool:
     """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
-    from ..align.equivalents import is_known
+    from ..operations import is_class, is_known
 
-    return is_known(name)
+    return is_class(name) if name[:1].isupper() else is_known(name)
 
 
 def same_operation(one: str, two: str) -> bool:
     """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
-    from ..align.equivalents import operation_of
+    from ..operations import family_of
 
-    return operation_of(one) == operation_of(two)
+    return family_of(one) == family_of(two)
 
 
 def parameter_role(name: str) -> str:
     """Role of a parameter, whatever its framework calls it: `weight` for gamma and for embedding_table."""
-    from ..align.equivalents import meaning_of
+    from ..operations.operands import parameter_of
 
-    return meaning_of("", Part.PARAMETER, name)
+    owner, dot, last = name.rpartition(".")
+    return f"{owner}{dot}{parameter_of(last)}"
 
 
 def write_mapping(
@@ -439,7 +441,9 @@ def _compare_place(
     measuring = progress if standing is None else _first_half(progress)
     measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
     foreign = sides[0].framework != sides[1].framework
-    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign)
+    graphs = _graphs(journals, sides)
+    readers = graphs[0].meaning, graphs[1].meaning
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -456,7 +460,7 @@ def _compare_place(
     if standing is None:
         return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
     progress(f"{label}: recomputing", 1, 2)
-    judge = Recomputed(alignment, results, _recomputation(journals, sides), standing)
+    judge = Recomputed(alignment, results, _recomputation(journals, graphs), standing)
     judgement = judge.judge()
     progress(f"{label}: recomputing", 1, 1)
     return _Part(
@@ -488,28 +492,30 @@ def can_recompute() -> bool:
         return False
 
 
-def _recomputation(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> Recomputation:
-    from ..operations.evaluation import Values
-    from ..operations.recomputation import Recomputation
-    from ..operations.sides import Side as Graph
-
-    # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
-    tensors = [functools.lru_cache(_TENSORS)(side.tensor) for side in sides]
-
-    def reading(which: int) -> Values:
-        return Values(_values(journals[which]), lambda number: tensors[which](number).spec)
-
-    graphs = [
+def _graphs(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
+    """Both sides as graphs of values, which know what their calls mean."""
+    found = [
         Graph(
             side.framework,
             side.calls,
-            tensor,
+            # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
+            functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
             journal.header.precision,
         )
-        for side, journal, tensor in zip(sides, journals, tensors, strict=True)
+        for side, journal in zip(sides, journals, strict=True)
     ]
-    return Recomputation((graphs[0], graphs[1]), (reading(0), reading(1)))
+    return found[0], found[1]
+
+
+def _recomputation(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
+    from ..operations.evaluation import Values
+    from ..operations.recomputation import Recomputation
+
+    def reading(which: int) -> Values:
+        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec)
+
+    return Recomputation(graphs, (reading(0), reading(1)))
 
 
 def _with_share(
@@ -522,9 +528,8 @@ def _with_share(
 
     place = found.result.step, found.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
-    sides = (_side(journals[0]), _side(journals[1]))
     first = found.tensors[0]
-    recomputation = _recomputation(journals, sides)
+    recomputation = _recomputation(journals, _graphs(journals, (_side(journals[0]), _side(journals[1]))))
     end = _end(results, place, recomputation)
     if end is None or end.pair.right == first.pair.right:
         return found

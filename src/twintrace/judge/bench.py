@@ -24,12 +24,12 @@ from ..model.results import CallResult, TensorResult, badness
 from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
+from ..operations import Traits
 from .aftermath import UNCERTAIN, Aftermath, Weight, both, moved, uncertainty
-from .operations import Traits
 from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
-from .settings import NOT_GIVEN, another_number, different_settings
+from .settings import NOT_GIVEN, Readers, another_number, different_settings
 from .trials import (
     PASSED,
     Case,
@@ -80,7 +80,8 @@ class _Making:
 class Bench:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
-    Without `equal_nan`, NaN beside NaN is a difference. `foreign`: the two sides are of two frameworks.
+    Without `equal_nan`, NaN beside NaN is a difference. `foreign`: the two sides are of two frameworks. `readers` tell what the
+    calls of each side mean; without them settings are compared as they were written.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class Bench:
         before: Aftermath | None = None,
         equal_nan: bool = True,
         foreign: bool = False,
+        readers: Readers | None = None,
     ) -> None:
         self._policy = policy
         self._foreign = foreign
+        self._readers = readers
         self._equal_nan = equal_nan
         self._noise = noise or {}
         self._before = before or Aftermath()
@@ -126,7 +129,7 @@ class Bench:
         """The results, in the order in which the left calls ended. `gradients` are those that `judge_gradients` is asked for later:
         an optimizer takes them.
         """
-        trials = [trial_of(case) for case in sorted(cases, key=ended)]
+        trials = [trial_of(case, self._readers) for case in sorted(cases, key=ended)]
         look_inside(trials)
         self._gradients = gradients
         self._came_back = {
@@ -167,7 +170,7 @@ class Bench:
                 _worst(trial.gradients),
                 trial.introduced[0],
                 trial.introduced[1],
-                _settings(trial, modules),
+                _settings(trial, modules, self._readers),
                 trial.absorbed[0],
                 trial.absorbed[1],
             )
@@ -424,9 +427,11 @@ def _single(match: Match) -> Iterator[tuple[Call, Call]]:
         yield match.left[0], match.right[0]
 
 
-def _settings(trial: Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]]) -> Mapping[str, tuple[str, str]]:
-    """What was set differently in the calls themselves; where that says nothing, in the modules that made them. A module's epsilon
-    may be an argument on one side, and a property of the kernel on the other.
+def _settings(
+    trial: Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]], readers: Readers | None
+) -> Mapping[str, tuple[str, str]]:
+    """Settings that differ between the two calls, or between their modules if the calls show none. A module's epsilon may be an
+    argument on one side, and a property of the kernel on the other.
     """
     match, found = trial.case.match, trial.settings
     decisive = any(NOT_GIVEN not in sides for sides in found.values())  # not merely by name here, by position there
@@ -434,7 +439,7 @@ def _settings(trial: Trial, known: Mapping[tuple[int | None, ...], tuple[Call, C
         return found
     parents = (match.left[0].parent, match.right[0].parent)
     around = None if None in parents else known.get(parents)
-    return (different_settings(around[:1], around[1:]) if around else {}) or found
+    return (different_settings(around[:1], around[1:], readers) if around else {}) or found
 
 
 def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:

@@ -21,10 +21,10 @@ from typing import Protocol
 from ..model.errors import UsageError
 from ..model.measurements import HISTOGRAM_EDGES, Measurement, StatisticsDifference
 from ..model.pairs import Layout, TensorPair
-from ..model.tensors import CRC, Statistics, Tensor, same_values
+from ..model.tensors import CRC, UNITS, Statistics, Tensor, same_values
 from ..model.verdicts import Outcome, Verdict
 from ..model.words import times
-from .rounding import UNITS, Allowance, elements, size, unit
+from .rounding import Allowance, elements, size, unit
 from .tolerances import Tolerance, Tolerances, check, read_tolerances
 
 

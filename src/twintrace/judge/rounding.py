@@ -20,14 +20,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.tensors import Statistics, Tensor
-from .operations import Traits
-
-UNITS = {
-    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24, "c32": 2.0**-11,
-    "f8e4m3fn": 2.0**-4, "f8e4m3fnuz": 2.0**-4, "f8e5m2": 2.0**-3, "f8e5m2fnuz": 2.0**-3, "f8e8m0fnu": 0.5, "f4e2m1fn_x2": 0.25,
-}  # fmt: skip
-"""Half a unit in the last place, relative. Integers are exact and are not here."""
+from ..model.tensors import UNITS, Statistics, Tensor
+from ..operations import Traits
 
 SPREAD = 4.0
 """How much larger an error may come out of an operation than it went in, relative to the values."""

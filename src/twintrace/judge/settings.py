@@ -1,75 +1,109 @@
-"""What was set differently, whatever the two sides call it.
+"""Settings that differ between two calls, whatever the two sides call them.
 
     LayerNorm(eps=1e-05)   LayerNorm(epsilon=1e-07)      eps: 1e-05 | 1e-07
-    softmax(x, -1)         softmax(x, dim=1)             dim: -1 | 1, where the names of positions are known
-    linear(x, w, b)        linear(x, w)                  bias: a tensor | not given
-    linear(x, w, None)     linear(x, w)                  nothing: None is what it is when it is not given
+    softmax(x, -1)         softmax(x, dim=1)             dim: 2 | 1, axes are counted from the front
+    linear(x, w, b)        linear(x, w)                  bias: a tensor | None
+    F.gelu(x)              nn.GELU()(x)                  approximate: 'none' | 'tanh', MindSpore's default
 
-Between two calls of the same name everything is compared, and what only one side has is told. Between different ones only what
-both have, by a table of names that mean the same: that one framework has a setting more is no difference.
+Calls are compared by their meanings: arguments by name, defaults filled in, in one convention (`operations`). Where one has no
+meaning (a class of the user's, an attribute that was not recorded), what was written is compared: between two calls of the same
+name everything, and what only one side has is told; between different ones only what both have, because that one framework has
+a setting more is no difference.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
+from ..operations import Argument, Meaning, Operand, equal_arguments, traits_of
+from ..operations.meanings import FRAMEWORKS_OWN, told
+from ..operations.steps import STEPS
+
+Readers: TypeAlias = "tuple[Callable[[Call], Meaning | None], Callable[[Call], Meaning | None]]"
+"""Meanings of the calls of the left side and of the right; None where one cannot be told."""
 
 SYNONYMS: Mapping[str, str] = {
-    "epsilon": "eps", "variance_epsilon": "eps", "axis": "dim", "begin_norm_axis": "dim", "keep_dims": "keepdim",
-    "keepdims": "keepdim", "in_channels": "in", "in_features": "in", "out_channels": "out", "out_features": "out",
-    "has_bias": "bias", "use_bias": "bias", "alpha": "negative_slope", "group": "groups", "num_groups": "groups",
-    "gelu_type": "approximate", "learning_rate": "lr", "init_learning_rate": "lr", "beta1": "betas.0", "beta2": "betas.1",
+    "epsilon": "eps", "variance_epsilon": "eps", "axis": "dim", "keep_dims": "keepdim", "keepdims": "keepdim", "has_bias": "bias",
+    "use_bias": "bias", "learning_rate": "lr", "init_learning_rate": "lr", "beta1": "betas.0", "beta2": "betas.1",
     "use_nesterov": "nesterov", "use_amsgrad": "amsgrad",
-    "vocab_size": "num_embeddings", "embedding_size": "embedding_dim",
-    "perm": "dims", "normalized_shape": "shape", "num_features": "features",
 }  # fmt: skip
-"""Names of one setting, to the one that is shown."""
-
-_REDUCTION = ("input", "dim", "keepdim")
-_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-_TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-_POOL = ("input", "kernel_size", "stride", "padding")
-_BATCH_NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-POSITIONS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("sum", "mean", "amax", "amin", "argmax", "argmin", "all", "any", "prod", "logsumexp"), _REDUCTION),
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "squeeze", "unsqueeze"), ("input", "dim")),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _CONVOLUTION),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _TRANSPOSED),
-    **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"), _POOL),
-    "linear": ("input", "weight", "bias"), "clamp": ("input", "min", "max"), "dropout": ("input", "p", "training"),
-    "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
-    "group_norm": ("input", "num_groups", "weight", "bias", "eps"), "rms_norm": ("input", "normalized_shape", "weight", "eps"),
-    "leaky_relu": ("input", "negative_slope"), "elu": ("input", "alpha"), "cross_entropy": ("input", "target", "weight"),
-    "transpose": ("input", "dim0", "dim1"), "flatten": ("input", "start_dim", "end_dim"), "cat": ("tensors", "dim"),
-    "stack": ("tensors", "dim"), "masked_fill": ("input", "mask", "value"),
-    # not what torch.batch_norm and torch.embedding take
-    "nn.functional.batch_norm": _BATCH_NORM, "nn.functional.embedding": ("input", "weight", "padding_idx", "max_norm"),
-    "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"),
-}  # fmt: skip
-"""What the positions of PyTorch's functions are called. A record has what was written: values, and names only of what was named."""
+"""Names of one setting, to the one that is shown, for classes and optimizers that have no meaning."""
 
 _UNTOLD = frozenset({"training", "name", "auto_prefix", "cls_name", "data_format", "format", "prefix"})
 """Between different frameworks: bookkeeping, or shown elsewhere."""
 
 
-def different_settings(left: Sequence[Call], right: Sequence[Call]) -> Mapping[str, tuple[str, str]]:
-    """What was set differently in two calls, or in two regions of calls (then nothing is said)."""
+def different_settings(
+    left: Sequence[Call], right: Sequence[Call], readers: Readers | None = None
+) -> Mapping[str, tuple[str, str]]:
+    """Settings that differ between two calls, by name, as text; nothing for regions of several calls."""
     if len(left) != 1 or len(right) != 1:
         return {}
     one, two = left[0], right[0]
-    alike = one.site.name == two.site.name if one.site.kind != "module" else one.site.type == two.site.type
-    own_names = _own_names(one) == _own_names(two)
-    if alike and own_names:
+    alike = one.site.type == two.site.type if one.site.kind == "module" else one.site.name == two.site.name
+    if alike and _same_record(one, two):
+        return {}
+    if readers is not None:
+        meanings = readers[0](one), readers[1](two)
+        if meanings[0] is not None and meanings[1] is not None:
+            same = meanings[0].operation == meanings[1].operation
+            if not alike and (not same or traits_of(meanings[0]).moves):
+                return {}  # arguments of two operations are no settings of one; how values lie is the pairing's to tell
+            if same:
+                return _meant(meanings[0], meanings[1])
+    if alike and _own_names(one) == _own_names(two):
         return _compared(dict(_settings(one)), dict(_settings(two)), everything=True)
     sides = [{canonical(name): value for name, value in _settings(call) if _telling(name)} for call in (one, two)]
     return _compared(sides[0], sides[1], everything=False)
 
 
+def _meant(left: Meaning, right: Meaning) -> dict[str, tuple[str, str]]:
+    """Arguments in which two meanings of one operation differ. Tensors are compared elsewhere, but that one is missing is told."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in sorted((left.arguments.keys() & right.arguments.keys()) - FRAMEWORKS_OWN):
+        one, two = left.arguments[name], right.arguments[name]
+        if isinstance(one, Operand) or isinstance(two, Operand):
+            differs = (
+                one is None or two is None
+            ) and left.operation not in STEPS  # which state an optimizer keeps is its own
+        else:
+            differs = not (_holds_tensor(one) or _holds_tensor(two) or equal_arguments(one, two))
+        if differs:
+            found[name] = told(one), told(two)
+    return found
+
+
+def _holds_tensor(value: Argument) -> bool:
+    return isinstance(value, Operand) or (isinstance(value, tuple) and any(map(_holds_tensor, value)))
+
+
+def _same_record(one: Call, two: Call) -> bool:
+    """True if both say the same but for which tensors: then nothing is to be read."""
+    return len(one.args) == len(two.args) and all(
+        left.keys() == right.keys() and all(_same_value(value, right[name]) for name, value in left.items())
+        for left, right in zip(_written(one), _written(two), strict=True)
+    )
+
+
+def _written(call: Call) -> tuple[Mapping[Any, Value], ...]:
+    """Arguments and settings of a call, with the names of its parameters and buffers."""
+    held = dict.fromkeys((*call.parameters, *call.buffers))
+    return dict(enumerate(call.args)), call.kwargs, call.config.values if call.config else {}, held
+
+
+def _same_value(one: Value, two: Value) -> bool:
+    if isinstance(one, Nest) and isinstance(two, Nest):
+        names = [name for name, _ in one.items] == [name for name, _ in two.items]
+        return names and all(_same_value(a, b) for (_, a), (_, b) in zip(one.items, two.items, strict=True))
+    return type(one) is type(two) and (isinstance(one, TensorRef) or one == two)
+
+
 def another_number(settings: Mapping[str, tuple[str, str]]) -> bool:
-    """Is a number among them that is not counted, an epsilon, a share, a factor: not the same, or given on one side only?"""
+    """True if a fraction is among them (an epsilon, a share, a factor) that is not the same, or given on one side only."""
     return any(
         any(map(_is_fraction, sides)) and all(side == NOT_GIVEN or _is_number(side) for side in sides)
         for sides in settings.values()
@@ -147,18 +181,10 @@ def _settings(call: Call) -> Iterator[tuple[str, Value]]:
     if call.config:
         for name, value in call.config.values.items():
             yield from _scalars(name, value)
-    names = _names_of_positions(call)
     for position, value in enumerate(call.args):
-        yield from _scalars(names[position] if position < len(names) else f"argument {position}", value)
+        yield from _scalars(f"argument {position}", value)
     for name, value in call.kwargs.items():
         yield from _scalars(name, value)
-
-
-def _names_of_positions(call: Call) -> tuple[str, ...]:
-    framework, _, name = call.site.name.partition(".")
-    if framework != "torch":
-        return ()
-    return POSITIONS.get(name) or POSITIONS.get(name.rpartition(".")[2], ())
 
 
 def _scalars(name: str, value: Value) -> Iterator[tuple[str, Value]]:

@@ -16,11 +16,13 @@ from ..model.records import Call
 from ..model.results import TensorResult
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from .operations import Traits, traits
+from ..operations import Traits, is_class, traits_named
 from .policies import Evidence
 from .rounding import elements
-from .settings import different_settings
+from .settings import Readers, different_settings
 
+UNKNOWN = Traits(cancels=True, approximates=True, steps=16)
+"""Traits of a module of the user's in which nothing was recorded: it may be a norm or an attention, whatever it is called."""
 PASSED = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 _PASSES = 4
 
@@ -56,13 +58,19 @@ class Trial:
     """Values differ, and by that the gradients that are made of them here."""
 
 
-def trial_of(case: Case) -> Trial:
+def trial_of(case: Case, readers: Readers | None = None) -> Trial:
     """What is known of a case before its tensors are judged."""
     match = case.match
-    kind = traits(match.left[0]) if match.left else Traits(contracts=True, cancels=True)
+    kind = _traits(match.left[0], case.inside) if match.left else Traits(contracts=True, cancels=True)
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
-    settings = different_settings(match.left, match.right)
+    settings = different_settings(match.left, match.right, readers)
     return Trial(case, kind, kind, max(1, case.inside, len(match.left), len(match.right)), updates, settings)
+
+
+def _traits(call: Call, inside: int) -> Traits:
+    if call.site.kind is not Kind.MODULE:
+        return traits_named(call.site.name)
+    return traits_named(call.site.type) if inside or is_class(call.site.type) else UNKNOWN
 
 
 def look_inside(trials: Sequence[Trial]) -> None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..model.tensors import Spec
+from ..model.tensors import UNITS, Spec
 from .meanings import Operand, SpecOf
 from .rows import NotTold
 
@@ -278,7 +278,7 @@ class Context:
 
     def machine_epsilon(self, input: Any) -> float:
         """`finfo(dtype).eps` of an operand."""
-        return _EPSILONS.get(self.dtype(input), _EPSILONS["f32"])
+        return 2 * UNITS.get(self.dtype(input), UNITS["f32"])
 
     def real_only(self, input: Any) -> Any:
         """The operand; NotTold if it is complex: then its conjugate is meant."""
@@ -408,7 +408,6 @@ class Context:
 
 
 _index = index
-_EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
 def flat(value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@ Where a function has several signatures (methods of tensors take PyTorch's names
 
 from __future__ import annotations
 
-from .rows import Row, rows_in
+from .catalog import OPERATIONS
+from .rows import Row, joined, rows_in
 
 OPERATORS = {
     "__radd__": "add", "__rsub__": "rsub", "__rmul__": "mul", "__rtruediv__": "rdiv", "__rfloordiv__": "rfloordiv",
@@ -30,165 +31,76 @@ masked_select isclose masked_scatter cdist
 """
 SAME = frozenset(_SAME.split())
 """Functions and methods that have the arguments of the catalog's operation of their name."""
+PRIMITIVES = {
+    name.replace("_", ""): name
+    for name in SAME
+    if {parameter.name for parameter in OPERATIONS[name].parameters} <= {"input", "other"}
+}
+"""Those of which the primitive (`LogicalNot`) is the same, by its name in lower case: it has no attributes."""
 
+# An operation or a row, and what else it is called.
 _ALIASES = """
-absolute abs
-arccos acos
-arccosh acosh
-arcsin asin
-arcsinh asinh
-arctan atan
-arctanh atanh
-arctan2 atan2
-negative neg
-inv reciprocal
-invert bitwise_not
-multiply mul
-subtract sub
-true_divide div
-divide div
-realdiv div
-greater gt
-greater_equal ge
-less lt
-less_equal le
-not_equal ne
-logsigmoid logsigmoid
-tensor_add add
-swish silu
-clone identity
-contiguous identity
-deepcopy identity
-copy identity
-move_to identity
-clamp clip
-clip_by_value clip_by_value
-concat concat
-cat concat
-soft_shrink softshrink
-softmax_ext softmax
-hardtanh_op hardtanh
-threshold_op threshold
-silu_func silu
-elu_ext elu
-inplace_elu elu
-inplace_silu silu
-flatten_ext flatten
-adaptive_avg_pool3d_ext adaptive_avg_pool3d
-npu_gelu gelu
-moveaxis movedim
-ger outer
-gather_d gather_elements
-bias_add BiasAdd
-cumsum_ext cumsum
-fix trunc
-floor_mod remainder
-floormod remainder
-i0 i0
-bessel_i0 i0
-view reshape
-swapdims swapaxes
-top_k topk
-Abs abs
-ACos acos
-Acosh acosh
-Asin asin
-Asinh asinh
-Atan atan
-Atanh atanh
-Cos cos
-Cosh cosh
-Erf erf
-Erfc erfc
-Erfinv erfinv
-Exp exp
-Expm1 expm1
-Exp2 exp2
-Lgamma lgamma
-Log log
-Log1p log1p
-Log2 log2
-Log10 log10
-Neg neg
-Reciprocal reciprocal
-Inv reciprocal
-Rsqrt rsqrt
-Sqrt sqrt
-Square square
-Sin sin
-Sinh sinh
-Tan tan
-Tanh tanh
-Sigmoid sigmoid
-Softsign softsign
-ReLU relu
-ReLU6 relu6
-SiLU silu
-SiLUExt silu
-Mish mish
-SeLU selu
-HSwish hardswish
-HSigmoid hardsigmoid
-Sign sign
-Ceil ceil
-Floor floor
-Trunc trunc
-Rint round_to_even
-Round round_to_even
-IsFinite isfinite
-IsInf isinf
-IsNan isnan
-LogicalNot logical_not
-Maximum maximum
-Minimum minimum
-Atan2 atan2
-Xlogy xlogy
-Equal eq
-NotEqual ne
-Less lt
-LessEqual le
-Greater gt
-GreaterEqual ge
-LogicalAnd logical_and
-LogicalOr logical_or
-LogicalXor logical_xor
-BitwiseAnd bitwise_and
-BitwiseOr bitwise_or
-BitwiseXor bitwise_xor
-Mul mul
-Muls mul
-Add add
-AddExt add
-Sub sub
-SubExt sub
-Div div
-RealDiv div
-Divs div
-DivNoNan div_no_nan
-FloorDiv floor_divide
-FloorMod remainder
-Mod fmod
-Pow pow
-PowTensorScalar pow
-PowScalarTensor pow
-MatMulExt matmul
-MaskedFill masked_fill
-Cdist cdist
-MaskedSelect masked_select
-StopGradient stop_gradient
-Identity identity
-Copy identity
-Clone identity
-Contiguous identity
-Gelu GeLU
-SoftShrink softshrink
-HShrink hardshrink
-Softplus softplus
-LogSoftmaxExt log_softmax
-EmbeddingLookup embedding_lookup
-TensorAdd add
-ClampScalar clip
-ClampTensor clip
+abs absolute
+acos arccos
+acosh arccosh
+asin arcsin
+asinh arcsinh
+atan arctan
+atanh arctanh
+atan2 arctan2
+neg negative
+reciprocal inv Inv
+bitwise_not invert
+mul multiply Muls
+sub subtract Sub SubExt
+div true_divide divide realdiv Div RealDiv Divs
+gt greater Greater
+ge greater_equal GreaterEqual
+lt less Less
+le less_equal LessEqual
+ne not_equal NotEqual
+add tensor_add Add AddExt TensorAdd
+silu swish silu_func inplace_silu SiLUExt
+identity clone contiguous deepcopy copy move_to Identity Copy Clone Contiguous
+clip clamp ClampScalar ClampTensor
+concat cat
+softshrink soft_shrink SoftShrink
+softmax softmax_ext
+hardtanh hardtanh_op
+threshold threshold_op
+elu elu_ext inplace_elu
+flatten flatten_ext
+adaptive_avg_pool3d adaptive_avg_pool3d_ext
+gelu npu_gelu
+movedim moveaxis
+outer ger
+gather_elements gather_d
+BiasAdd bias_add
+cumsum cumsum_ext
+trunc fix
+remainder floor_mod floormod FloorMod
+i0 bessel_i0
+reshape view
+swapaxes swapdims
+topk top_k
+hardswish HSwish
+hardsigmoid HSigmoid
+round_to_even Rint Round
+eq Equal
+div_no_nan DivNoNan
+floor_divide FloorDiv
+fmod Mod
+pow Pow PowTensorScalar PowScalarTensor
+matmul MatMulExt
+masked_fill MaskedFill
+cdist Cdist
+masked_select MaskedSelect
+stop_gradient StopGradient
+GeLU Gelu
+hardshrink HShrink
+softplus Softplus
+log_softmax LogSoftmaxExt
+embedding_lookup EmbeddingLookup
 """
 
 _ROWS = """
@@ -262,9 +174,7 @@ gumbel_softmax(logits, tau=1.0, hard=False, dim=-1) = gumbel_softmax
 dropout(input, p=0.5, training=True, seed=None) = dropout
 Dropout(input, keep_prob, *, Seed0=0) = dropout(p=1 - keep_prob, training=True)
 DropoutExt(input, p, *rest) = dropout(training=True)
-dropout1d(input, p=0.5, training=True) = feature_dropout
-dropout2d(input, p=0.5, training=True) = feature_dropout
-dropout3d(input, p=0.5, training=True) = feature_dropout
+dropout<n>d(input, p=0.5, training=True) = feature_dropout
 Dropout2D(input, keep_prob) = feature_dropout(p=1 - keep_prob, training=True)
 Dropout3D(input, keep_prob) = feature_dropout(p=1 - keep_prob, training=True)
 
@@ -346,15 +256,9 @@ addr(x, vec1, vec2, *, beta=1, alpha=1) = addr(input=x)
 einsum(equation, *operands) = einsum(operands=flat(operands))
 Einsum(operands, *, equation) = einsum
 tensordot(x1, x2, axes) = tensordot(input=x1, other=x2, dims=axes)
-conv1d(input, weight, bias=None, stride=1, pad_mode='valid', padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 1), padding=mode_sides(input, kernel(weight), pad_mode, padding, stride, dilation),
-    dilation=spread(dilation, 1))
-conv2d(input, weight, bias=None, stride=1, pad_mode='valid', padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 2), padding=mode_sides(input, kernel(weight), pad_mode, padding, stride, dilation),
-    dilation=spread(dilation, 2))
-conv3d(input, weight, bias=None, stride=1, pad_mode='valid', padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 3), padding=mode_sides(input, kernel(weight), pad_mode, padding, stride, dilation),
-    dilation=spread(dilation, 3))
+conv<n>d(input, weight, bias=None, stride=1, pad_mode='valid', padding=0, dilation=1, groups=1)
+    = conv(stride=spread(stride, <n>), padding=mode_sides(input, kernel(weight), pad_mode, padding, stride, dilation),
+    dilation=spread(dilation, <n>))
 Conv2D(x, w, *, pad_mode, pad, stride, dilation, group, data_format='NCHW')
     = conv(input=channels_first(x, data_format), weight=w, bias=None, stride=spread(stride, 2),
     padding=mode_sides(x, kernel(w), pad_mode, pad, stride, dilation), dilation=spread(dilation, 2), groups=group)
@@ -412,9 +316,7 @@ AvgPool3D(x, *, kernel_size, strides, pad_mode, pad=0, ceil_mode=False, count_in
     padding=mode_sides(x, spread(kernel_size, 3), pad_mode, pad, strides),
     ceil_mode=mode_overhang(x, spread(kernel_size, 3), pad_mode, pad, strides, ceil_mode), count_include_pad=count_include_pad,
     divisor_override=divisor_override or None)
-adaptive_avg_pool1d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-1:])
-adaptive_avg_pool2d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-2:])
-adaptive_avg_pool3d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-3:])
+adaptive_avg_pool<n>d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-<n>:])
 AdaptiveAvgPool2D(input, *, output_size) = adaptive_avg_pool(output_size=out_shape()[-2:])
 AdaptiveAvgPool3D(input, *, output_size) = adaptive_avg_pool(output_size=out_shape()[-3:])
 adaptive_max_pool1d(input, output_size) = adaptive_max_pool(output_size=out_shape()[-1:])
@@ -674,4 +576,4 @@ multinomial(*rest) = random(distribution='multinomial', size=out_shape(), dtype=
 """
 
 ROWS: dict[str, Row] = {row.signature.name: row for row in rows_in(_ROWS)}
-ALIASES: dict[str, str] = dict(line.split() for line in _ALIASES.strip().splitlines())
+ALIASES: dict[str, str] = {alias: name for name, *aliases in map(str.split, joined(_ALIASES)) for alias in aliases}

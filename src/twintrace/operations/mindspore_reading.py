@@ -17,7 +17,7 @@ from ..model.records import Call
 from .catalog import OPERATIONS
 from .conventions import axis, given
 from .meanings import Meaning, Operand, SpecOf
-from .mindspore_names import ALIASES, OPERATORS, ROWS, SAME
+from .mindspore_names import ALIASES, OPERATORS, PRIMITIVES, ROWS, SAME
 from .reading import Recorded
 from .rows import NotTold, Row, signature_of
 from .torch_names import QUESTIONS
@@ -104,8 +104,8 @@ def row_of(home: str, name: str) -> Row | None:
     alias = ALIASES.get(name)
     if alias is not None and alias != name and (home != "mint" or alias not in OPERATIONS):
         return row_of(home, alias)
-    target = alias or name
-    if home != "mint" and target in SAME and target in OPERATIONS:
+    target = alias or (PRIMITIVES.get(name.lower(), name) if name[:1].isupper() else name)
+    if home != "mint" and target in SAME:
         return Row(OPERATIONS[target], target)
     return None
 

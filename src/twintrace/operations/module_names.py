@@ -18,62 +18,24 @@ NonDynamicallyQuantizableLinear(input, *, weight, bias=None) = linear
 Bilinear(input1, input2, *, weight, bias=None) = bilinear
 Flatten(input) = reshape(shape=out_shape())
 Unflatten(input) = reshape(shape=out_shape())
-Conv1d(input, *, weight, bias=None, stride, padding, dilation, groups, padding_mode='zeros')
-    = conv(input=unless(input, padding_mode != 'zeros'), stride=spread(stride, 1), dilation=spread(dilation, 1),
+Conv<n>d(input, *, weight, bias=None, stride, padding, dilation, groups, padding_mode='zeros')
+    = conv(input=unless(input, padding_mode != 'zeros'), stride=spread(stride, <n>), dilation=spread(dilation, <n>),
     padding=conv_sides(input, weight, padding, stride, dilation))
-Conv2d(input, *, weight, bias=None, stride, padding, dilation, groups, padding_mode='zeros')
-    = conv(input=unless(input, padding_mode != 'zeros'), stride=spread(stride, 2), dilation=spread(dilation, 2),
-    padding=conv_sides(input, weight, padding, stride, dilation))
-Conv3d(input, *, weight, bias=None, stride, padding, dilation, groups, padding_mode='zeros')
-    = conv(input=unless(input, padding_mode != 'zeros'), stride=spread(stride, 3), dilation=spread(dilation, 3),
-    padding=conv_sides(input, weight, padding, stride, dilation))
-ConvTranspose1d(input, output_size=None, *, weight, bias=None, stride, padding, output_padding, dilation, groups)
-    = conv_transpose(input=unless(input, output_size), stride=spread(stride, 1), padding=sides(padding, 1),
-    output_padding=spread(output_padding, 1), dilation=spread(dilation, 1))
-ConvTranspose2d(input, output_size=None, *, weight, bias=None, stride, padding, output_padding, dilation, groups)
-    = conv_transpose(input=unless(input, output_size), stride=spread(stride, 2), padding=sides(padding, 2),
-    output_padding=spread(output_padding, 2), dilation=spread(dilation, 2))
-ConvTranspose3d(input, output_size=None, *, weight, bias=None, stride, padding, output_padding, dilation, groups)
-    = conv_transpose(input=unless(input, output_size), stride=spread(stride, 3), padding=sides(padding, 3),
-    output_padding=spread(output_padding, 3), dilation=spread(dilation, 3))
-MaxPool1d(input, *, kernel_size, stride, padding, dilation, ceil_mode)
-    = max_pool(kernel_size=spread(kernel_size, 1), stride=spread(stride, 1), padding=sides(padding, 1),
-    dilation=spread(dilation, 1), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 1))
-MaxPool2d(input, *, kernel_size, stride, padding, dilation, ceil_mode)
-    = max_pool(kernel_size=spread(kernel_size, 2), stride=spread(stride, 2), padding=sides(padding, 2),
-    dilation=spread(dilation, 2), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 2))
-MaxPool3d(input, *, kernel_size, stride, padding, dilation, ceil_mode)
-    = max_pool(kernel_size=spread(kernel_size, 3), stride=spread(stride, 3), padding=sides(padding, 3),
-    dilation=spread(dilation, 3), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 3))
-AvgPool1d(input, *, kernel_size, stride, padding, ceil_mode, count_include_pad)
-    = avg_pool(kernel_size=spread(kernel_size, 1), stride=spread(stride, 1), padding=sides(padding, 1),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 1),
-    count_include_pad=without_padding(sides(padding, 1), count_include_pad), divisor_override=None)
-AvgPool2d(input, *, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None)
-    = avg_pool(kernel_size=spread(kernel_size, 2), stride=spread(stride, 2), padding=sides(padding, 2),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 2),
-    count_include_pad=without_padding(sides(padding, 2), count_include_pad))
-AvgPool3d(input, *, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None)
-    = avg_pool(kernel_size=spread(kernel_size, 3), stride=spread(stride, 3), padding=sides(padding, 3),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 3),
-    count_include_pad=without_padding(sides(padding, 3), count_include_pad))
-AdaptiveAvgPool1d(input) = adaptive_avg_pool(output_size=out_shape()[-1:])
-AdaptiveAvgPool2d(input) = adaptive_avg_pool(output_size=out_shape()[-2:])
-AdaptiveAvgPool3d(input) = adaptive_avg_pool(output_size=out_shape()[-3:])
-AdaptiveMaxPool1d(input) = adaptive_max_pool(output_size=out_shape()[-1:])
-AdaptiveMaxPool2d(input) = adaptive_max_pool(output_size=out_shape()[-2:])
-AdaptiveMaxPool3d(input) = adaptive_max_pool(output_size=out_shape()[-3:])
-BatchNorm1d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
+ConvTranspose<n>d(input, output_size=None, *, weight, bias=None, stride, padding, output_padding, dilation, groups)
+    = conv_transpose(input=unless(input, output_size), stride=spread(stride, <n>), padding=sides(padding, <n>),
+    output_padding=spread(output_padding, <n>), dilation=spread(dilation, <n>))
+MaxPool<n>d(input, *, kernel_size, stride, padding, dilation, ceil_mode)
+    = max_pool(kernel_size=spread(kernel_size, <n>), stride=spread(stride, <n>), padding=sides(padding, <n>),
+    dilation=spread(dilation, <n>), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, <n>))
+AvgPool<n>d(input, *, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None)
+    = avg_pool(kernel_size=spread(kernel_size, <n>), stride=spread(stride, <n>), padding=sides(padding, <n>),
+    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, <n>),
+    count_include_pad=without_padding(sides(padding, <n>), count_include_pad))
+AdaptiveAvgPool<n>d(input) = adaptive_avg_pool(output_size=out_shape()[-<n>:])
+AdaptiveMaxPool<n>d(input) = adaptive_max_pool(output_size=out_shape()[-<n>:])
+BatchNorm<n>d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
     = batch_norm(training=training or running_mean is None)
-BatchNorm2d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
-    = batch_norm(training=training or running_mean is None)
-BatchNorm3d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
-    = batch_norm(training=training or running_mean is None)
-InstanceNorm1d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
-    = instance_norm(use_input_stats=training or running_mean is None)
-InstanceNorm2d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
-    = instance_norm(use_input_stats=training or running_mean is None)
-InstanceNorm3d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
+InstanceNorm<n>d(input, *, running_mean=None, running_var=None, weight=None, bias=None, training, momentum, eps)
     = instance_norm(use_input_stats=training or running_mean is None)
 LayerNorm(input, *, normalized_shape, weight=None, bias=None, eps) = layer_norm
 GroupNorm(input, *, num_groups, weight=None, bias=None, eps) = group_norm
@@ -84,9 +46,7 @@ Embedding(input, *, weight, padding_idx=None, max_norm=None)
 EmbeddingBag(input, offsets=None, per_sample_weights=None, *, weight, mode, max_norm=None, include_last_offset=False,
     padding_idx=None) = embedding_bag(weight=unless(weight, max_norm))
 Dropout(input, *, p, training) = dropout
-Dropout1d(input, *, p, training) = feature_dropout
-Dropout2d(input, *, p, training) = feature_dropout
-Dropout3d(input, *, p, training) = feature_dropout
+Dropout<n>d(input, *, p, training) = feature_dropout
 AlphaDropout(input, *, p, training) = alpha_dropout
 ReLU(input) = relu
 ReLU6(input) = relu6
@@ -126,17 +86,11 @@ UpsamplingBilinear2d(input, *, size=None, scale_factor=None)
 PixelShuffle(input, *, upscale_factor) = pixel_shuffle
 PixelUnshuffle(input, *, downscale_factor) = pixel_unshuffle
 ChannelShuffle(input, *, groups) = channel_shuffle
-ZeroPad1d(input, *, padding) = pad(pad=padding, value=0)
-ZeroPad2d(input, *, padding) = pad(pad=padding, value=0)
-ZeroPad3d(input, *, padding) = pad(pad=padding, value=0)
-ConstantPad1d(input, *, padding, value) = pad(pad=padding)
-ConstantPad2d(input, *, padding, value) = pad(pad=padding)
-ConstantPad3d(input, *, padding, value) = pad(pad=padding)
+ZeroPad<n>d(input, *, padding) = pad(pad=padding, value=0)
+ConstantPad<n>d(input, *, padding, value) = pad(pad=padding)
 ReflectionPad1d(input, *, padding) = pad(pad=padding, mode='reflect')
 ReflectionPad2d(input, *, padding) = pad(pad=padding, mode='reflect')
-ReplicationPad1d(input, *, padding) = pad(pad=padding, mode='replicate')
-ReplicationPad2d(input, *, padding) = pad(pad=padding, mode='replicate')
-ReplicationPad3d(input, *, padding) = pad(pad=padding, mode='replicate')
+ReplicationPad<n>d(input, *, padding) = pad(pad=padding, mode='replicate')
 CircularPad2d(input, *, padding) = pad(pad=padding, mode='circular')
 Unfold(input, *, kernel_size, dilation, padding, stride)
     = unfold(kernel_size=spread(kernel_size, 2), dilation=spread(dilation, 2), padding=spread(padding, 2), stride=spread(stride, 2))
@@ -198,16 +152,8 @@ AvgPool2d(x, *, kernel_size, stride, pad_mode, format='NCHW')
     = avg_pool(input=channels_first(unless(x, str(pad_mode).lower() == 'pad'), format), kernel_size=spread(kernel_size, 2),
     stride=spread(stride, 2), padding=mode_sides(x, spread(kernel_size, 2), pad_mode, 0, stride), ceil_mode=(0, 0),
     count_include_pad=without_padding(mode_sides(x, spread(kernel_size, 2), pad_mode, 0, stride), False), divisor_override=None)
-AdaptiveAvgPool1d(x) = adaptive_avg_pool(input=x, output_size=out_shape()[-1:])
-AdaptiveAvgPool2d(x) = adaptive_avg_pool(input=x, output_size=out_shape()[-2:])
-AdaptiveAvgPool3d(x) = adaptive_avg_pool(input=x, output_size=out_shape()[-3:])
-BatchNorm1d(x, *, moving_mean, moving_variance, gamma=None, beta=None, training, use_batch_statistics=None, momentum, eps)
-    = batch_norm(input=x, running_mean=moving_mean, running_var=moving_variance, weight=gamma, bias=beta,
-    training=given(use_batch_statistics, training))
-BatchNorm2d(x, *, moving_mean, moving_variance, gamma=None, beta=None, training, use_batch_statistics=None, momentum, eps)
-    = batch_norm(input=x, running_mean=moving_mean, running_var=moving_variance, weight=gamma, bias=beta,
-    training=given(use_batch_statistics, training))
-BatchNorm3d(x, *, moving_mean, moving_variance, gamma=None, beta=None, training, use_batch_statistics=None, momentum, eps)
+AdaptiveAvgPool<n>d(x) = adaptive_avg_pool(input=x, output_size=out_shape()[-<n>:])
+BatchNorm<n>d(x, *, moving_mean, moving_variance, gamma=None, beta=None, training, use_batch_statistics=None, momentum, eps)
     = batch_norm(input=x, running_mean=moving_mean, running_var=moving_variance, weight=gamma, bias=beta,
     training=given(use_batch_statistics, training))
 LayerNorm(x, *, normalized_shape, gamma=None, beta=None, begin_norm_axis=-1, epsilon)

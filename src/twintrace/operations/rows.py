@@ -8,7 +8,8 @@ Left of `=` is a Python signature. Names after the `*` are found among the keywo
 or primitive, its parameters and its buffers; a name without default that is found nowhere makes the row say nothing: an
 attribute that was not recorded cannot be guessed. Right of it stands the operation, each of its arguments an expression over
 the names on the left and the functions of `conventions.py`. An argument that both sides call by the same name need not be written.
-`[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making.
+`[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making. `conv<n>d(…)` is a row
+each for one, two and three axes.
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ class Row:
     arguments: Mapping[str, CodeType] = field(default_factory=dict)
     outputs: int | None = None
     """Only so many of the call's results are the operation's; the others are the framework's own."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the signature that are arguments of the operation under another name: `gamma` is `weight`."""
 
 
 def signature_of(text: str) -> Signature:
@@ -148,13 +151,38 @@ def row_of(text: str) -> Row:
         if keyword.arg is not None
     }
     assert isinstance(call.func, ast.Name), text
-    return Row(signature, call.func.id, arguments, outputs)
+    renamed = {
+        name: keyword.arg
+        for keyword in call.keywords
+        for name in _handed_on(keyword.value)
+        if keyword.arg is not None and name != keyword.arg
+    }
+    return Row(signature, call.func.id, arguments, outputs, renamed)
+
+
+_HANDING_ON = frozenset(("unless", "channels_first", "given"))
+"""Functions of `conventions.py` that return one of their arguments as it is, or raise."""
+
+
+def _handed_on(expression: ast.expr) -> Iterator[str]:
+    """Names whose values an expression is, unchanged."""
+    if isinstance(expression, ast.Name):
+        yield expression.id
+    elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name):
+        if expression.func.id in _HANDING_ON:
+            for value in expression.args if expression.func.id == "given" else expression.args[:1]:
+                yield from _handed_on(value)
+    elif isinstance(expression, ast.BoolOp):  # `gamma or weight`
+        for value in expression.values:
+            yield from _handed_on(value)
 
 
 def rows_in(text: str) -> Iterator[Row]:
-    """Rows of a table: one each line, indented lines go on with the one above, `#` begins a comment."""
+    """Rows of a table: one each line, indented lines go on with the one above, `#` begins a comment. `<n>` makes three rows of
+    one, for one, two and three axes.
+    """
     for line in joined(text):
-        yield row_of(line)
+        yield from (row_of(line.replace("<n>", count)) for count in ("123" if "<n>" in line else "1"))
 
 
 def joined(text: str) -> Iterator[str]:

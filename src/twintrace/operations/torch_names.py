@@ -10,7 +10,7 @@ went is in the meaning's `results`.
 from __future__ import annotations
 
 from .catalog import OPERATIONS
-from .rows import Row, rows_in
+from .rows import Row, joined, rows_in
 
 OPERATORS = {
     "__add__": "add", "__radd__": "add", "__sub__": "sub", "__rsub__": "rsub", "__mul__": "mul", "__rmul__": "mul",
@@ -34,87 +34,44 @@ QUESTIONS = frozenset((
 ))  # fmt: skip
 """Functions that hand a value to Python, or look at it: nothing of theirs goes on in the graph."""
 
+# An operation or a row, and what else it is called.
 _ALIASES = """
-absolute abs
-arccos acos
-arccosh acosh
-arcsin asin
-arcsinh asinh
-arctan atan
-arctanh atanh
-arctan2 atan2
-negative neg
-fix trunc
-expit sigmoid
-special.expit sigmoid
-swish silu
-log_sigmoid logsigmoid
-log_sigmoid_forward logsigmoid
-divide div
-true_divide div
-multiply mul
-subtract sub
-greater gt
-greater_equal ge
-less lt
-less_equal le
-not_equal ne
-clip clamp
-concat cat
-concatenate cat
-column_stack hstack
-mm matmul
-bmm matmul
-mv matmul
-dot matmul
-vdot matmul
-inner inner
-logical_and logical_and
-clone identity
-contiguous identity
-alias identity
-lift_fresh identity
-lift_fresh_copy identity
-cpu identity
-cuda identity
-npu identity
-requires_grad_ identity
-resolve_conj identity
-resolve_neg identity
-_fake_quantize identity
-data detach
-_conj conj
-conj_physical conj
-gather gather
-_softmax _softmax
-take_along_dim take_along_dim
-moveaxis movedim
-swapaxes transpose
-swapdims transpose
-msort msort
-ger outer
-_unsafe_view reshape
-view reshape
-unsafe_chunk chunk
-unsafe_split split
-native_dropout native_dropout
-special.erf erf
-special.erfc erfc
-special.erfinv erfinv
-special.exp2 exp2
-special.expm1 expm1
-special.log1p log1p
-special.log_softmax log_softmax
-special.softmax softmax
-special.logsumexp logsumexp
-special.digamma digamma
-special.gammaln lgamma
-special.psi digamma
-special.xlogy xlogy
-special.round round
-special.i0 i0
-special.logit logit
-special.sinc sinc
+abs absolute
+acos arccos
+acosh arccosh
+asin arcsin
+asinh arcsinh
+atan arctan
+atanh arctanh
+atan2 arctan2
+neg negative
+trunc fix
+sigmoid expit special.expit
+silu swish
+logsigmoid log_sigmoid log_sigmoid_forward
+div divide true_divide
+mul multiply
+sub subtract
+gt greater
+ge greater_equal
+lt less
+le less_equal
+ne not_equal
+clamp clip
+cat concat concatenate
+hstack column_stack
+matmul mm bmm mv dot vdot
+identity clone contiguous alias lift_fresh lift_fresh_copy cpu cuda npu requires_grad_ resolve_conj resolve_neg _fake_quantize
+detach data
+conj _conj conj_physical
+movedim moveaxis
+transpose swapaxes swapdims
+outer ger
+reshape _unsafe_view view
+chunk unsafe_chunk
+split unsafe_split
+lgamma special.gammaln
+digamma special.psi
 """
 
 _ROWS = """
@@ -176,9 +133,7 @@ gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1) = gumbel_softmax
 dropout(input, p=0.5, training=True, inplace=False) = dropout
 torch.dropout(input, p, train) = dropout(training=train)
 native_dropout(input, p, train) = dropout(training=train)[:1]
-dropout1d(input, p=0.5, training=True, inplace=False) = feature_dropout
-dropout2d(input, p=0.5, training=True, inplace=False) = feature_dropout
-dropout3d(input, p=0.5, training=True, inplace=False) = feature_dropout
+dropout<n>d(input, p=0.5, training=True, inplace=False) = feature_dropout
 feature_dropout(input, p, train) = feature_dropout(training=train)
 alpha_dropout(input, p=0.5, training=False, inplace=False) = alpha_dropout
 
@@ -206,42 +161,19 @@ cosine_similarity(x1, x2, dim=1, eps=1e-8) = cosine_similarity
 normalize(input, p=2.0, dim=1, eps=1e-12, out=None) = normalize
 renorm(input, p, dim, maxnorm) = renorm(p=p, dim=dim, maxnorm=maxnorm)
 
-conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 1), padding=conv_sides(input, weight, padding, stride, dilation), dilation=spread(dilation, 1))
-conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 2), padding=conv_sides(input, weight, padding, stride, dilation), dilation=spread(dilation, 2))
-conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
-    = conv(stride=spread(stride, 3), padding=conv_sides(input, weight, padding, stride, dilation), dilation=spread(dilation, 3))
-conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
-    = conv_transpose(stride=spread(stride, 1), padding=sides(padding, 1), output_padding=spread(output_padding, 1),
-    dilation=spread(dilation, 1))
-conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
-    = conv_transpose(stride=spread(stride, 2), padding=sides(padding, 2), output_padding=spread(output_padding, 2),
-    dilation=spread(dilation, 2))
-conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
-    = conv_transpose(stride=spread(stride, 3), padding=sides(padding, 3), output_padding=spread(output_padding, 3),
-    dilation=spread(dilation, 3))
-max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    = max_pool(kernel_size=spread(kernel_size, 1), stride=spread(given(stride, kernel_size), 1), padding=sides(padding, 1),
-    dilation=spread(dilation, 1), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 1))
-max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    = max_pool(kernel_size=spread(kernel_size, 2), stride=spread(given(stride, kernel_size), 2), padding=sides(padding, 2),
-    dilation=spread(dilation, 2), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 2))
-max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
-    = max_pool(kernel_size=spread(kernel_size, 3), stride=spread(given(stride, kernel_size), 3), padding=sides(padding, 3),
-    dilation=spread(dilation, 3), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, 3))
-avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True)
-    = avg_pool(kernel_size=spread(kernel_size, 1), stride=spread(given(stride, kernel_size), 1), padding=sides(padding, 1),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 1),
-    count_include_pad=without_padding(sides(padding, 1), count_include_pad), divisor_override=None)
-avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
-    = avg_pool(kernel_size=spread(kernel_size, 2), stride=spread(given(stride, kernel_size), 2), padding=sides(padding, 2),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 2),
-    count_include_pad=without_padding(sides(padding, 2), count_include_pad))
-avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
-    = avg_pool(kernel_size=spread(kernel_size, 3), stride=spread(given(stride, kernel_size), 3), padding=sides(padding, 3),
-    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, 3),
-    count_include_pad=without_padding(sides(padding, 3), count_include_pad))
+conv<n>d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
+    = conv(stride=spread(stride, <n>), padding=conv_sides(input, weight, padding, stride, dilation), dilation=spread(dilation,
+    <n>))
+conv_transpose<n>d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
+    = conv_transpose(stride=spread(stride, <n>), padding=sides(padding, <n>), output_padding=spread(output_padding, <n>),
+    dilation=spread(dilation, <n>))
+max_pool<n>d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False)
+    = max_pool(kernel_size=spread(kernel_size, <n>), stride=spread(given(stride, kernel_size), <n>), padding=sides(padding, <n>),
+    dilation=spread(dilation, <n>), ceil_mode=pool_overhang(input, kernel_size, stride, padding, dilation, ceil_mode, <n>))
+avg_pool<n>d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None)
+    = avg_pool(kernel_size=spread(kernel_size, <n>), stride=spread(given(stride, kernel_size), <n>), padding=sides(padding, <n>),
+    ceil_mode=pool_overhang(input, kernel_size, stride, padding, 1, ceil_mode, <n>),
+    count_include_pad=without_padding(sides(padding, <n>), count_include_pad))
 lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False)
     = lp_pool(kernel_size=spread(kernel_size, 1), stride=spread(given(stride, kernel_size), 1))
 lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False)
@@ -250,9 +182,7 @@ adaptive_avg_pool1d(input, output_size) = adaptive_avg_pool(output_size=out_shap
 adaptive_avg_pool2d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-2:])
 _adaptive_avg_pool2d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-2:])
 adaptive_avg_pool3d(input, output_size) = adaptive_avg_pool(output_size=out_shape()[-3:])
-adaptive_max_pool1d(input, output_size, return_indices=False) = adaptive_max_pool(output_size=out_shape()[-1:])
-adaptive_max_pool2d(input, output_size, return_indices=False) = adaptive_max_pool(output_size=out_shape()[-2:])
-adaptive_max_pool3d(input, output_size, return_indices=False) = adaptive_max_pool(output_size=out_shape()[-3:])
+adaptive_max_pool<n>d(input, output_size, return_indices=False) = adaptive_max_pool(output_size=out_shape()[-<n>:])
 unfold(input, kernel_size, dilation=1, padding=0, stride=1)
     = unfold(kernel_size=spread(kernel_size, 2), dilation=spread(dilation, 2), padding=spread(padding, 2), stride=spread(stride, 2))
 im2col(input, kernel_size, dilation, padding, stride)
@@ -338,9 +268,7 @@ unflatten(input, dim, sizes) = reshape(shape=out_shape())
 ravel(input) = reshape(shape=out_shape())
 squeeze(input, *dim) = reshape(shape=out_shape())
 unsqueeze(input, dim) = reshape(shape=out_shape())
-atleast_1d(input) = reshape(shape=out_shape())
-atleast_2d(input) = reshape(shape=out_shape())
-atleast_3d(input) = reshape(shape=out_shape())
+atleast_<n>d(input) = reshape(shape=out_shape())
 permute(input, *dims) = permute(dims=order(input, dims))
 transpose(input, dim0, dim1) = permute(dims=permutation(input, dim0, dim1))
 t(input) = permute(dims=reversed_axes(input))
@@ -471,7 +399,7 @@ _CASTS = "to type type_as float double half bfloat16 int long short bool byte ch
 
 ROWS: dict[str, Row] = {row.signature.name: row for row in rows_in(_ROWS)}
 ROWS |= {name: ROWS["cast"] for name in _CASTS.split()}
-ALIASES: dict[str, str] = dict(line.split() for line in _ALIASES.strip().splitlines())
+ALIASES: dict[str, str] = {alias: name for name, *aliases in map(str.split, joined(_ALIASES)) for alias in aliases}
 
 
 def row_of(home: str, name: str) -> Row | None:
@@ -481,6 +409,6 @@ def row_of(home: str, name: str) -> Row | None:
             return ROWS[key]
         if key in ALIASES and ALIASES[key] != name:
             return row_of(home, ALIASES[key])
-    if home in ("F", "torch", "Tensor", "aten", "functional") and name in OPERATIONS:
+    if home in ("F", "torch", "Tensor", "aten", "functional", "special") and name in OPERATIONS:
         return Row(OPERATIONS[name], name)
     return None

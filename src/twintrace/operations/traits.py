@@ -2,7 +2,7 @@
 
     traits_of(meaning).random           draws random numbers: another seed, another result
     traits_of(meaning).moves            copies values without changing them: exact
-    traits_of(meaning).decides          its result jumps: exact on its own inputs, any choice among ties
+    traits_named("Dense").contracts     sums of products: what is known of an operation by its name alone
     accuracy_of("tanh", "mindspore")    how far the framework's approximation is from the function, in units of the dtype
     role_of("linear", "weight")         how messages call an operand
     is_question(call)                   hands a value to Python or asks for a shape
@@ -13,9 +13,11 @@ A question has no meaning: nothing goes on from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..model.records import Call
+from .families import family_of, operations_named
 from .meanings import Meaning
 from .mindspore_reading import SILENT
 from .torch_names import QUESTIONS
@@ -30,18 +32,42 @@ class Traits:
     moves: bool = False
     """It only moves or copies values, or makes them from its settings."""
     decides: bool = False
-    """Comparison, choice or rounding: exact on its own inputs; where two are equal, either may be chosen."""
+    """Comparison, choice or rounding, or a kink: near a tie, rounding picks the other side, of the result or of its gradient."""
     uninitialised: bool = False
     """Its result is whatever was in memory."""
     composite: bool = False
     """The framework computes it in several steps, each of which rounds to the working dtype."""
     approximates: bool = False
-    """An elementary function: a polynomial or a table stands for it."""
+    """Elementary functions are in it: a polynomial or a table stands for each, not the same everywhere."""
     product: bool = False
     """A sum of products: matrix products and convolutions."""
     casts: bool = False
-    recurrent: bool = False
     """It rounds to another element type."""
+    recurrent: bool = False
+    """Its result goes on as its own input, step by step."""
+    contracts: bool = False
+    """Sums of products are in it, over a length that the shapes tell."""
+    cancels: bool = False
+    """What comes out may be much smaller than what came in."""
+    exponential: bool = False
+    """An absolute error becomes a relative one, or the other way round."""
+    selects: bool = False
+    """Few of the elements come out, with the errors of all."""
+    sums: bool = False
+    """A sum of terms that may cancel."""
+    steps: int = 1
+    """Elementary operations in one call, one after the other."""
+
+    def __or__(self, other: Traits) -> Traits:
+        """Traits of what does both, one inside the other."""
+        return replace(
+            self,
+            contracts=self.contracts or other.contracts,
+            cancels=self.cancels or other.cancels,
+            exponential=self.exponential or other.exponential,
+            decides=self.decides or other.decides,
+            approximates=self.approximates or other.approximates,
+        )
 
 
 def is_question(call: Call) -> bool:
@@ -66,7 +92,9 @@ eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not log
 any argmax argmin max_dim min_dim amax amin max_pool adaptive_max_pool median median_dim kthvalue mode cummax cummin sort argsort
 topk unique nonzero searchsorted bucketize histc bincount count_nonzero ceil floor trunc round frac sign sgn signbit floor_divide
 trunc_divide remainder fmod floor_mod heaviside clamp relu relu6 hardtanh hardshrink softshrink threshold maximum minimum fmax
-fmin
+fmin abs copysign hardswish hardsigmoid leaky_relu prelu rrelu dropout feature_dropout alpha_dropout where masked_fill masked_select
+masked_scatter l1_loss smooth_l1_loss huber_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss
+multi_margin_loss multilabel_margin_loss clip_grad_norm
 """)
 _RANDOM = _names("random gumbel_softmax")
 _COMPOSITE = _names("""
@@ -77,32 +105,85 @@ binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instan
 sgd adam rmsprop adagrad var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
 _RECURRENT = _names("lstm gru rnn flat_lstm")
-_APPROXIMATES = _names("""
-acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2 rsqrt sqrt sin sinc
-sinh tan tanh sigmoid i0 logsigmoid softsign tanhshrink silu mish selu hardswish hardsigmoid gelu quick_gelu elu celu softplus
-softmax log_softmax softmin logsumexp pow atan2 hypot logaddexp logaddexp2 xlogy logit reciprocal polygamma logcumsumexp
+_GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
+_ATTENTION = _names("scaled_dot_product_attention multi_head_attention")
+_TRANSFORMERS = _names("transformer transformer_layer")
+_SOFTMAX = _names("softmax softmin log_softmax gumbel_softmax")
+_ENTROPY = _names("cross_entropy binary_cross_entropy binary_cross_entropy_with_logits")
+_LIKELIHOOD = _names("nll_loss poisson_nll_loss gaussian_nll_loss")
+_LOSSES = (
+    _ENTROPY
+    | _LIKELIHOOD
+    | _names("""
+mse_loss l1_loss smooth_l1_loss huber_loss kl_div soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss
+multi_margin_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss ctc_loss dice_loss
 """)
-
-
+)
+_NORMS = _names("""
+batch_norm instance_norm layer_norm group_norm rms_norm local_response_norm normalize l2_normalize renorm vector_norm clip_grad_norm
+""")
+_EXPONENTIALS = _names("""
+exp exp2 expm1 log log10 log1p log2 logsigmoid pow logaddexp logaddexp2 logit logsumexp logcumsumexp ldexp
+""")
+_APPROXIMATES = _names("""
+acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv lgamma rsqrt sin sinc sinh tan tanh sigmoid i0 tanhshrink silu
+mish selu gelu quick_gelu elu celu softplus atan2 hypot xlogy polygamma swiglu glu
+""") | (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _ATTENTION | _GATED | _TRANSFORMERS) - {"ldexp"}
 _PRODUCTS = _names("""
 linear matmul mm bmm addmm baddbmm conv conv_transpose einsum tensordot dot mv outer bilinear torch.mm torch.bmm torch.matmul
 torch.addmm torch.baddbmm aten.mm.default aten.bmm.default aten.addmm.default aten.baddbmm.default aten.convolution.default
 """)
+_CONTRACTS = _PRODUCTS | _ATTENTION | _GATED | _TRANSFORMERS | _names("addbmm kron multi_dot")
+_SUMS = _names("sum nansum half_square_sum")
+_CANCELS = (
+    _SUMS
+    | _NORMS
+    | _LOSSES
+    | _SOFTMAX
+    | _names("""
+add sub addcmul addcdiv addmm addbmm addr bias_add add_all mean nanmean var std var_mean std_mean cumsum logcumsumexp diff
+scatter_add scatter_reduce index_add embedding_backward all_reduce reduce_scatter
+""")
+)
+_SELECTS = _names("getitem split unbind gather gather_nd index_select take embedding embedding_bag masked_select")
+_STEPS: Mapping[str, int] = {
+    **dict.fromkeys(_NORMS | _SOFTMAX | _LOSSES | {"gelu", "quick_gelu", "silu"}, 3),
+    **dict.fromkeys(_ATTENTION, 8), **dict.fromkeys(_GATED, 16), "transformer_layer": 24, "transformer": 64,
+}  # fmt: skip
+"""Elementary operations, one after the other: mean, variance and quotient; products, scale, mask and softmax; gates."""
 
 
 def traits_of(meaning: Meaning) -> Traits:
     """Traits of an operation with these arguments: dropout that is off draws nothing."""
     name = meaning.operation.removeprefix("torch.nn.functional.").removeprefix("torch.")
+    known = _traits(frozenset((meaning.operation, name)))
+    return replace(known, random=True) if _is_random(meaning, name) else known
+
+
+@lru_cache(maxsize=4096)
+def traits_named(name: str) -> Traits:
+    """Traits of an operation by its name alone, forward and backward alike; of a name that no table has, none."""
+    family = family_of(name)
+    return _traits(operations_named(name) | {family, family.removesuffix("_backward")})
+
+
+@lru_cache(maxsize=4096)
+def _traits(names: frozenset[str]) -> Traits:
     return Traits(
-        random=_is_random(meaning, name),
-        moves=name in _MOVES,
-        decides=name in _DECIDES,
-        uninitialised=name == "empty",
-        composite=name in _COMPOSITE or meaning.operation.startswith("torch."),
-        approximates=name in _APPROXIMATES,
-        product=meaning.operation in _PRODUCTS,
-        casts=name == "cast",
-        recurrent=name in _RECURRENT,
+        moves=bool(names & _MOVES),
+        decides=bool(names & _DECIDES),
+        uninitialised="empty" in names,
+        composite=bool(names & _COMPOSITE) or any(name.startswith("torch.") for name in names),
+        approximates=bool(names & _APPROXIMATES),
+        product=bool(names & _PRODUCTS),
+        casts="cast" in names,
+        recurrent=bool(names & _RECURRENT),
+        contracts=bool(names & _CONTRACTS),
+        cancels=bool(names & _CANCELS),
+        exponential=bool(names & (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _LIKELIHOOD | _ATTENTION)),
+        selects=bool(names & _SELECTS),
+        sums=bool(names & _SUMS),
+        steps=max(_STEPS.get(name, 1) for name in names),
     )
 
 
