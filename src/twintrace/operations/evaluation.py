@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ..model.tensors import Spec
+from ..model.tensors import UNITS, Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
 from .rounding import FUNCTION_UNITS, RunningError
@@ -41,11 +41,6 @@ _DTYPES = {
     "c128": torch.complex128, "c64": torch.complex64,
     "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "b8": torch.bool,
 }  # fmt: skip
-UNITS = {
-    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24,
-    "f8e4m3fn": 2.0**-4, "f8e5m2": 2.0**-3, "f8e4m3fnuz": 2.0**-4, "f8e5m2fnuz": 2.0**-3,
-}  # fmt: skip
-"""Half a unit in the last place, relative."""
 COARSE = 2.0**-12
 """Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
 

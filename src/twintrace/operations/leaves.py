@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .evaluation import UNITS, NotRecomputable
+from ..model.tensors import UNITS
+from .evaluation import NotRecomputable
 
 if TYPE_CHECKING:
     from .recomputation import Recomputation

@@ -21,8 +21,9 @@ import torch
 from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
+from ..model.tensors import UNITS
 from .causes import Cause, cause_of
-from .evaluation import SINGLE, UNITS, Audit, Gradients, NotRecomputable, Values, audit, run
+from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
 from .leaves import relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
