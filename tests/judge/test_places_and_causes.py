@@ -169,6 +169,37 @@ def test_the_same_values_in_another_shape_are_no_difference(tmp_path: Path) -> N
     assert only_mistake(compared(tmp_path, run)).why.startswith("only the right multiplies by 1.5")
 
 
+def test_values_for_other_steps_are_not_accused(tmp_path: Path) -> None:
+    """Halves of the last axis are turned on the left, neighbours on the right: the slices are no mistake."""
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x).reshape(8, 2, 8)
+        if not side:
+            turned = torch.cat([-hidden[..., 4:], hidden[..., :4]], -1)
+        else:
+            pairs = hidden.reshape(8, 2, 4, 2)
+            turned = torch.stack([-pairs[..., 1], pairs[..., 0]], -1).reshape(8, 2, 8)
+        return net.b((hidden * 0.5 + turned).reshape(8, 16))
+
+    result = compared(tmp_path, run_of(forward))
+
+    assert result.code == 1
+    assert all("__getitem__" not in name for names in blamed(result) for name in names)
+
+
+@pytest.mark.parametrize("place", ["in between", "last"])
+def test_another_index_is_the_place(tmp_path: Path, place: str) -> None:
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x).reshape(8, 4, 4)
+        chosen = hidden[:, 0] if side else hidden[:, -1]
+        return net.b(torch.cat([chosen] * 4, -1)) if place == "in between" else chosen
+
+    result = compared(tmp_path, run_of(forward))
+
+    assert only_mistake(result).why.startswith("index: ")
+    assert blamed(result) == (["torch.Tensor.__getitem__"], ["torch.Tensor.__getitem__"])
+
+
 # --- precision ----------------------------------------------------------------------------------------------------------
 
 

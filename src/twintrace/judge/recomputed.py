@@ -315,7 +315,12 @@ class Recomputed:
                 ):  # beyond that it is gradients of noise, which an optimizer makes full steps of
                     self._notes[names] = max(self._notes.get(names, 0.0), difference.relative)
             elif difference.significant:
-                mistakes.append(self._meant(left, right, pair, difference))
+                cause = self._cause(left, right, pair)
+                if cause is None and self._are_moves(left, right, pair):
+                    return Judged(
+                        Status.SAME, because="other values, for other steps to the same result", discarded=True
+                    )
+                mistakes.append(self._meant(left, right, pair, difference, cause))
                 self._origins.setdefault(mistakes[-1], (pair, left, right))
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
@@ -510,8 +515,26 @@ class Recomputed:
             return None
         return self._re.difference(left, right, self._bound, layout)
 
-    def _meant(self, left: Slice, right: Slice, pair: TensorPair, difference: Difference) -> Mistake:
-        cause = self._re.causes(left, right, self._bound, pair.layout) or self._earlier_cause(left, right, pair)
+    def _cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
+        return self._re.causes(left, right, self._bound, pair.layout) or self._earlier_cause(left, right, pair)
+
+    def _are_moves(self, left: Slice, right: Slice, pair: TensorPair) -> bool:
+        """True if both sides only moved values, which others take: halves on one side, every second one on the other. If that is
+        a mistake, what is made of them will tell.
+        """
+        if not left.calls or not right.calls:
+            return False
+        for which, part in enumerate((left, right)):
+            meanings = [self._sides[which].meaning(call) for call in part.calls]
+            if not all(meaning is not None and traits_of(meaning).moves for meaning in meanings):
+                return False
+        makers = [*self._sides[0].makers(pair.left), *self._sides[1].makers(pair.right)]
+        taken = self._sides[0].takers(pair.left) and self._sides[1].takers(pair.right)
+        return bool(taken) and not any(call.site.kind is Kind.MODULE for call in makers)
+
+    def _meant(
+        self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
+    ) -> Mistake:
         if difference.shapes is not None:
             what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
         else:
@@ -1234,7 +1257,9 @@ class Recomputed:
                     handled[which].discard(number)
                     continue
                 if difference.significant:
-                    results = self._add_mistake(results, which, rest, self._meant(left, right, pair, difference))
+                    results = self._add_mistake(
+                        results, which, rest, self._meant(left, right, pair, difference, self._cause(left, right, pair))
+                    )
         return results, handled
 
     def _add_mistake(self, results: list[CallResult], which: int, part: Slice, mistake: Mistake) -> list[CallResult]:
