@@ -47,6 +47,7 @@ def test_a_cut_is_named_though_calls_without_gradients_follow_it(tmp_path: Path,
 
     assert result.code == 1
     assert blamed(result) == alone(side_alone, "torch.Tensor.detach")
+    assert "\n  set " not in verdict(result)  # that of the pair before it is no setting of a call that one side makes
 
 
 @SIDES

@@ -353,7 +353,8 @@ def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
     if found.mistake is None:
         return settings
     why = f"{found.mistake.why} {found.mistake.what}"
-    if "→" in why or found.mistake.kind in ("random", "leaf", "weights"):
+    elsewhere = bool(found.mistake.left or found.mistake.right)  # settings are those of the pair that shows it
+    if "→" in why or elsewhere or found.mistake.kind in ("random", "leaf", "weights"):
         return []
     return [(name, pair) for name, pair in settings if re.search(rf"\b{re.escape(name)}\b", why) is None]
 
