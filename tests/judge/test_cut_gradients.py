@@ -177,3 +177,24 @@ def test_an_operation_that_is_not_known_is_right_if_the_gradients_beyond_it_agre
                 loss.backward()
 
     assert (compared(tmp_path, run).code != 0) is scaled
+
+
+def test_a_sum_that_is_written_in_place_tells_the_gradient_of_what_was_there(tmp_path: Path) -> None:
+    """A hook on the old value became one on the new: the layer before has gradients of its operands, but none of its result."""
+
+    def normed(x: torch.Tensor, side: int) -> torch.Tensor:
+        if not side:
+            return nn.functional.layer_norm(x, (8,))
+        centred = x - x.mean(-1, keepdim=True)
+        return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x)
+        return normed(hidden + x if side else hidden.add_(x), side)
+
+    result = compared(tmp_path, trained(forward))
+
+    assert result.code == 0
+    assert any(
+        item.verdict.error for pair in result.results for item in pair.tensors if item.pair.left_slot == "a.weight"
+    )

@@ -129,9 +129,23 @@ class Recomputation:
             # A hook on a tensor that is written to afterwards is one on the new value: the only taker knows the old one's gradient.
             if value not in outputs:
                 parts = self.sides[which].contributions(value)
-                if len(parts) == 1:
+                added = self._gradient_of_sum(which, value) if not parts else None
+                if added is not None:
+                    outputs[value] = added
+                elif len(parts) == 1:
                     outputs[value] = parts[0][1]
         return Gradients(outputs, inputs)
+
+    def _gradient_of_sum(self, which: int, value: int) -> int | None:
+        """The gradient of the sum that was written over a tensor, which is that of the tensor, too; None if it went elsewhere."""
+        side = self.sides[which]
+        takers = side.takers(value)
+        meaning = side.meaning(takers[0]) if len(takers) == 1 else None
+        if meaning is None or meaning.operation != "add" or meaning.arguments.get("alpha", 1) != 1:
+            return None
+        shape = side.tensor(value).spec.shape
+        made = [number for number in outputs_of(takers[0]).values() if side.tensor(number).spec.shape == shape]
+        return next((found for number in made if (found := side.gradient(number)) is not None), None)
 
     # --- meaning --------------------------------------------------------------------------------------------------------
 
