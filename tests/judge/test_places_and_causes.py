@@ -200,6 +200,25 @@ def test_another_index_is_the_place(tmp_path: Path, place: str) -> None:
     assert blamed(result) == (["torch.Tensor.__getitem__"], ["torch.Tensor.__getitem__"])
 
 
+@SIDES
+def test_a_variant_within_a_written_norm_is_told(tmp_path: Path, side_alone: int) -> None:
+    """One side has the norm of the framework, the other its own with the unbiased variance."""
+
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x)
+        if side != side_alone:
+            return net.b(F.layer_norm(hidden, (16,)))
+        return net.b((hidden - hidden.mean(-1, keepdim=True)) * torch.rsqrt(hidden.var(-1, keepdim=True) + 1e-5))
+
+    result = compared(tmp_path, run_of(forward))
+    sides = ("left", "right")
+
+    assert only_mistake(result).why.startswith(
+        f"torch.Tensor.var: divided by n (biased) on the {sides[1 - side_alone]}, not on the {sides[side_alone]}; "
+        "with it on both sides the results agree: "
+    )
+
+
 # --- precision ----------------------------------------------------------------------------------------------------------
 
 

@@ -542,11 +542,7 @@ class Recomputed:
         if cause is None:
             why = self._guess(left, right)
             return Mistake("meaning", what, why, size=difference.units)
-        if cause.proof:
-            with_it = "without it" if cause.lone else "with the left's"
-            why = f"{cause.text}; {with_it} the results agree: {cause.proof}"
-        else:
-            why = cause.text
+        why = f"{cause.text}; {cause.how} the results agree: {cause.proof}" if cause.proof else cause.text
         calls = cause.left, cause.right
         key = cause.text, *(tuple(call.id for call in own) for own in calls)
         if pair.part is Part.OUTPUT and not cause.lone and calls == (left.calls[-1:], right.calls[-1:]):

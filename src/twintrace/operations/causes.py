@@ -59,6 +59,8 @@ class Cause:
     left: tuple[Call, ...] = ()
     right: tuple[Call, ...] = ()
     """Calls to blame, where it is known which."""
+    how: str = "with the left's"
+    """Change that makes the results agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,8 @@ class _Search:
         for one, two in self._pairs:
             for candidate in self._operations(one, two):
                 yield self._at(one, two, candidate)
-        for two in self._right:
-            for text, variant in variants(two, self._re.values[1].spec):
-                sentence = text if text.startswith("the ") else f"the right computes {text}"
-                yield Candidate(Cause(sentence, setting=two.operation), right=_exchanged(self._right, two, variant))
+        for which in (1, 0):
+            yield from self._variants(which)
         yield from self._exchanged_inputs()
         yield from self._other_inputs()
 
@@ -210,7 +210,7 @@ class _Search:
             text = f"only the {SIDES[which]} {self._deed(which, meaning)}"
             calls = (self._slices[which].calls[place],)
             at = ((), calls) if which else (calls, ())
-            cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1])
+            cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1], "without it")
             for rest in _left_out(meanings, place):
                 yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
 
@@ -241,6 +241,15 @@ class _Search:
             yield Candidate(cause, right=_exchanged(self._right, two, swapped))
 
     # --- inputs ---------------------------------------------------------------------------------------------------------
+
+    def _variants(self, which: int) -> Iterator[Candidate]:
+        """Known variants of the calls of one side: the one that gives the other's result is what the other computes."""
+        for meaning in self._right if which else self._left:
+            for text, variant in variants(meaning, self._re.values[which].spec):
+                name = meaning.called or meaning.operation
+                said = f"{name}: {text} on the {SIDES[1 - which]}, not on the {SIDES[which]}"
+                cause = Cause(said, setting=meaning.operation, how="with it on both sides")
+                yield self._changed(cause, which, meaning, variant)
 
     def _exchanged_inputs(self) -> Iterator[Candidate]:
         """Two inputs of one shape, each in the other's place."""
