@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from textwrap import dedent
 
 import numpy as np
@@ -91,7 +92,8 @@ def suite(tmp_path, checkout_env):
 
     def run(*options, slope=2.0, folder=tmp_path):
         (folder / "test_suite.py").write_text(dedent(SUITE).replace("SLOPE = 2.0", f"SLOPE = {slope}"))
-        loaded = [] if "twintrace.testing.plugin" in options else ["-p", "twintrace.testing.plugin"]
+        installed = any(entry.name == "twintrace" for entry in entry_points(group="pytest11"))  # pytest loads it itself
+        loaded = [] if installed or "twintrace.testing.plugin" in options else ["-p", "twintrace.testing.plugin"]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loaded, *options]
         done = subprocess.run(command, cwd=folder, env=checkout_env, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr

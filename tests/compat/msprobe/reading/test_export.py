@@ -157,7 +157,7 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "there").mkdir()
     tt.convert_trace(source, tmp_path / "there", to="msprobe")  # an empty directory is as good as none
     for target in (tmp_path / "there", source):
-        with pytest.raises(TraceExistsError, match="nothing is overwritten"):
+        with pytest.raises(TraceExistsError, match="is there already"):
             tt.convert_trace(source, target, to="msprobe")
 
 
