@@ -169,17 +169,33 @@ def test_the_same_values_in_another_shape_are_no_difference(tmp_path: Path) -> N
     assert only_mistake(compared(tmp_path, run)).why.startswith("only the right multiplies by 1.5")
 
 
-def test_values_for_other_steps_are_not_accused(tmp_path: Path) -> None:
-    """Halves of the last axis are turned on the left, neighbours on the right: the slices are no mistake."""
+def turned(hidden: torch.Tensor, parts: int, side: int) -> torch.Tensor:
+    """The parts of the last axis, each one place further: consecutive elements on the left, every `parts`-th one on the right."""
+    if side:
+        apart = hidden.reshape(*hidden.shape[:-1], -1, parts)
+        taken = [-apart[..., (place + 1) % parts] for place in range(parts)]
+        return torch.stack(taken, -1).reshape(hidden.shape)
+    width = hidden.shape[-1] // parts
+    places = [(place + 1) % parts * width for place in range(parts)]
+    return torch.cat([-hidden[..., place : place + width] for place in places], -1)
+
+
+def test_interleaved_halves_are_told(tmp_path: Path) -> None:
+    result = compared(tmp_path, run_of(lambda side, net, x: net.b(turned(net.a(x), 2, side))))
+    why = headline(result).mistake
+
+    assert why is not None
+    assert why.why.startswith(
+        "torch.Tensor.__getitem__: every second element from 1 (interleaved) on the right, not on the left"
+    )
+
+
+def test_slices_for_other_steps_are_not_accused(tmp_path: Path) -> None:
+    """Nothing explains how one slice becomes the other: what is made of them will tell."""
 
     def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
-        hidden = net.a(x).reshape(8, 2, 8)
-        if not side:
-            turned = torch.cat([-hidden[..., 4:], hidden[..., :4]], -1)
-        else:
-            pairs = hidden.reshape(8, 2, 4, 2)
-            turned = torch.stack([-pairs[..., 1], pairs[..., 0]], -1).reshape(8, 2, 8)
-        return net.b((hidden * 0.5 + turned).reshape(8, 16))
+        hidden = net.a(x)
+        return net.b(torch.cat([turned(hidden[:, :12], 3, side), hidden[:, 12:]], -1))
 
     result = compared(tmp_path, run_of(forward))
 
@@ -716,3 +732,25 @@ def test_another_value_under_a_mask_has_no_effect_on_gradients(tmp_path: Path) -
 
     assert [mistake.effective for item in result.results for mistake in item.mistakes] == [False, True]
     assert blamed(result) == (["torch.Tensor.mul"], ["torch.Tensor.mul"])
+
+
+@FLOATS
+def test_another_value_under_a_mask_is_forgotten_by_a_finer_softmax(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Scores that differ by their 16-bit rounding have softmaxes in float32 that differ by more than its rounding."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x)
+            scores = (hidden * 0.3) @ hidden.T if side else (hidden @ hidden.T) * 0.3
+            fill = -torch.inf if side else torch.finfo(dtype).min
+            weights = scores.masked_fill(torch.ones(8, 8, dtype=torch.bool).triu(1), fill).float().softmax(-1)
+            return net.b(weights.to(dtype) @ hidden)
+
+        net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4)).to(dtype)
+        with record(net):
+            net((rand(8, 16) * 1.7).to(dtype))
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 0
+    assert not any(mistake.effective for item in result.results for mistake in item.mistakes)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..model.pairs import Alignment, Bearing, Layout, Match, Part, TensorPair
 from ..model.records import Call
@@ -686,9 +686,36 @@ class Recomputed:
         if error >= _SHARES or measured is None:
             return True
         try:
-            return self._re.inherited(right, self._bound, item.pair.layout)
+            visible = self._re.inherited(right, self._bound, item.pair.layout)
         except _not_recomputable():
             return True
+        return visible and not self._is_forgotten(item, right, sources)
+
+    def _is_forgotten(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
+        """True if a selective operation drops what a mistake changed, so that all that is left of the difference is rounding."""
+        meanings = [self._sides[1].meaning(call) for call in right.calls]
+        if not any(meaning is not None and meaning.operation in _SELECTIVE for meaning in meanings):
+            return False
+        if not all(mistake in self._origins for mistake in sources):
+            return False
+        changed = self._choices(sources)
+        if not changed:
+            return False
+        from ..operations.replay import effect
+
+        seen = effect(self._re, changed, item.pair.right)
+        return seen is not None and seen <= _EXACT
+
+    def _choices(self, mistakes: Collection[Mistake]) -> dict[int, Any] | None:
+        """Results of both sides, from the same inputs, at the places of mistakes, by the right's numbers; None if not known."""
+        changed = {}
+        for mistake in mistakes:
+            pair, left, right = self._origins[mistake]
+            both = self._re.choices(left, right, self._bound, pair.layout)
+            if both is None or both[0].shape != both[1].shape:
+                return None
+            changed[pair.right] = both
+        return changed
 
     def _fallback(
         self, item: TensorResult, incoming: Judged, audited: Judged, why: str, left: Slice, right: Slice
@@ -1209,13 +1236,7 @@ class Recomputed:
         # What was large in its place and is gone later was undone: by a factor before a product that the other has after it.
         small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < _SMALL]
         gone = [mistake for mistake in small if mistake in self._origins and not mistake.backward][:_TRIED]
-        changed = {}
-        for mistake in gone:
-            pair, left, right = self._origins[mistake]
-            both = self._re.choices(left, right, self._bound, pair.layout)
-            if both is None or both[0].shape != both[1].shape:
-                return set()  # the others alone would not undo each other
-            changed[pair.right] = both
+        changed = self._choices(gone)  # the others alone would not undo each other
         if not changed:
             return set()
         from ..operations.replay import effect
