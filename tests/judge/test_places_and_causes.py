@@ -74,6 +74,22 @@ def test_a_residual_of_one_side_alone_is_the_place(tmp_path: Path, dtype: torch.
     assert f"part at torch.Tensor.add, on the {name} alone, step 0" in verdict(result)
 
 
+def test_a_residual_is_told_although_the_other_side_adds_something_else(tmp_path: Path) -> None:
+    def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
+        hidden = net.a(x).tanh()
+        if not side:
+            return net.b(F.layer_norm(hidden + x, (16,)))
+        centred = hidden - hidden.mean(-1, keepdim=True)
+        return net.b(centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5))
+
+    result = compared(tmp_path, run_of(forward))
+
+    assert only_mistake(result).why.startswith(
+        "only the left adds f32[8, 16] (torch.Tensor.add); without it the results agree"
+    )
+    assert blamed(result) == alone(0, "torch.Tensor.add")
+
+
 @FLOATS
 def test_a_factor_of_one_side_alone_is_told(tmp_path: Path, dtype: torch.dtype) -> None:
     result = compared(tmp_path, run_of(lambda side, net, x: net.b(net.a(x) * 0.125 if side else net.a(x)), dtype))

@@ -34,6 +34,8 @@ _AGREE = 1e-3
 """Share of a difference that may be left when a cause explains it."""
 _MASKED = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
+_FEW = 6
+"""Calls of a slice up to which each is left out for a try, although the other side makes one of its kind."""
 _INPUTS = 8
 """Inputs up to which each is tried in the place of another: an optimizer has hundreds."""
 _DEEDS = {
@@ -125,6 +127,9 @@ class _Search:
             yield from self._variants(which)
         yield from self._exchanged_inputs()
         yield from self._other_inputs()
+        for which in (0, 1):  # the other side may make such calls for something else, inside what is one call here
+            if len(self._slices[which].calls) <= _FEW:
+                yield from self._lone_calls(which, every=True)
 
     def _at(self, one: Meaning, two: Meaning, candidate: Candidate) -> Candidate:
         """A change of two calls, with these to blame."""
@@ -195,12 +200,12 @@ class _Search:
 
     # --- calls ----------------------------------------------------------------------------------------------------------
 
-    def _lone_calls(self, which: int) -> Iterator[Candidate]:
-        """Calls that one side alone makes, left out: one of their operands is handed on."""
+    def _lone_calls(self, which: int, every: bool = False) -> Iterator[Candidate]:
+        """Calls that one side alone makes (or `every` call), left out: one of their operands is handed on."""
         meanings, others = (self._left, self._right) if which == 0 else (self._right, self._left)
         more = Counter(item.operation for item in meanings) - Counter(item.operation for item in others)
         for place, meaning in enumerate(meanings):
-            if meaning.operation not in more and any(meaning is pair[which] for pair in self._pairs):
+            if not every and meaning.operation not in more and any(meaning is pair[which] for pair in self._pairs):
                 continue
             advice = (
                 "remove it from the right, or see why the left does without"
