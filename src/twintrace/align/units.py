@@ -72,7 +72,7 @@ _HELD = frozenset(("weight", "bias", "running_mean", "running_var"))
 
 
 def operand(call: Call, slot: Slot, what: str | None = None) -> str:
-    """What the tensor in a slot is for the call's operation: `weight`, `input`."""
+    """Role of the tensor in a slot for the call's operation: `weight`, `input`."""
     return operand_of(what or operation(call), slot.part, slot.slot, function=call.site.name)
 
 

@@ -25,7 +25,7 @@ _PATIENCE = 20
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known at the end of a step. `sentence` tells the origin; `waits`: the next steps decide whether it had an effect."""
+    """Findings at the end of a step. `sentence` tells the origin; `waits`: the next steps decide whether it had an effect."""
 
     sentence: str = ""
     waits: bool = False

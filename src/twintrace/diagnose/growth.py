@@ -1,4 +1,4 @@
-"""What led to an overflow: values that grew over the calls before, gradients and values that grew over the steps before.
+"""Growth that led to an overflow: values that grew over the calls before, gradients and values that grew over the steps before.
 
 values grow on the way: 3.1 (linear), 940 (matmul), 6.4e+04 (mul)
 the norm of all gradients grows over the steps: 1.4 (step 30), 22 (31), 610 (32), 4.1e+04 (33)

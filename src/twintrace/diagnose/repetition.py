@@ -92,7 +92,7 @@ class Event:
 
 @dataclass(slots=True)
 class Count:
-    """How much was compared."""
+    """Extent of the comparison."""
 
     calls: int = 0
     values: int = 0
@@ -122,7 +122,7 @@ def first_difference(left: Trace, right: Trace) -> tuple[FirstDifference | None,
 
 
 def _equal_values(one: Journal, two: Journal) -> int | None:
-    """How many values two journals have, if these are the same in the same order: then nothing else needs to be read."""
+    """Number of values of two journals, if these are the same in the same order: then nothing else needs to be read."""
     if len(one) != len(two):
         return None
     count = 0

@@ -38,7 +38,7 @@ _LISTED = 8
 
 
 def first_nonfinite(trace: Trace, places: Iterable[tuple[int, int]] | None = None) -> NonfiniteReport:
-    """Where the first value that is not finite comes from, judged by statistics alone.
+    """Origin of the first value that is not finite, judged by statistics alone.
 
     Args:
         trace: a recorded run; what was kept of its tensors does not matter, as long as there are statistics.

@@ -359,7 +359,7 @@ def is_uninitialised(flow: Flow, call: Call) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What became of a value that is not finite."""
+    """Later effect of a value that is not finite."""
 
     harmful: bool
     reached: int

@@ -15,11 +15,11 @@ from .tensors import Spec, Statistics
 from .words import Word
 
 KEPT = "nonfinite: "
-"""How the names of values begin that a recorder kept because something that is not finite arose beside them."""
+"""Beginning of the names of values that a recorder kept because something that is not finite arose beside them."""
 
 
 class Source(Word):
-    """What made a value that is not finite."""
+    """Origin of a value that is not finite."""
 
     OVERFLOW = "overflow"
     DIVISION = "division by zero"
@@ -85,7 +85,7 @@ class Origin:
     led: tuple[str, ...] = ()
     """Sentences about what led there: growth over the calls and the steps before."""
     reached: str = ""
-    """What became of it, one sentence."""
+    """Its later effect, one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class NonfiniteReport:
     harmless: tuple[str, ...] = ()
     """Values that are not finite and have no effect, one sentence each."""
     untold: tuple[str, ...] = ()
-    """What could not be looked at, one sentence each."""
+    """Gaps in the record, one sentence each."""
 
     @property
     def code(self) -> int:

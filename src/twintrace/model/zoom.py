@@ -1,4 +1,4 @@
-"""What to record in a second run: the steps, the calls and the modules around a place that the first run showed.
+"""Plan of a second recording: the steps, the calls and the modules around a place that the first run showed.
 
     Zoom(steps=(400,), ranks=(0,), sides=(ZoomSide("torch", "mix", calls=("forward/api:torch.relu#3", …), modules=()), …))
 
@@ -35,7 +35,7 @@ class Zoom:
     ranks: tuple[int, ...]
     sides: tuple[ZoomSide, ...]
     because: str
-    """What the first run showed there, one sentence."""
+    """Finding of the first run there, one sentence."""
 
     def level(self, framework: str) -> str:
         """The level to record at: the deepest that a side of this framework asks for."""

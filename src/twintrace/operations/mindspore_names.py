@@ -36,7 +36,7 @@ PRIMITIVES = {
     for name in SAME
     if {parameter.name for parameter in OPERATIONS[name].parameters} <= {"input", "other"}
 }
-"""Those of which the primitive (`LogicalNot`) is the same, by its name in lower case: it has no attributes."""
+"""Functions whose primitive (`LogicalNot`, here in lower case) is the same and has no attributes."""
 
 # An operation or a row, and what else it is called.
 _ALIASES = """

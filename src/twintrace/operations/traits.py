@@ -48,7 +48,7 @@ class Traits:
     contracts: bool = False
     """Sums of products are in it, over a length that the shapes tell."""
     cancels: bool = False
-    """What comes out may be much smaller than what came in."""
+    """The result may be much smaller than the operands."""
     exponential: bool = False
     """An absolute error becomes a relative one, or the other way round."""
     selects: bool = False

@@ -1,4 +1,4 @@
-"""Where the first value that is not finite comes from, as text and as JSON.
+"""Origin of the first value that is not finite, as text and as JSON.
 
 runs/a: the first value that is not finite arises at torch.Tensor.log in head, step 7, forward
 

@@ -1,4 +1,4 @@
-"""Whether a run repeats itself, as text."""
+"""Verdict on a run that was made twice, as text."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ class _Rows:
         return [self.start + lap * self.stride + row for lap in range(self.times) for row in range(self.chunk)]
 
     def steps(self, shape: tuple[int, ...]) -> tuple[str, ...]:
-        """How they are taken out of a weight of this shape."""
+        """Steps that take them out of a weight of this shape."""
         rows = f"rows {self.start}:{self.start + self.chunk}"
         if self.times == 1:
             return (rows,)
@@ -418,7 +418,7 @@ def _row_index(array: Array) -> dict[int, int]:
 
 
 def _rows(index: Mapping[int, int], length: int, part: Array) -> _Rows | None:
-    """Where the rows of a part are in a weight of so many rows."""
+    """Rows of a part in a weight of so many rows."""
     places = [index.get(hash(row.tobytes()), -1) for row in part.reshape(len(part), -1)]
     if -1 in places:
         return None

@@ -114,7 +114,7 @@ def _clusters(groups: Iterable[Group], places: Places, side: int) -> Iterator[tu
 
 
 def _pairs(item: Item, parts: Sequence[Group], whole: int) -> Iterator[Pair]:
-    """How one weight becomes its parts, or they become it, if their rows add up."""
+    """Steps from one weight to its parts, or back, if their rows add up."""
     role = next((role for role in ("weight", "bias") if role in item.role), "")
     pieces = [group.items.get(role) for group in parts]
     if None in pieces:

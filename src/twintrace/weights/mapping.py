@@ -33,7 +33,7 @@ from .uses import Uses
 from .wording import WEAK, Wording
 
 PATH, PREFIX, WORDS, NUMBERS, REST = 1.0, 0.97, 0.9, 0.85, 0.8
-"""How sure a pair is, by what it rests on."""
+"""Confidence of a pair, by its evidence."""
 LOOSE = 0.1
 """By how much less sure it is where the layers are of different kinds, or one is transposed."""
 

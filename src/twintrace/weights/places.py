@@ -154,7 +154,7 @@ def _tree(groups: Iterable[Group]) -> _Node:
 
 @dataclass
 class Places:
-    """Where layers are: of equal numbers in `at[side][path]` are those in the same branch; `depth` tokens lead there."""
+    """Places of layers: of equal numbers in `at[side][path]` are those in the same branch; `depth` tokens lead there."""
 
     at: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
     depth: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
@@ -271,5 +271,5 @@ def _near(one: tuple[int, int], two: tuple[int, int]) -> bool:
 
 
 def count(spec: Spec) -> int:
-    """How many elements it has."""
+    """Number of elements."""
     return math.prod(spec.shape)

@@ -17,7 +17,7 @@ from .places import Group
 
 
 class Uses:
-    """What the runs of two nets say about the order of their layers."""
+    """Order of the layers of two nets, as their runs show it."""
 
     def __init__(self, left: Trace, right: Trace) -> None:
         self._sides = (_Flow(left), _Flow(right))
