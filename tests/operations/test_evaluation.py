@@ -266,3 +266,35 @@ def test_the_largest_number_stands_for_infinity(dtype, share, right):
     want = torch.tensor([0.5, -math.inf], dtype=torch.float64)
 
     assert (judge_result(got, want, None, precision).ratio <= 1) is right
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("bound", [math.nan, math.inf])
+def test_a_bound_that_overflowed_excuses_nothing(dtype, bound):
+    precision = precision_of(dtype, Meaning("gru", {}, {1: 0}), "torch")
+    want = torch.full((64,), 2.0, dtype=torch.float64)
+    error = torch.zeros(64, dtype=torch.float64)
+    error[7] = bound
+    for units, right in ((60.0, True), (140.0, False)):  # 8·√64 units of an element and the rms of all
+        got = want.clone()
+        got[7] += units * 2.0 * precision.unit
+        assert (judge_result(got, want, error, precision).ratio <= 1) is right
+
+
+@FLOATS
+@pytest.mark.parametrize("framework", ["torch", "mindspore"])
+def test_a_masked_probability_is_zero(dtype: torch.dtype, framework: str) -> None:
+    """A masked score is infinite; what a softmax makes of it is exact, forward and backward."""
+    scores = rand(3, 5, 6).to(dtype).masked_fill(torch.ones(5, 6, dtype=torch.bool).triu(1), -math.inf).requires_grad_()
+    weights = scores.softmax(-1)
+    seed = rand(3, 5, 6, seed=1).to(dtype)
+    weights.backward(seed)
+    meaning = Meaning("softmax", {"input": Operand(0), "dim": -1}, {1: 0})
+    tensors = {0: scores, 1: weights, 2: seed, 3: scores.grad}
+    for number in (None, 1, 3):
+        damaged = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+        if number is not None:
+            damaged[number][1, 2, 5] += 0.01
+        found = audit(meaning, values_of(damaged), Gradients({1: 2}, {0: [3]}), framework=framework)
+        assert (found.forward[1].ratio > 1) is (number == 1)
+        assert (found.backward[3].ratio > 1) is (number == 3)

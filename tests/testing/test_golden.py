@@ -94,7 +94,7 @@ def suite(tmp_path, checkout_env):
         (folder / "test_suite.py").write_text(dedent(SUITE).replace("SLOPE = 2.0", f"SLOPE = {slope}"))
         installed = any(entry.name == "twintrace" for entry in entry_points(group="pytest11"))  # pytest loads it itself
         loaded = [] if installed or "twintrace.testing.plugin" in options else ["-p", "twintrace.testing.plugin"]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loaded, *options]
+        command = [sys.executable, "-m", "pytest", "-q", "-rN", "-p", "no:cacheprovider", *loaded, *options]
         done = subprocess.run(command, cwd=folder, env=checkout_env, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr
 

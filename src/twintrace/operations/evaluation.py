@@ -52,6 +52,8 @@ _SPREAD = 4.0
 """Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25."""
 _GAIN_ERRORS = 6.0
 """Standard errors by which the gain of independent rounding errors may differ from zero: once in 10⁹ tensors."""
+_UNKNOWN = 8.0
+"""Random walks of √elements roundings that a result whose bound overflowed may be off by."""
 _WALK = 4.0
 """Random walks of √terms roundings that a recurrent network may be off by, relative to the result: its running error bound grows by
 a factor with every step and soon excuses anything. Up to 2.1 were seen (PyTorch's LSTM and GRU, 1 to 48 steps, three dtypes).
@@ -270,6 +272,16 @@ def precision_of(dtype: str, meaning: Meaning, framework: str) -> Precision:
     return Precision(dtype, unit, unit if inside else working, working, functions)
 
 
+def _bounded(error: Tensor, want: Tensor, precision: Precision) -> Tensor:
+    """The error bound, with that of an unknown operation where none could be computed: no bound excuses nothing."""
+    lacking = ~error.isfinite() & want.isfinite()
+    if not bool(lacking.any()):
+        return error
+    size = want.abs().nan_to_num(0.0, 0.0)
+    cap = _UNKNOWN * precision.unit * math.sqrt(want.numel()) * (size + size.pow(2).mean().sqrt())
+    return torch.where(lacking, cap, error)
+
+
 def judge_result(
     got: Tensor,
     want: Tensor,
@@ -291,7 +303,7 @@ def judge_result(
         return _exact(got, want)
     limit = precision.unit * want.abs() + precision.least
     if error is not None:
-        limit = limit + error
+        limit = limit + _bounded(error, want, precision)
     difference = (got - want).abs()
     both_nan = got.isnan() & want.isnan()
     overflow = (
@@ -511,7 +523,7 @@ def _audit(
         if accuracy.absolute or accuracy.input:
             source = operands.get("input")
             size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()
-            extra = precision.sums * (accuracy.absolute + accuracy.input * size)
+            extra = precision.sums * (accuracy.absolute + accuracy.input * size.nan_to_num(0.0, 0.0))
             bound = extra if bound is None else bound + extra
         if traits_of(meaning).recurrent:
             bound = _walked(bound, want, operands, precision)
@@ -545,7 +557,7 @@ def _audit_backward(
             seed = values(gradients.outputs[number])
             result = computed[key]
             size = result.detach().abs()
-            approximate = precision.sums * (accuracy.absolute + accuracy.input * size)
+            approximate = precision.sums * (accuracy.absolute + accuracy.input * size.nan_to_num(0.0, 0.0))
             mode.add(result, precision.unit * size + precision.least + approximate)  # kernels save what they computed
             seeds.append((result, seed.reshape(result.shape) if seed.numel() == result.numel() else seed))
     if not seeds:
@@ -605,7 +617,7 @@ def _walked(bound: Tensor | None, want: Tensor, operands: Mapping[str, Tensor], 
         return None
     terms = max(tensor.numel() for tensor in operands.values()) / want.shape[-1] * max(operands["input"].shape[:2])
     unit = max(precision.inner, precision.sums * precision.functions)
-    return torch.minimum(bound, _WALK * unit * math.sqrt(terms) * (want.abs() + want.pow(2).mean().sqrt()))
+    return torch.fmin(bound, _WALK * unit * math.sqrt(terms) * (want.abs() + want.pow(2).mean().sqrt()))
 
 
 _POOLS = frozenset(("max_pool", "adaptive_max_pool", "amax", "amin", "max", "min"))

@@ -353,10 +353,11 @@ def _sum(*errors: Error) -> Error:
 
 
 def _times(factor: Tensor | float, error: Error) -> Error:
-    """`factor·error`; zero where the error is, whatever the factor (an infinite derivative of an exact zero)."""
+    """`factor·error`; zero where either is, whatever the other (an infinite derivative of an exact zero, a masked score)."""
     if error is None:
         return None
-    return torch.where(error == 0, error, factor * error)
+    product = torch.where(error == 0, error, factor * error)
+    return product.masked_fill(factor == 0, 0.0) if isinstance(factor, Tensor) else product
 
 
 def _magnitude(value: Any) -> Any:
