@@ -195,14 +195,15 @@ class Recomputation:
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
         """True if the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
+        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
+        one, two = self._result(1, right, self.from_left(bound)), self._result(1, right, self.values[1])
+        # A bound is the worst case: what is more than the rounding of storing the result is there even within it.
+        if _relative_difference(two, one) > _GONE * coarse * SINGLE:
+            return True
         one, error = self._compute(1, right, self.from_left(bound))
         two, other = self._compute(1, right, self.values[1])
-        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
         limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
-        if not bool(((one - two).abs() <= limit).logical_or(one == two).all()):
-            return True
-        # A bound is the worst case: what is more than the rounding of storing the result is still there.
-        return _relative_difference(two, one) > _GONE * coarse * SINGLE
+        return not bool(((one - two).abs() <= limit).logical_or(one == two).all())
 
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
         """Parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
@@ -420,14 +421,20 @@ class Recomputation:
     def _compute(
         self, which: int, part: Slice, values: Callable[[int], Tensor], changed: Sequence[Meaning] | None = None
     ) -> tuple[Tensor, Tensor]:
-        meanings = changed if changed is not None else self.meanings(which, part)
-        meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
-        with torch.no_grad(), RunningError(SINGLE, SINGLE) as errors:
-            made = run(meanings, values, part.copies)
-            result = made[part.tensor] if part.tensor in made else values(part.tensor)
-        result = result.double() if not result.is_complex() else result
+        with RunningError(SINGLE, SINGLE) as errors:
+            result = self._result(which, part, values, changed)
         error = errors.of(result) if result.is_floating_point() else None
         return result, torch.zeros(result.shape, dtype=torch.float64) if error is None else error
+
+    def _result(
+        self, which: int, part: Slice, values: Callable[[int], Tensor], changed: Sequence[Meaning] | None = None
+    ) -> Tensor:
+        meanings = changed if changed is not None else self.meanings(which, part)
+        meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
+        with torch.no_grad():
+            made = run(meanings, values, part.copies)
+            result = made[part.tensor] if part.tensor in made else values(part.tensor)
+            return result.double() if not result.is_complex() else result
 
     def constant(self, value: Tensor) -> int:
         """Number of a value that was made up to try a cause."""

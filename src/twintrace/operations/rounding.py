@@ -64,6 +64,13 @@ class RunningError(TorchDispatchMode):
         """Largest share of the sum of magnitudes that a sum may be off by, whatever its length."""
         self.unknown: set[str] = set()
         self._errors: dict[int, tuple[torch.UntypedStorage, Tensor]] = {}
+        self._shared: set[int] = set()
+        """Storages whose errors are a rule's own tensor, which may be that of another storage, too."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here: `torch._dynamo` need not be imported, which takes two seconds."""
+        return False
 
     def of(self, tensor: Tensor) -> Error:
         """Error bound of a tensor, in its shape; None where it is exact."""
@@ -94,12 +101,20 @@ class RunningError(TorchDispatchMode):
         if error is None or not tensor.numel():
             return
         storage = tensor.untyped_storage()
-        known = self._errors.get(storage.data_ptr())
+        place = storage.data_ptr()
+        elements = storage.nbytes() // tensor.element_size()
+        if tensor.numel() == elements and tensor.is_contiguous():
+            flat = error.double().expand(tensor.shape).contiguous().view(-1)
+            self._errors[place] = storage, flat if flat.storage_offset() == 0 else flat.clone()
+            self._shared.add(place)
+            return
+        known = self._errors.get(place)
         if known is None:
-            flat = torch.zeros(storage.nbytes() // tensor.element_size(), dtype=torch.float64, device=tensor.device)
-            self._errors[storage.data_ptr()] = (storage, flat)
+            flat = torch.zeros(elements, dtype=torch.float64, device=tensor.device)
         else:
-            flat = known[1]
+            flat = known[1].clone() if place in self._shared else known[1]
+        self._shared.discard(place)
+        self._errors[place] = storage, flat
         flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(error)
 
     def __torch_dispatch__(
