@@ -139,8 +139,8 @@ def test_the_bound_of_a_product_is_that_of_a_random_walk() -> None:
 
     error = errors.of(y)
     assert error is not None
-    walk = WALK * math.sqrt(1024) * 2.0**-24 * (x.abs() @ w.abs().T) + 2.0**-24 * y.abs()
-    torch.testing.assert_close(error, walk)
+    walk = 1.001 * WALK * math.sqrt(1024) * 2.0**-24 * (x.abs() @ w.abs().T) + 2.0**-24 * y.abs()
+    torch.testing.assert_close(error, walk, rtol=1e-5, atol=0.0)
     assert WALK == 3.0
 
 

@@ -460,8 +460,11 @@ def _compare_place(
     if standing is None:
         return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
     progress(f"{label}: recomputing", 1, 2)
+    from ..operations.workers import working
+
     judge = Recomputed(alignment, results, _recomputation(journals, graphs), standing)
-    judgement = judge.judge()
+    with working():
+        judgement = judge.judge()
     progress(f"{label}: recomputing", 1, 1)
     return _Part(
         judgement.results,

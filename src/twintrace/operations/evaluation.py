@@ -23,13 +23,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..model.tensors import UNITS, Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
-from .rounding import FUNCTION_UNITS, RunningError
-from .traits import accuracy_of, traits_of
+from .rounding import FUNCTION_UNITS, RunningError, coarse_product
+from .steps import STEPS
+from .traits import Accuracy, accuracy_of, traits_of
+from .workers import plain_attention
 
 Tensor = torch.Tensor
 
@@ -93,8 +96,6 @@ class Values:
         array = self._read(number)
         if array is None:
             raise NotRecomputable(f"the values of {self.spec(number)} were not kept")
-        import numpy as np
-
         if array.dtype.kind == "u" and array.dtype.itemsize > 1:
             array = array.astype(np.int64)
         tensor = torch.from_numpy(np.array(array, copy=True))
@@ -347,7 +348,7 @@ class _Parts:
     def score(self, got: Tensor, want: Tensor) -> Score:
         """The first test: the worst element."""
         size = self.rms(self.wanted)
-        index = tuple(int(item) for item in torch.unravel_index(torch.tensor(self._worst), got.shape))
+        index = _index(self._worst, got.shape)
         return Score(
             self._ratio,
             "element",
@@ -398,12 +399,17 @@ def judge_result(
     return _gain(score, got - want, want, precision, terms)
 
 
+def _index(place: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Place in the flat tensor as one index for each axis."""
+    return tuple(int(item) for item in np.unravel_index(place, tuple(shape)))
+
+
 def _exact(got: Tensor, want: Tensor) -> Score:
     apart = got != want
     if not bool(apart.any()):
         return Score(0.0)
     worst = int(apart.reshape(-1).int().argmax())
-    index = tuple(int(item) for item in torch.unravel_index(torch.tensor(worst), got.shape))
+    index = _index(worst, got.shape)
     return Score(
         math.inf,
         "element",
@@ -533,7 +539,7 @@ def _audit(
             tensor = _rounded(tensor, dtype)  # autocast rounds the operands of products before
         tensor = tensor.detach()
         if tensor.is_floating_point() and wanted:
-            tensor = tensor.clone().requires_grad_()
+            tensor = tensor.requires_grad_()
         operands[path], numbers[path] = tensor, operand.tensor
     mode = RunningError(
         precision.inner, precision.sums, precision.functions, precision.least if precision.inner > SINGLE else 0.0
@@ -545,14 +551,10 @@ def _audit(
     backward: dict[int, Score] = {}
     why = ""
     accuracy = accuracy_of(meaning.operation, framework)
-    with torch.set_grad_enabled(wanted), mode, _plain_attention():
-        if operand_unit and contraction:
-            for tensor in operands.values():
-                if tensor.is_floating_point():
-                    mode.add(tensor, operand_unit * tensor.detach().abs())
-        if accuracy.argument and _is_float(operands.get("input")):
-            mode.add(operands["input"], accuracy.argument * precision.sums * operands["input"].detach().abs())
-        computed = evaluate(meaning, lambda path, _: operands[path])
+    if meaning.operation in STEPS and meaning.operation not in _WHOLE and not wanted:
+        computed = _step_in_blocks(meaning, operands, mode)
+    else:
+        computed = _evaluate_with_errors(meaning, operands, mode, precision, accuracy, operand_unit, wanted)
     squared = _squares(meaning, operands) if contraction and not operand_unit else {}
     scores: dict[int, Score] = {}
     for number, key in results:
@@ -590,6 +592,69 @@ def _audit(
         except NotRecomputable as error:
             why = str(error)
     return forward, backward, why
+
+
+def _evaluate_with_errors(
+    meaning: Meaning,
+    operands: Mapping[str, Tensor],
+    mode: RunningError,
+    precision: Precision,
+    accuracy: Accuracy,
+    operand_unit: float,
+    wanted: bool,
+) -> dict[int | str, Tensor]:
+    with torch.set_grad_enabled(wanted), mode, plain_attention():
+        if operand_unit and traits_of(meaning).product:
+            for tensor in operands.values():
+                if tensor.is_floating_point():
+                    mode.add(tensor, operand_unit * tensor.detach().abs())
+        if accuracy.argument and _is_float(operands.get("input")):
+            mode.add(operands["input"], accuracy.argument * precision.sums * operands["input"].detach().abs())
+        return evaluate(meaning, lambda path, _: operands[path])
+
+
+_WHOLE: frozenset[str] = frozenset()
+"""Optimizers whose update of one element depends on others."""
+
+
+def _step_in_blocks(meaning: Meaning, operands: Mapping[str, Tensor], mode: RunningError) -> dict[int | str, Tensor]:
+    """A step of an optimizer, elementwise: in blocks that stay in the cache, with their errors."""
+    computed: dict[int | str, Tensor] = {}
+    parameters = meaning.arguments["parameters"]
+    for place in range(len(parameters) if isinstance(parameters, tuple) else 0):
+        arguments = {
+            name: (value[place],) if isinstance(value, tuple) else value for name, value in meaning.arguments.items()
+        }
+        single = replace(meaning, arguments=arguments)
+        own = {path: operands.get(path.replace(".0", f".{place}"), operands.get(path)) for path, _ in single.operands()}
+        shape = operands[f"parameters.{place}"].shape
+        count = shape.numel()
+        wholes: dict[int | str, tuple[Tensor, Tensor]] = {}
+        for start in range(0, max(count, 1), BLOCK):
+            end = min(start + BLOCK, count)
+            pieces = {
+                path: tensor.reshape(-1)[start:end].clone() if tensor.numel() == count else tensor
+                for path, tensor in own.items()
+                if tensor is not None
+            }
+            with mode.fresh() as inner:
+                results = evaluate(single, lambda path, _, pieces=pieces: pieces[path])  # type: ignore[misc]
+            for key, value in results.items():
+                if value.numel() != end - start or (value.dim() == 0 and count != 1):
+                    wholes[key] = value, torch.zeros(()) if (error := inner.of(value)) is None else error
+                    continue
+                if key not in wholes:
+                    wholes[key] = torch.empty(count, dtype=value.dtype), torch.zeros(count, dtype=torch.float64)
+                wholes[key][0][start:end] = value
+                error = inner.of(value) if value.is_floating_point() else None
+                if error is not None:
+                    wholes[key][1][start:end] = error
+        for key, (value, error) in wholes.items():
+            name = str(key).replace(".0", f".{place}")
+            computed[name] = value.reshape(shape) if value.numel() == count else value
+            if value.is_floating_point():
+                mode.add(computed[name], error.reshape(computed[name].shape))
+    return computed
 
 
 def _audit_backward(
@@ -717,7 +782,7 @@ def _at_kinks(
                 tensor = torch.where(operands[name].detach() == 0, sign * 1e-30 * noise, tensor)
             moved[name] = tensor
         leaf = moved[path] = moved[path].detach().requires_grad_()
-        with torch.enable_grad(), _plain_attention():
+        with torch.enable_grad(), plain_attention():
             results = list(evaluate(meaning, lambda name, _, moved=moved: moved[name]).values())  # type: ignore[misc]
         pairs = [(y, g) for y, (_, g) in zip(results, seeds, strict=False) if y.requires_grad and y.shape == g.shape]
         if not pairs:
@@ -755,19 +820,19 @@ def _rounded(tensor: Tensor, dtype: str) -> Tensor:
 
 def _squares(meaning: Meaning, operands: Mapping[str, Tensor]) -> dict[int | str, Tensor]:
     """Σ(x·w)² for a sum of products Σ x·w."""
+    names = [path for path, tensor in operands.items() if tensor.is_floating_point()]
     with torch.no_grad():
-        return evaluate(
-            meaning, lambda path, _: operands[path] ** 2 if operands[path].is_floating_point() else operands[path]
-        )
+        squares = [operands[path].detach() ** 2 for path in names]
+
+        def product(*factors: Tensor) -> dict[int | str, Tensor]:
+            known = {**operands, **dict(zip(names, factors, strict=True))}
+            return evaluate(meaning, lambda path, _: known[path])
+
+        found: dict[int | str, Tensor] = coarse_product(product, *squares)
+        return found
 
 
 def _length(result: Tensor, sources: Sequence[Tensor]) -> float:
     """Number of terms of a sum of products, by the sizes of what it was made of: √(mk · kn / mn) = k."""
     counts = sorted((item.numel() for item in sources), reverse=True)[:2]
     return max(math.sqrt(math.prod(counts) / max(result.numel(), 1)), 1.0) if len(counts) > 1 else 1.0
-
-
-def _plain_attention() -> Any:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    return sdpa_kernel(SDPBackend.MATH)

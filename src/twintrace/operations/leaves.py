@@ -19,6 +19,8 @@ Tensor = torch.Tensor
 
 _UNITS = 4.0
 """Units by which values may differ that are the same but for one conversion."""
+_GLIMPSE = 1 << 12
+"""Elements beyond which the first row is looked at before all others."""
 _LARGEST = 1 << 24
 """Elements up to which values are sorted and shifted to find a relation."""
 
@@ -69,7 +71,9 @@ def _relation(one: Tensor, two: Tensor, unit: float) -> str:
     factor = float((one * two).sum() / (one * one).sum())
     if factor and _close(one.reshape(-1) * factor, two.reshape(-1), unit):
         return f"the right's is {factor:.6g} times the left's"
-    if torch.equal(one.reshape(-1).sort().values, two.reshape(-1).sort().values):
+    if float(one.max()) == float(two.max()) and torch.equal(
+        one.reshape(-1).sort().values, two.reshape(-1).sort().values
+    ):
         return "both have the same values, in another order"
     return ""
 
@@ -87,5 +91,7 @@ def _overlaps(one: Tensor, two: Tensor, axis: int, shift: int, unit: float) -> b
 def _close(one: Tensor, two: Tensor, unit: float) -> bool:
     """True if two tensors are equal up to the rounding of one operation."""
     if one.shape != two.shape:
+        return False
+    if one.ndim and one.shape[0] > 1 and one.numel() > _GLIMPSE and not _close(one[:1], two[:1], unit):
         return False
     return bool(((one - two).abs() <= _UNITS * unit * torch.maximum(one.abs(), two.abs())).all())

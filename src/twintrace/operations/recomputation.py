@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..model.pairs import Layout
@@ -23,13 +24,14 @@ from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .causes import Cause, cause_of
-from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
+from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Score, Values, audit, run
 from .leaves import relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
+from .workers import both
 
 Tensor = torch.Tensor
 
@@ -88,6 +90,13 @@ class Recomputation:
             side.index_gradients()
 
     # --- own rounding ---------------------------------------------------------------------------------------------------
+
+    def audit_both(self, left: Iterable[Call], right: Iterable[Call]) -> None:
+        """Audit calls of both sides at once; `audit` has the scores afterwards."""
+        calls = left, right
+        todo = [[call for call in calls[which] if (which, call.id) not in self._audits] for which in (0, 1)]
+        if all(todo):
+            both(lambda: [self.audit(0, call) for call in todo[0]], lambda: [self.audit(1, call) for call in todo[1]])
 
     def audit(self, which: int, call: Call) -> Audit:
         """Scores of the recorded results and gradients of one call, against its own recorded operands."""
@@ -192,6 +201,12 @@ class Recomputation:
             self.sides[0].framework != self.sides[1].framework
             and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
         )
+
+    def exceeds(self, error: float, roundings: Iterable[Score | None], right: Slice) -> bool:
+        """True if a relative difference of two results is more than their own roundings and that of storing one."""
+        known = [score.relative if score is not None else math.inf for score in roundings]
+        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE)
+        return error - sum(known) > _GONE * max(coarse, SINGLE)
 
     def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
         """True if the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
@@ -505,6 +520,9 @@ def _single(value: Argument) -> Argument:
 def _relative_difference(f: Tensor, g: Tensor) -> float:
     if f.shape != g.shape:
         return math.inf
+    apart, own = float((f - g).norm()), float(f.norm())
+    if math.isfinite(apart) and math.isfinite(own) and own:
+        return apart / own
     difference, size = (f - g).abs(), f.abs()
     finite = difference.isfinite() & size.isfinite()
     if not bool((f == g).logical_or(f.isnan() & g.isnan()).logical_or(finite).all()):
@@ -527,7 +545,7 @@ def _difference(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Differe
     beyond = ~same & ~(apart <= tolerance)
     significant = bool(beyond.any())
     ratio = torch.where(same, 0.0, apart).nan_to_num(math.inf, math.inf)
-    index = tuple(int(item) for item in torch.unravel_index(ratio.reshape(-1).argmax(), f.shape))
+    index = tuple(int(item) for item in np.unravel_index(int(ratio.argmax()), f.shape))
     relative = _relative_difference(f, g)
     return Difference(significant, relative, relative / unit if unit else math.inf, index)
 

@@ -40,6 +40,13 @@ WALK = 3.0
 """Random walks stay within three standard deviations at every element of a sum; `tests/operations/test_rounding.py`."""
 
 
+_SINGLE = 2.0**-24
+_RANGE = 1e-12, 1e12
+"""Largest elements of two factors whose products float32 can hold, and sums of them."""
+_COARSELY = 1.001
+"""Factor that makes up for float32's rounding of a sum of 2**13 magnitudes."""
+
+
 class RunningError(TorchDispatchMode):
     """Dispatch mode that carries an error bound with every tensor it sees.
 
@@ -72,6 +79,12 @@ class RunningError(TorchDispatchMode):
         """Nothing is compiled here: `torch._dynamo` need not be imported, which takes two seconds."""
         return False
 
+    def fresh(self) -> RunningError:
+        """A mode of the same settings that has seen nothing yet."""
+        other = RunningError(self.unit, self.sum_unit, self.function_units, self.least)
+        other.product_unit, other.largest_sum = self.product_unit, self.largest_sum
+        return other
+
     def of(self, tensor: Tensor) -> Error:
         """Error bound of a tensor, in its shape; None where it is exact."""
         known = self._errors.get(tensor.untyped_storage().data_ptr())
@@ -89,7 +102,8 @@ class RunningError(TorchDispatchMode):
 
     def rounded(self, value: Tensor, units: float = 1.0) -> Tensor:
         """Error of rounding these values once; what is not finite is not rounded."""
-        return units * self.unit * value.abs().nan_to_num(0.0, 0.0, 0.0) + self.least
+        error = value.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(units * self.unit)
+        return error.add_(self.least) if self.least else error
 
     def add(self, tensor: Tensor, error: Tensor) -> None:
         """Add to the error bound of a tensor: it was rounded once more before somebody else used it."""
@@ -361,9 +375,11 @@ def _sum(*errors: Error) -> Error:
     known = [error for error in errors if error is not None]
     if not known:
         return None
-    total = known[0]
-    for error in known[1:]:
-        total = total + error
+    if len(known) == 1:
+        return known[0]
+    total = known[0] + known[1]
+    for error in known[2:]:
+        total = total.add_(error) if error.numel() <= total.numel() else total + error
     return total
 
 
@@ -371,7 +387,10 @@ def _times(factor: Tensor | float, error: Error) -> Error:
     """`factor·error`; zero where either is, whatever the other (an infinite derivative of an exact zero, a masked score)."""
     if error is None:
         return None
-    product = torch.where(error == 0, error, factor * error)
+    product = factor * error
+    if math.isfinite(float(product.sum())):
+        return product
+    product = torch.where(error == 0, error, product)
     return product.masked_fill(factor == 0, 0.0) if isinstance(factor, Tensor) else product
 
 
@@ -398,7 +417,7 @@ def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error
         own = own + mode.rounded(
             scale * b, 1.0 + _is_rounded(alpha)
         )  # the product is rounded before it is added, where there is no fused instruction
-    return own if errors is None else errors.expand_as(y) + own
+    return own if errors is None else own.add_(errors)
 
 
 @_rule("mul")
@@ -674,12 +693,24 @@ def _product(
     ma, mb = a.abs(), b.abs()
     ea, eb = mode.of(a), mode.of(b)
     unit = mode.sum_unit if scattered else mode.product_unit
-    total = min(WALK * math.sqrt(terms) * unit, mode.largest_sum) * multiply(ma, mb)
+    share = min(WALK * math.sqrt(terms) * unit, mode.largest_sum)
+    total = share * (multiply(ma, mb) if unit < _SINGLE else coarse_product(multiply, ma, mb))
     if ea is not None:
         total = total + multiply(ea, mb if eb is None else mb + eb)
     if eb is not None:
         total = total + multiply(ma, eb)
     return total
+
+
+def coarse_product(multiply: Callable[..., Any], *factors: Tensor) -> Any:
+    """A product of tensors without negative elements, in float32 where its range allows: bounds need three digits, not 16."""
+    sizes = [float(item.max()) if item.numel() else 1.0 for item in factors]
+    if not all(_RANGE[0] < size < _RANGE[1] for size in sizes):
+        return multiply(*factors)
+    result = multiply(*(item.float() for item in factors))
+    if isinstance(result, dict):
+        return {key: item.double().mul_(_COARSELY) for key, item in result.items()}
+    return result.double().mul_(_COARSELY)
 
 
 @_rule("mm", "bmm", "mv", "dot", "vdot")
