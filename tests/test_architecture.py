@@ -56,6 +56,7 @@ HOMES = {
         "operations/recomputation.py",
         "operations/replay.py",
         "operations/rounding.py",
+        "operations/workers.py",
     ),
     "triton": ("frameworks/torch/",),
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),

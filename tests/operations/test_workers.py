@@ -1,4 +1,4 @@
-"""Cores and memory of a recomputation: two functions at once, settings as they were afterwards, results that do not depend on blocks."""
+"""Cores and memory of a recomputation: two functions at once, the same settings afterwards, the same results in blocks."""
 
 from __future__ import annotations
 

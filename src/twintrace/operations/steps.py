@@ -68,6 +68,11 @@ def sgd(
     return results
 
 
+def _averaged(before: Any, share: float, new: Any) -> Any:
+    """`share·before + new`; in its first step a running average begins with zeros, which add nothing."""
+    return new if before is None else share * before + new
+
+
 def adam(
     parameters: Sequence[Any],
     gradients: Sequence[Any],
@@ -100,10 +105,8 @@ def adam(
             continue
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
-        zeros = gradient * 0
-        before, before_sq = exp_avg[number], exp_avg_sq[number]
-        average = beta1 * (zeros if before is None else before) + (1 - beta1) * gradient
-        squares = beta2 * (zeros if before_sq is None else before_sq) + (1 - beta2) * gradient * gradient
+        average = _averaged(exp_avg[number], beta1, (1 - beta1) * gradient)
+        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         largest = squares
         if amsgrad:
@@ -155,13 +158,10 @@ def rmsprop(
             continue
         rate = _each(lr, number)
         gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
-        zeros = gradient * 0
-        before = square_avg[number]
-        squares = alpha * (zeros if before is None else before) + (1 - alpha) * gradient * gradient
+        squares = _averaged(square_avg[number], alpha, (1 - alpha) * gradient * gradient)
         results[f"square_avg.{number}"] = spread = squares
         if centered:
-            mean = grad_avg[number]
-            mean = alpha * (zeros if mean is None else mean) + (1 - alpha) * gradient
+            mean = _averaged(grad_avg[number], alpha, (1 - alpha) * gradient)
             results[f"grad_avg.{number}"] = mean
             spread = squares - mean * mean
         elif grad_avg[number] is not None:
@@ -169,11 +169,11 @@ def rmsprop(
         scaled = gradient / ((spread + eps).sqrt() if eps_added == "below the root" else spread.sqrt() + eps)
         buffer = momentum_buffer[number]
         if rate_in_momentum:
-            buffer = momentum * (zeros if buffer is None else buffer) + rate * scaled
+            buffer = _averaged(buffer, momentum, rate * scaled)
             results[f"momentum_buffer.{number}"] = buffer
             results[f"parameters.{number}"] = parameter - buffer
         elif momentum > 0:
-            buffer = momentum * (zeros if buffer is None else buffer) + scaled
+            buffer = _averaged(buffer, momentum, scaled)
             results[f"momentum_buffer.{number}"] = buffer
             results[f"parameters.{number}"] = parameter - rate * buffer
         else:
