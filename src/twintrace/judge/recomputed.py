@@ -1411,9 +1411,9 @@ class Recomputed:
         self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
     ) -> list[tuple[str, bool]]:
         """Results that one side alone has: (sentence, whether it is a mistake)."""
+        compared = [self._known[which] | handled[which] for which in (0, 1)]
         alone = [
-            {number: call for number, call in ends[which].items() if number not in self._known[which] | handled[which]}
-            for which in (0, 1)
+            {number: call for number, call in ends[which].items() if number not in compared[which]} for which in (0, 1)
         ]
         found = []
         for which, side in enumerate(("left", "right")):

@@ -60,7 +60,7 @@ class Side:
     _leaves: dict[tuple[str | None, Spec], list[int]] = field(default_factory=dict)
     _copied: dict[int, list[int]] | None = None
     _origins: dict[int, int] = field(default_factory=dict)
-    _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
+    _by_bits: dict[tuple[str, Spec], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id = {call.id: call for call in self.calls}
@@ -103,9 +103,9 @@ class Side:
             for other, makers in self._makers.items():
                 bits = self.tensor(other).fingerprint
                 if bits is not None and any(map(self.is_leaf, makers)):
-                    self._by_bits.setdefault((bits, self.tensor(other).spec), []).append(other)
-        same = self._by_bits.get((tensor.fingerprint, tensor.spec), ())
-        return min((other for other in same if other < number), default=number)
+                    key = bits, self.tensor(other).spec
+                    self._by_bits[key] = min(other, self._by_bits.get(key, other))
+        return min(number, self._by_bits.get((tensor.fingerprint, tensor.spec), number))
 
     def operand_unit(self, call: Call, meaning: Meaning) -> float:
         """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
