@@ -133,15 +133,17 @@ def _matching(value: Any, other: Any) -> Any:
 
 _REAL_PAIRS = "atan2 hypot logaddexp logaddexp2 xlogy copysign ldexp div"
 _PAIRS = (
-    "pow heaviside floor_divide remainder fmod maximum minimum fmax fmin nextafter gcd lcm eq ne lt le gt ge logical_and "
+    "pow heaviside remainder fmod maximum minimum fmax fmin nextafter gcd lcm eq ne lt le gt ge logical_and "
     "logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift outer kron mul"
 )
 for _name in _REAL_PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=True)
 for _name in _PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=False)
+KERNELS["floor_divide"] = _binary(
+    lambda one, two: torch.div(one, two, rounding_mode="floor"), real=False
+)  # has a gradient
 KERNELS["trunc_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="trunc"), real=False)
-KERNELS["floor_mod"] = KERNELS["remainder"]
 KERNELS["div_no_nan"] = _binary(
     lambda one, two: torch.where(two == 0, 0.0, one / torch.where(two == 0, 1.0, two)), real=True
 )

@@ -22,7 +22,7 @@ from .reading import argument_of
 from .rows import NotTold
 
 AFTER, BEFORE = "after correction", "before correction"
-_KINDS = {
+KINDS = {
     "torch.optim.SGD.step": "sgd", "torch.optim.Adam.step": "adam", "torch.optim.AdamW.step": "adam",
     "torch.optim.RMSprop.step": "rmsprop", "torch.optim.Adagrad.step": "adagrad",
     "mindspore.nn.SGD": "sgd", "mindspore.nn.Momentum": "sgd", "mindspore.nn.Adam": "adam",
@@ -46,7 +46,12 @@ _STATES = {
 
 def is_step(call: Call) -> bool:
     """Is this the step of an optimizer, recorded as one call?"""
-    return call.site.name in _KINDS and "gradients" in call.kwargs
+    return call.site.name in KINDS and "gradients" in call.kwargs
+
+
+def written_by(kind: str) -> tuple[str, ...]:
+    """Arguments that the step of an optimizer writes to: the parameters, and its state."""
+    return ("parameters", *sorted(_RESULTS[kind]))
 
 
 def read_step(call: Call) -> Meaning:
@@ -72,7 +77,7 @@ class _Step:
 
     def __init__(self, call: Call) -> None:
         self.call, self.name = call, call.site.name
-        self.kind = _KINDS[self.name]
+        self.kind = KINDS[self.name]
         self.own = self.name.startswith("mindspore.nn.")
         self.parameters = argument_of(call.args[0])
         self.count = len(self.parameters)
