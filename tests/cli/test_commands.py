@@ -75,6 +75,27 @@ def test_doctor_names_what_is_installed(twintrace):
     assert "torch" in text
 
 
+def test_doctor_lists_operations(twintrace):
+    text = twintrace("doctor", "--operations")
+    assert "layer_norm" in text
+    assert "recomputed forward" in text
+    chosen = twintrace("doctor", "--operations", "Dense")
+    assert "torch.nn.Linear" in chosen
+    assert "without bias" in chosen
+    assert "layer_norm" not in chosen
+    data = json.loads(twintrace("doctor", "--operations", "rms_norm", "--json"))["operations"]
+    assert [item["name"] for item in data] == ["rms_norm"]
+    assert data[0]["forward"]
+    assert data[0]["backward"]
+    assert "No operation" in twintrace("doctor", "--operations", "nothing of this name", expect=2)
+    assert "add --operations" in twintrace("doctor", "Dense", expect=2)
+
+
+def test_doctor_as_json(twintrace):
+    findings = json.loads(twintrace("doctor", "--json"))["findings"]
+    assert {"python", "numpy"} <= {finding["subject"] for finding in findings}
+
+
 def test_unknown_options_are_refused_with_2(twintrace):
     assert "No such option" in twintrace("show", "--wrong", expect=2)
 

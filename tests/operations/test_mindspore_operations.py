@@ -38,6 +38,7 @@ CALLS = {
         -x
         x > y
         ops.abs(x)
+        ops.DivNoNan()(x, ops.floor(y))
         ops.exp(x)
         ops.log(ops.abs(x) + 1)
         ops.sqrt(ops.abs(x))
@@ -333,13 +334,14 @@ def cells():
         (nn.Embedding(9, 4), ms.Tensor([[1, 2], [0, 8]])),
         (nn.Dropout(p=0.4), values(3, 4)),
         (nn.Conv2dTranspose(4, 3, 3, 2), image),
+        (nn.DiceLoss(0.25), values(3, 4, positive=True), values(3, 4, seed=1, positive=True)),
     ]
 
 
 def test_cells():
     """Cells as calls of their own: settings and parameters are read from the Cell."""
-    for cell, x in cells():
-        recording = Recording(lambda cell=cell, x=x: cell(x), cell, level="module")
+    for cell, *given_ in cells():
+        recording = Recording(lambda cell=cell, given_=given_: cell(*given_), cell, level="module")
         (call,) = [call for call in recording.calls if call.parent is None]
         recording.check(call, 6e4 if "GELU" in call.site.type else 1024)
 

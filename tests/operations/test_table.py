@@ -26,7 +26,7 @@ from twintrace.operations import (
 )
 from twintrace.operations.catalog import OPERATIONS
 from twintrace.operations.conventions import index, overhang, same_sides
-from twintrace.operations.coverage import coverage, listing
+from twintrace.operations.coverage import coverage
 from twintrace.operations.kernels import GIVEN_RESULT, KERNELS
 from twintrace.operations.mindspore_reading import row_of as primitive_row_of
 from twintrace.operations.rows import NotTold, row_of, rows_in, signature_of
@@ -87,13 +87,6 @@ class TestCatalog:
             names = [parameter.name for parameter in signature.parameters]
             if not inspect.isbuiltin(KERNELS[name]):  # these tell no signature
                 inspect.signature(KERNELS[name]).bind(**dict.fromkeys(names))
-
-    def test_listing_has_both_frameworks(self):
-        """`listing` names each operation as both call it."""
-        found = {operation: (left, right) for operation, left, right in listing()}
-        assert "nn.Linear" in found["linear"][0]
-        assert "nn.Dense" in found["linear"][1]
-        assert set(found) >= set(OPERATIONS)
 
     def test_kernels_write_to_none_of_their_inputs(self):
         """What moves values gives copies."""

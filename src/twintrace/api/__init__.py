@@ -15,6 +15,7 @@ seed_all(seed)             the same random numbers every time    -> Undo
 stand_in(alias)            a device that is not here             -> what undoes it
 first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
+known_operations()         what can be recomputed                -> list of KnownOperation
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
 pair_arrays, compare_arrays                                      -> api/arrays.py
 read_tensor, write_tensor                                        -> api/saved.py
@@ -78,7 +79,16 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         write_xlsx,
     )
     from .saved import read_tensor, write_tensor
-    from .surroundings import callback_class, doctor, imported_frameworks, stand_in
+    from .surroundings import (
+        callback_class,
+        doctor,
+        findings_json,
+        imported_frameworks,
+        known_operations,
+        operations_json,
+        operations_text,
+        stand_in,
+    )
     from .weights import (
         certify_weights,
         compare_weights,
@@ -127,7 +137,10 @@ _HOMES = {
     ),
     ".repeating": ("repetition_text", "run_twice"),
     ".saved": ("read_tensor", "write_tensor"),
-    ".surroundings": ("callback_class", "doctor", "imported_frameworks", "stand_in"),
+    ".surroundings": (
+        "callback_class", "doctor", "findings_json", "imported_frameworks", "known_operations", "operations_json",
+        "operations_text", "stand_in",
+    ),
     ".weights": (
         "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
@@ -167,6 +180,7 @@ __all__ = [
     "describe_net",
     "doctor",
     "exporters",
+    "findings_json",
     "first_nonfinite",
     "forked",
     "framework_of",
@@ -175,6 +189,7 @@ __all__ = [
     "graph_tap",
     "imported_frameworks",
     "is_operation",
+    "known_operations",
     "listing",
     "listing_json",
     "map_text",
@@ -187,6 +202,8 @@ __all__ = [
     "nonfinite_text",
     "not_carried",
     "open",
+    "operations_json",
+    "operations_text",
     "pair_arrays",
     "pair_up",
     "parameter_role",

@@ -1,19 +1,28 @@
-"""Packages that are installed here, and stand-ins for those that are not."""
+"""Packages that are installed here, stand-ins for those that are not, and the operations that are known."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..frameworks import registry
 from ..model.errors import MissingPackageError
-from ..model.results import Finding
+from ..model.results import Finding, KnownOperation
 from ..store import digest
 from ..store.registry import layouts
 from .converting import exporters
 
-__all__ = ["callback_class", "doctor", "imported_frameworks", "stand_in"]
+__all__ = [
+    "callback_class",
+    "doctor",
+    "findings_json",
+    "imported_frameworks",
+    "known_operations",
+    "operations_json",
+    "operations_text",
+    "stand_in",
+]
 
 
 def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
@@ -69,3 +78,35 @@ def doctor() -> list[Finding]:
         version = workshop.environment().get(name, "")
         findings.append(Finding(name, True, f"{version}: records {', '.join(sorted(workshop.capabilities()))}"))
     return findings
+
+
+def known_operations(*names: str) -> list[KnownOperation]:
+    """Operations that can be recomputed, compared and named, with their names in each framework; needs no framework.
+
+    Args:
+        names: only those that have one of these names, or a name with it inside, in some framework; `conv*` is a pattern.
+    """
+    from ..operations.listing import listing, select
+
+    return select(listing(), names)
+
+
+def operations_text(known: Sequence[KnownOperation], *, details: bool = False) -> str:
+    """The operations as text: one line each, or with all names and variants."""
+    from ..report import operations
+
+    return operations.operations_text(known, details=details)
+
+
+def operations_json(known: Sequence[KnownOperation]) -> str:
+    """The operations for machines."""
+    from ..report import operations
+
+    return operations.operations_json(known)
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """The findings of `doctor` for machines."""
+    from ..report import operations
+
+    return operations.findings_json(findings)

@@ -6,6 +6,7 @@ Divergence     the first place where two runs part
 Comparison     all of it; `agree` is the answer
 Listing        a trace as a tree of lines, for people
 Finding        one line of `twintrace doctor`
+KnownOperation one operation of `twintrace doctor --operations`
 """
 
 from __future__ import annotations
@@ -376,3 +377,28 @@ class Finding:
     good: bool
     text: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOperation:
+    """One operation of the table: its names in each framework, and what is known of it."""
+
+    name: str
+    torch: tuple[str, ...]
+    """Names in PyTorch; a name without a home is found in all of them, as function, method and kernel."""
+    mindspore: tuple[str, ...]
+    msadapter: tuple[str, ...]
+    forward: bool
+    """Its results are recomputed in float64."""
+    backward: bool
+    """Its gradients are recomputed in float64."""
+    draws: str
+    """`always` if it draws random numbers, `sometimes` if its arguments decide (dropout), else empty."""
+    moves: bool
+    """It moves or copies values, or makes them from its settings, and computes none."""
+    asks: bool
+    """It hands a value to Python, and nothing goes on from it."""
+    writes: tuple[str, ...]
+    """Arguments that it writes to, and the operators that are its in-place form."""
+    variants: tuple[str, ...]
+    """Variants of it that are tried as causes."""

@@ -23,7 +23,7 @@ logical_not bitwise_not identity detach nonzero view_as_real view_as_complex
 _BINARY = """
 div floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot logaddexp logaddexp2 xlogy copysign nextafter ldexp gcd
 lcm heaviside eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift
-bitwise_right_shift outer kron floor_mod trunc_divide div_no_nan
+bitwise_right_shift outer kron trunc_divide div_no_nan
 """
 
 _OPERATIONS = """

@@ -1,7 +1,6 @@
-"""Coverage of a trace: which of its calls have a meaning that can be computed, and what the table knows.
+"""Coverage of a trace: which of its calls have a meaning that can be computed.
 
     coverage(calls, "torch", spec).share      0.98 of the calls that compute
-    listing()                                 every operation, and its names in each framework
 
 Calls that only move values, ask a question or draw random numbers are not counted; neither are containers and other modules whose
 parts are recorded themselves.
@@ -10,12 +9,11 @@ parts are recorded themselves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..model.records import Call, Role
 from ..model.sites import Kind
-from . import mindspore_names, module_names, torch_names
 from .catalog import OPERATIONS
 from .meanings import SpecOf
 from .steps import STEPS
@@ -78,29 +76,3 @@ def coverage(calls: Iterable[Call], framework: str, spec: SpecOf) -> Coverage:
 def is_computable(operation: str) -> bool:
     """Has it a kernel, or is it a function of PyTorch's that is called as it stands?"""
     return operation in OPERATIONS or operation in STEPS or operation.startswith("torch.")
-
-
-def listing() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """`(operation, names in PyTorch, names in MindSpore)` of every operation that can be computed."""
-    left: dict[str, set[str]] = {}
-    right: dict[str, set[str]] = {}
-    for table, found, prefix in (
-        (torch_names.ROWS, left, ""),
-        (module_names.TORCH, left, "nn."),
-        (mindspore_names.ROWS, right, ""),
-        (module_names.MINDSPORE, right, "nn."),
-    ):
-        for name, row in table.items():
-            found.setdefault(row.operation, set()).add(prefix + name)
-    for alias, name in torch_names.ALIASES.items():
-        left.setdefault(name, set()).add(alias)
-    for alias, name in mindspore_names.ALIASES.items():
-        right.setdefault(name, set()).add(alias)
-    for operation in sorted({*OPERATIONS, *STEPS}):
-        own = {operation} if operation in OPERATIONS else set()
-        same = {operation} & mindspore_names.SAME
-        yield (
-            operation,
-            tuple(sorted(left.get(operation, set()) | own)),
-            tuple(sorted(right.get(operation, set()) | same)),
-        )

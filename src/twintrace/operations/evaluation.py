@@ -613,7 +613,7 @@ def _evaluate_with_errors(
         return evaluate(meaning, lambda path, _: operands[path])
 
 
-_WHOLE: frozenset[str] = frozenset()
+_WHOLE = frozenset(("lamb",))
 """Optimizers whose update of one element depends on others."""
 
 

@@ -46,7 +46,7 @@ rsub | rsub
 mul
 div | divmod
 rdiv | rdiv rtruediv
-remainder fmod floor_mod
+remainder fmod
 pow square | power pows
 relu threshold
 prelu | preluweight

@@ -133,15 +133,17 @@ def _matching(value: Any, other: Any) -> Any:
 
 _REAL_PAIRS = "atan2 hypot logaddexp logaddexp2 xlogy copysign ldexp div"
 _PAIRS = (
-    "pow heaviside floor_divide remainder fmod maximum minimum fmax fmin nextafter gcd lcm eq ne lt le gt ge logical_and "
+    "pow heaviside remainder fmod maximum minimum fmax fmin nextafter gcd lcm eq ne lt le gt ge logical_and "
     "logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift outer kron mul"
 )
 for _name in _REAL_PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=True)
 for _name in _PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=False)
+KERNELS["floor_divide"] = _binary(
+    lambda one, two: torch.div(one, two, rounding_mode="floor"), real=False
+)  # has a gradient
 KERNELS["trunc_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="trunc"), real=False)
-KERNELS["floor_mod"] = KERNELS["remainder"]
 KERNELS["div_no_nan"] = _binary(
     lambda one, two: torch.where(two == 0, 0.0, one / torch.where(two == 0, 1.0, two)), real=True
 )
@@ -474,7 +476,25 @@ def _kthvalue(input: Tensor, k: int, dim: int, keepdim: bool) -> Result:
 
 @kernel("quantile")
 def _quantile(input: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Result:
-    return torch.quantile(input, q, dim, keepdim, interpolation=interpolation)
+    axis = 0 if dim is None else dim
+    values = (input.reshape(-1) if dim is None else input).sort(axis).values
+    last = values.shape[axis] - 1
+    shares = torch.as_tensor(q, dtype=torch.float64, device=input.device)
+    place = shares.reshape(-1) * last
+    below, above = place.floor().long(), place.ceil().long()
+    share = {
+        "lower": torch.zeros_like(place), "higher": torch.ones_like(place), "nearest": (place.round() != below).double(),
+        "midpoint": torch.full_like(place, 0.5), "linear": place - below,
+    }[interpolation]  # fmt: skip
+    one, two = values.index_select(axis, below), values.index_select(axis, above)
+    shape = [1] * values.dim()
+    shape[axis] = -1
+    found = (one + share.reshape(shape) * (two - one)).movedim(axis, 0)
+    missing = input.isnan().any() if dim is None else input.isnan().any(axis)
+    found = torch.where(missing, math.nan, found)
+    if keepdim:
+        found = found.reshape(-1, *[1] * input.dim()) if dim is None else found.unsqueeze(axis + 1)
+    return found.squeeze(0) if shares.dim() == 0 else found
 
 
 def _along(function: Callable[..., Any], *, places: bool) -> Kernel:
@@ -483,10 +503,18 @@ def _along(function: Callable[..., Any], *, places: bool) -> Kernel:
     return lambda input, dim: function(input, dim)
 
 
-for _name in ("cumsum", "cumprod", "logcumsumexp"):
+for _name in ("cumsum", "cumprod"):
     KERNELS[_name] = _along(getattr(torch, _name), places=False)
 for _name in ("cummax", "cummin"):
     KERNELS[_name] = _along(getattr(torch, _name), places=True)
+
+
+@kernel("logcumsumexp")
+def _logcumsumexp(input: Tensor, dim: int) -> Result:
+    """The library's value; its gradient from plain steps, since the library's takes logarithms of gradients."""
+    top = input.detach().amax(dim, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
+    plain = (input - top).exp().cumsum(dim).clamp_min(1e-300).log() + top
+    return plain + (torch.logcumsumexp(input.detach(), dim) - plain.detach()).nan_to_num(0.0)
 
 
 @kernel("diff")
@@ -562,7 +590,8 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Result:
 
 @kernel("bilinear")
 def _bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Result:
-    return F.bilinear(input1, input2, weight, bias)
+    product = torch.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return product if bias is None else product + bias
 
 
 @kernel("addmm")
@@ -1158,7 +1187,7 @@ def _index_select(input: Tensor, dim: int, index: Tensor) -> Result:
 
 @kernel("take")
 def _take(input: Tensor, index: Tensor) -> Result:
-    return torch.take(input, index.long())
+    return input.reshape(-1)[index.long()]
 
 
 @kernel("embedding")
@@ -1177,15 +1206,35 @@ def _embedding_bag(
     include_last_offset: bool,
     padding_idx: Any,
 ) -> Result:
-    return F.embedding_bag(
-        input,
-        weight,
-        offsets,
-        mode=mode,
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=padding_idx,
-    )
+    rows = weight[input.long()]
+    kept = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx % weight.shape[0]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if input.dim() == 2:
+        return _bag(rows, kept, mode)
+    starts = offsets[:-1] if include_last_offset else offsets
+    place = torch.arange(input.shape[0], device=input.device)
+    if include_last_offset:
+        kept = kept & (place < offsets[-1])
+    bag = torch.searchsorted(starts, place, right=True) - 1  # an empty bag begins where the next one does
+    empty = weight.new_zeros(starts.shape[0], weight.shape[1])
+    count = empty[:, :1].index_add(0, bag, kept.double().unsqueeze(1))
+    if mode == "max":
+        wanted = bag.unsqueeze(1).expand_as(rows)
+        rows = rows.masked_fill(~kept.unsqueeze(1), -math.inf)
+        return torch.where(count > 0, (empty - math.inf).scatter_reduce(0, wanted, rows, "amax"), 0.0)
+    total = empty.index_add(0, bag, torch.where(kept.unsqueeze(1), rows, 0.0))
+    return total / count.clamp_min(1.0) if mode == "mean" else total
+
+
+def _bag(rows: Tensor, kept: Tensor, mode: str) -> Tensor:
+    """Sum, mean or maximum over the rows of each bag that are kept; zeros where there is none."""
+    count = kept.sum(1, keepdim=True)
+    if mode == "max":
+        largest = rows.masked_fill(~kept.unsqueeze(-1), -math.inf).amax(1)
+        return torch.where(count > 0, largest, 0.0)
+    total = torch.where(kept.unsqueeze(-1), rows, 0.0).sum(1)
+    return total / count.clamp_min(1).double() if mode == "mean" else total
 
 
 @kernel("one_hot")
@@ -1211,7 +1260,16 @@ def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Result:
 
 @kernel("scatter_reduce")
 def _scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Result:
-    return torch.scatter_reduce(input, dim, index.long(), src, reduce, include_self=include_self)
+    index = index.long()
+    ones = torch.ones_like(src)
+    if reduce not in ("sum", "mean"):
+        return torch.scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
+    met = torch.zeros_like(input).scatter_add(dim, index, ones)
+    kept = input if include_self else torch.where(met > 0, 0.0, input)
+    total = torch.scatter_add(kept, dim, index, src)
+    if reduce == "sum":
+        return total
+    return total / torch.where(met > 0, met + (1.0 if include_self else 0.0), 1.0)
 
 
 @kernel("index_add")
@@ -1393,12 +1451,25 @@ def _interpolate(
 
 @kernel("grid_sample")
 def _grid_sample(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Result:
-    return F.grid_sample(input, grid, mode, padding_mode, align_corners)
+    if input.dim() == 5:
+        return F.grid_sample(input, grid, mode, padding_mode, align_corners)
+    from torch._decomp.decompositions import grid_sampler_2d  # the same in plain steps
+
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    grid = (grid + 1) - 1  # kernels begin with that sum, and round it
+    sampled = grid_sampler_2d(input, grid, modes.index(mode), paddings.index(padding_mode), bool(align_corners))
+    return sampled + 0.0 * grid[..., 0].unsqueeze(1)  # the nearest sample has a gradient of zeros
 
 
 @kernel("affine_grid")
 def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Result:
-    return F.affine_grid(theta, list(size), align_corners)
+    axes = []
+    for length in reversed(size[2:]):  # x is the last axis
+        steps = torch.linspace(-1, 1, length, dtype=torch.float64, device=theta.device)
+        axes.append(steps * 0 if length == 1 else steps if align_corners else steps * (length - 1) / length)
+    places = torch.meshgrid(*reversed(axes), indexing="ij")
+    base = torch.stack([*reversed(places), torch.ones_like(places[0])], -1)
+    return (base.reshape(-1, base.shape[-1]) @ theta.transpose(1, 2)).reshape(theta.shape[0], *size[2:], theta.shape[1])
 
 
 # --- creation ---

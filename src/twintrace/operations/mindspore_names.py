@@ -122,6 +122,7 @@ AccumulateNV2(x) = add_all(tensors=x)
 floor_div(x, y) = floor_divide(input=x, other=y)
 truncate_div(x, y) = trunc_divide(input=x, other=y)
 truncate_mod(x, y) = fmod(input=x, other=y)
+DivNoNan(x1, x2) = div_no_nan(input=x1, other=x2)
 heaviside(input, values) = heaviside(other=values)
 clip(input, min=None, max=None) = clamp
 clip_by_value(x, clip_value_min=None, clip_value_max=None) = clamp(input=x, min=clip_value_min, max=clip_value_max)

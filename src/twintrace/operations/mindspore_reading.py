@@ -24,7 +24,8 @@ from .torch_names import QUESTIONS
 from .torch_reading import read_named
 
 Special = Callable[[Recorded], Meaning]
-_SPECIAL: dict[str, Special] = {}
+SPECIAL: dict[str, Special] = {}
+"""Functions that a row cannot tell: overloads, and settings that are read off the operands."""
 SILENT = frozenset(
     (
         "typeof",
@@ -70,7 +71,7 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     recorded = Recorded(call, spec, call.site.name, inplace=inplace)
     if bare in _CASTS:
         return _cast(recorded)
-    special = _SPECIAL.get(f"{home}.{bare}") or (_SPECIAL.get(bare) if home != "mint" else None)
+    special = SPECIAL.get(f"{home}.{bare}") or (SPECIAL.get(bare) if home != "mint" else None)
     if special is not None:
         return special(recorded)
     row = row_of(home, bare)
@@ -117,7 +118,7 @@ def _mint_home(full: str) -> str:
 
 def _special(*names: str) -> Callable[[Special], Special]:
     def add(function: Special) -> Special:
-        _SPECIAL.update(dict.fromkeys(names, function))
+        SPECIAL.update(dict.fromkeys(names, function))
         return function
 
     return add

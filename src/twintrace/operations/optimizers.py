@@ -22,7 +22,7 @@ from .reading import argument_of
 from .rows import NotTold
 
 AFTER, BEFORE = "after correction", "before correction"
-_KINDS = {
+KINDS = {
     "torch.optim.SGD.step": "sgd", "torch.optim.Adam.step": "adam", "torch.optim.AdamW.step": "adam",
     "torch.optim.RMSprop.step": "rmsprop", "torch.optim.Adagrad.step": "adagrad",
     "mindspore.nn.SGD": "sgd", "mindspore.nn.Momentum": "sgd", "mindspore.nn.Adam": "adam",
@@ -39,14 +39,19 @@ _STATES = {
     "momentum_buf": "momentum_buffer", "momentum_buffer": "momentum_buffer", "stat": "stat", "ms": "square_avg",
     "mean_square": "square_avg", "square_avg": "square_avg", "mg": "grad_avg", "mean_grad": "grad_avg", "grad_avg": "grad_avg",
     "moment": "momentum_buffer", "sum": "sum", "step": "step", "state_step": "step", "step_t": "step",
-    "beta1_power": "beta1_power", "beta2_power": "beta2_power", "group_lr": "group_lr",
+    "beta1_power": "beta1_power", "beta2_power": "beta2_power", "group_lr": "group_lr", "global_step": "global_step",
 }  # fmt: skip
 """Frameworks' names of an optimizer's state, by its name here; `accum` is what its optimizer uses it for."""
 
 
 def is_step(call: Call) -> bool:
     """Is this the step of an optimizer, recorded as one call?"""
-    return call.site.name in _KINDS and "gradients" in call.kwargs
+    return call.site.name in KINDS and "gradients" in call.kwargs
+
+
+def written_by(kind: str) -> tuple[str, ...]:
+    """Arguments that the step of an optimizer writes to: the parameters, and its state."""
+    return ("parameters", *sorted(_RESULTS[kind]))
 
 
 def read_step(call: Call) -> Meaning:
@@ -72,7 +77,7 @@ class _Step:
 
     def __init__(self, call: Call) -> None:
         self.call, self.name = call, call.site.name
-        self.kind = _KINDS[self.name]
+        self.kind = KINDS[self.name]
         self.own = self.name.startswith("mindspore.nn.")
         self.parameters = argument_of(call.args[0])
         self.count = len(self.parameters)
@@ -82,6 +87,9 @@ class _Step:
             raise NotTold("as many gradients as parameters were expected")
         self.state = self._states(call.kwargs.get("state"))
         self.settings = _dictionary(call.kwargs.get("settings"))
+        flags = self.settings.get("grad_centralization_flags", self.settings.get("grad_centralization"))
+        if any(flags) if isinstance(flags, tuple) else flags:
+            raise NotTold("gradients that are centred before the step")
         self.groups = self._by_parameter()
 
     def meaning(self) -> Meaning:
@@ -236,11 +244,24 @@ class _Step:
         }
 
     def _lamb(self) -> dict[str, Any]:
-        raise NotTold("Lamb is not computed here yet")
+        """As MindSpore's kernel for GPUs computes it (`lamb_impl.cu`): a trust ratio of at most 10, and epsilon below the root in
+        the norm of the update, after it in the update itself. There is no kernel for CPUs; Ascend's is composed otherwise.
+        """
+        if self.settings.get("device_ascend", True):
+            raise NotTold("Lamb on a device other than a GPU")
+        return {
+            "exp_avg": self._of("exp_avg"),
+            "exp_avg_sq": self._of("exp_avg_sq"),
+            "step": self._steps(),
+            "beta1": self.settings["beta1"],
+            "beta2": self.settings["beta2"],
+            "eps": self.settings["eps"],
+            "largest_trust": 10.0,
+        }
 
     def _steps(self) -> tuple[Any, ...]:
         """Steps before this one, for every parameter."""
-        known = self.state.get("step", {})
+        known = self.state.get("global_step" if self.kind == "lamb" else "step", {})
         if self.name.startswith("mindspore."):
             return (known.get(0),) * self.count
         return tuple(known.get(number) for number in range(self.count))
@@ -265,7 +286,7 @@ _RESULTS: Mapping[str, frozenset[str]] = {
     "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
     "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
     "adagrad": frozenset(("sum", "step")),
-    "lamb": frozenset(),
+    "lamb": frozenset(("exp_avg", "exp_avg_sq")),
 }
 """State that a step makes anew."""
 

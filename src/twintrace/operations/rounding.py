@@ -126,7 +126,11 @@ class RunningError(TorchDispatchMode):
         if known is None:
             flat = torch.zeros(elements, dtype=torch.float64, device=tensor.device)
         else:
-            flat = known[1].clone() if place in self._shared else known[1]
+            own = (
+                place not in self._shared
+                and error.untyped_storage().data_ptr() != known[1].untyped_storage().data_ptr()
+            )
+            flat = known[1] if own else known[1].clone()
         self._shared.discard(place)
         self._errors[place] = storage, flat
         flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(error)
@@ -169,13 +173,16 @@ class RunningError(TorchDispatchMode):
     def _in_place(self, function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The out-of-place function, whose value and error are then copied into the first argument."""
         overloads = getattr(aten, name.removesuffix("_"), None)
-        overload = function._overloadname
-        if overloads is None or overload not in overloads.overloads():
+        if overloads is None:
             self.unknown.add(name)
             return function(*args, **kwargs)
         target = args[0]
         with self:
-            value = getattr(overloads, overload)(*args, **kwargs)
+            value = overloads(
+                *args, **kwargs
+            )  # overloads of the two are not always called alike: pow_.Scalar, pow.Scalar
+        if value.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
+            return function(*args, **kwargs)  # transpose_ and its like: another view, with the same errors
         error = self.of(value)
         target.copy_(value)
         if error is None and self.of(target) is not None:
@@ -518,6 +525,9 @@ _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "atanh": lambda x, y: 1 / (1 - x * x).abs(),
     "digamma": lambda x, y: torch.polygamma(1, x).abs(),
     "lgamma": lambda x, y: torch.digamma(x).abs(),
+    "erfinv": lambda x, y: 0.8863 * (y * y).exp(),
+    "i0": lambda x, y: torch.special.i1(x).abs(),
+    "special_i1": lambda x, y: torch.special.i0(x) + (y / x).abs().nan_to_num(1.0),
 }
 _ROUNDED_ONCE = frozenset(("reciprocal",))
 _ABSOLUTE = frozenset(("erf", "erfc"))
@@ -552,8 +562,9 @@ def _sqrt(mode: RunningError, y: Tensor, x: Tensor) -> Error:
 
 
 @_rule(
-    "neg", "abs", "relu", "clone", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold", "copy", "lift_fresh_copy"
-)
+    "neg", "abs", "relu", "clone", "hardtanh", "clamp", "clamp_min", "clamp_max", "threshold", "copy", "lift_fresh_copy",
+    "copysign", "nextafter", "hardshrink_backward", "softshrink_backward",
+)  # fmt: skip
 def _passed_on(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **_: Any) -> Error:
     error = _of(mode, x)
     return None if error is None else error.expand_as(y)
@@ -564,6 +575,32 @@ def _bent(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **_: Any) -> Err
     """Functions of one argument whose slope is at most 1.5 (hardswish), or that of a given weight."""
     slope = 1.5 + max((float(abs(item)) for item in args if isinstance(item, int | float)), default=0.0)
     return _sum(_times(slope, _of(mode, x)), mode.rounded(y, mode.function_units))
+
+
+@_rule("angle")
+def _angle(mode: RunningError, y: Tensor, x: Tensor) -> Error:
+    """Of real numbers 0 or π."""
+    return None if x.is_floating_point() else mode.rounded(torch.full_like(y, math.pi), mode.function_units)
+
+
+@_rule("atan2")
+def _atan2(mode: RunningError, y: Tensor, a: Tensor, b: Tensor) -> Error:
+    square = a * a + b * b
+    return _sum(
+        _times(b.abs() / square, _of(mode, a)),
+        _times(a.abs() / square, _of(mode, b)),
+        mode.rounded(y, mode.function_units),
+    )
+
+
+@_rule("hypot")
+def _hypot(mode: RunningError, y: Tensor, a: Tensor, b: Tensor) -> Error:
+    return _sum(_of(mode, a), _of(mode, b), mode.rounded(y, 4.0))
+
+
+@_rule("polygamma")
+def _polygamma(mode: RunningError, y: Tensor, order: int, x: Tensor) -> Error:
+    return _sum(_times(torch.polygamma(order + 1, x).abs(), _of(mode, x)), mode.rounded(y, mode.function_units))
 
 
 @_rule("_to_copy")
@@ -663,10 +700,109 @@ def _selected(mode: RunningError, result: Any, x: Tensor, *args: Any, **kwargs: 
 
 @_rule("prod")
 def _prod(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -> Error:
+    """The product of the largest that each factor may be, less the product: a factor of zero with an error is not exact."""
     error = _of(mode, x)
-    relative = None if error is None else (error / x.abs()).nan_to_num(math.inf).sum(*args, **kwargs)
-    own = mode.rounded(y, _terms(x, y))
-    return _sum(_times(y.abs(), relative), own)
+    if error is None:
+        return mode.rounded(y, _terms(x, y))
+    largest = (x.abs() + error).prod(*args, **kwargs)
+    return (largest - y.abs()).clamp_min(0.0) + mode.rounded(largest, _terms(x, y))
+
+
+@_rule("cumprod")
+def _cumprod(mode: RunningError, y: Tensor, x: Tensor, dim: int, **_: Any) -> Error:
+    error, terms = _of(mode, x), x.shape[dim] if x.dim() else 1
+    if error is None:
+        return mode.rounded(y, terms)
+    largest = (x.abs() + error).cumprod(dim)
+    return (largest - y.abs()).clamp_min(0.0) + mode.rounded(largest, terms)
+
+
+@_rule("logcumsumexp")
+def _logcumsumexp(mode: RunningError, y: Tensor, x: Tensor, dim: int) -> Error:
+    size = x.nan_to_num(0.0, 0.0, 0.0).abs().cummax(dim).values
+    own = mode.unit * (size + y.nan_to_num(0.0, 0.0, 0.0).abs() + mode.function_units) + mode.walk(x.shape[dim])
+    error = _of(mode, x)
+    return _sum(own, None if error is None else error.cummax(dim).values)
+
+
+@_rule("_cdist_forward")
+def _cdist(mode: RunningError, y: Tensor, a: Tensor, b: Tensor, p: float, how: Any = None) -> Error:
+    """By differences, or of two norms and a product, which cancel: |a|² + |b|² - 2ab, from 25 rows on for p = 2."""
+    terms = max(a.shape[-1], 1)
+    own = mode.rounded(y, 4.0) + mode.walk(terms) * y
+    if p == 2 and max(a.shape[-2], b.shape[-2]) > _DIRECT_ROWS:
+        size = a.norm(dim=-1).unsqueeze(-1) + b.norm(dim=-1).unsqueeze(-2)
+        squared = mode.walk(terms + 2) * size * size
+        own = own + torch.minimum(squared / (2 * y), squared.sqrt()).nan_to_num(0.0)
+    ea, eb = _of(mode, a), _of(mode, b)
+    passed = [None if e is None else e.norm(dim=-1) for e in (ea, eb)]
+    return _sum(
+        own,
+        None if passed[0] is None else passed[0].unsqueeze(-1).expand_as(y),
+        None if passed[1] is None else passed[1].unsqueeze(-2).expand_as(y),
+    )
+
+
+_DIRECT_ROWS = 25
+"""Rows up to which PyTorch computes distances from differences (`use_mm_for_euclid_dist_if_necessary`)."""
+
+
+@_rule("_cdist_backward")
+def _cdist_backward(
+    mode: RunningError, y: Tensor, g: Tensor, a: Tensor, b: Tensor, p: float, distance: Tensor
+) -> Error:
+    """Σ g·|a-b|^(p-1)·sign / d^(p-1) over the rows of b: as many terms, which may cancel."""
+    difference = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
+    scale = distance.unsqueeze(-1)
+    slope = (
+        (difference / scale).nan_to_num(0.0, 0.0, 0.0) ** max(p - 1, 0.0) if math.isfinite(p) else (difference == scale)
+    )
+    error, own = mode.of(distance), _of(mode, g)
+    relative = mode.unit * 8.0 + mode.walk(b.shape[-2])
+    size = (g.abs().unsqueeze(-1) * slope).sum(-2)
+    total = relative * size + mode.rounded(y)
+    if own is not None:
+        total = total + (own.unsqueeze(-1) * slope).sum(-2)
+    if error is not None:
+        share = (error / distance).nan_to_num(0.0, 0.0).clamp_max(1.0)
+        total = total + ((g.abs() * share).unsqueeze(-1) * slope).sum(-2) * max(p - 1, 1.0)
+    return total
+
+
+@_rule("_ctc_loss")
+def _ctc_loss(mode: RunningError, result: Any, scores: Tensor, *_: Any, **__: Any) -> Any:
+    """Sums of exponentials over the steps, in logarithms: each step adds units of what was summed so far."""
+    loss, alpha = result
+    units = mode.function_units * math.sqrt(max(scores.shape[0], 1))
+    error = _of(mode, scores)
+    passed = None if error is None else error.amax((0, 2)).sum() * scores.shape[0] if error.dim() > 2 else error.sum()
+    return [_sum(mode.rounded(item.abs() + 1.0, units), passed) for item in (loss, alpha)]
+
+
+@_rule("_ctc_loss_backward")
+def _ctc_loss_backward(
+    mode: RunningError,
+    y: Tensor,
+    g: Tensor,
+    scores: Tensor,
+    targets: Any,
+    lengths: Any,
+    sizes: Any,
+    loss: Tensor,
+    *_: Any,
+    **__: Any,
+) -> Error:
+    """g·(p - posterior): both are exponentials of numbers as large as the loss."""
+    units = mode.function_units * math.sqrt(max(scores.shape[0], 1))
+    seed = g.abs().reshape(1, -1, 1) if scores.dim() > 2 else g.abs()
+    parts = y.abs() + 2 * seed * scores.exp()
+    return parts * mode.unit * units * (1 + loss.abs().max())
+
+
+@_rule("multilabel_margin_loss_backward", "multi_margin_loss_backward")
+def _margin_backward(mode: RunningError, y: Tensor, g: Tensor, x: Tensor, *_: Any, **__: Any) -> Error:
+    """As many equal steps as there are classes."""
+    return mode.rounded(y, mode.function_units) + mode.walk(x.shape[-1]) * y.abs()
 
 
 @_rule("linalg_vector_norm")
@@ -800,6 +936,8 @@ for _name in [
     "im2col",
     "unfold_copy",
     "masked_select",
+    "masked_scatter_backward",
+    "atleast_2d",
     "select_backward",
     "slice_backward",
     "diagonal_backward",
@@ -865,6 +1003,12 @@ for _name, _place in {
     "index_add": 3,
     "scatter_add": 3,
     "max_pool2d_with_indices_backward": 0,
+    "max_pool3d_with_indices_backward": 0,
+    "adaptive_max_pool2d_backward": 0,
+    "adaptive_max_pool3d_backward": 0,
+    "replication_pad1d_backward": 0,
+    "replication_pad2d_backward": 0,
+    "replication_pad3d_backward": 0,
     "col2im": 0,
     "unfold_backward": 0,
 }.items():
@@ -888,6 +1032,28 @@ def _index_put(
     size = aten.index_put(zero, indices, values.abs(), True)
     passed = None if ev is None else aten.index_put(zero, indices, ev, True)
     return _sum(ex, passed, mode.walks(count) * size * (count > 1))
+
+
+@_rule("masked_scatter")
+def _masked_scatter(mode: RunningError, y: Tensor, x: Tensor, mask: Tensor, source: Tensor) -> Error:
+    ex, es = _of(mode, x), _of(mode, source)
+    if ex is None and es is None:
+        return None
+    base = torch.zeros_like(y) if ex is None else ex.expand_as(y)
+    return base.masked_scatter(mask, torch.zeros_like(source) if es is None else es)
+
+
+@_rule("scatter_reduce")
+def _scatter_reduce(
+    mode: RunningError, y: Tensor, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **_: Any
+) -> Error:
+    """Products and extremes; sums are composed of `scatter_add`."""
+    errors = [error.max() for error in (_of(mode, x), _of(mode, source)) if error is not None]
+    passed = torch.stack(errors).max().expand_as(y) if errors else None
+    if reduce != "prod":
+        return passed
+    met = torch.zeros_like(x).scatter_add(dim, index, torch.ones_like(source))
+    return _sum(_times(y.abs(), passed), mode.rounded(y) * (met + 1))
 
 
 @_rule("scatter")
@@ -927,7 +1093,13 @@ for _name in [
     "avg_pool2d_backward",
     "avg_pool3d_backward",
     "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d_backward",
     "upsample_nearest2d_backward",
+    "upsample_nearest3d_backward",
+    "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d_backward",
+    "_upsample_nearest_exact3d_backward",
+    "upsample_trilinear3d_backward",
     "upsample_bilinear2d_backward",
     "upsample_nearest1d_backward",
     "upsample_linear1d_backward",
@@ -943,6 +1115,34 @@ for _name in [
     "upsample_nearest2d",
 ]:
     RULES[_name] = _averaged(_name)
+
+
+def _places(mode: RunningError, x: Tensor, grid: Tensor) -> float:
+    """Cells by which a place on a grid may be off: units of the largest axis, whose half is multiplied and added."""
+    return mode.unit * 4 * max(x.shape[2:])
+
+
+@_rule("grid_sampler_3d")
+def _grid_sampler(mode: RunningError, y: Tensor, x: Tensor, grid: Tensor, *_: Any) -> Error:
+    """Weights that sum to one, each off by as many cells as its place: bounded by the largest value of the channel."""
+    largest = x.abs().flatten(2).amax(-1).reshape(*y.shape[:2], 1, 1, 1)
+    ex, eg = _of(mode, x), _of(mode, grid)
+    off = torch.as_tensor(_places(mode, x, grid)) + (0.0 if eg is None else eg.max() * max(x.shape[2:]))
+    passed = None if ex is None else ex.max().expand_as(y)
+    return _sum((6 * off + 8 * mode.sum_unit) * largest.expand_as(y), passed, mode.rounded(y))
+
+
+@_rule("grid_sampler_3d_backward")
+def _grid_sampler_backward(mode: RunningError, result: Any, g: Tensor, x: Tensor, grid: Tensor, *settings: Any) -> Any:
+    """Of the image: the same weights, added where they meet. Of the grid: differences of neighbours over all channels."""
+    error, off = _of(mode, g), _places(mode, x, grid)
+    spread = aten.grid_sampler_3d_backward(g.abs() if error is None else g.abs() + error, x, grid, *settings)[0].abs()
+    met = max(8 * g[:, 0].numel() / max(x[:, 0].numel(), 1), 8.0)
+    sent = 0.0 if error is None else error.max()
+    image = (mode.walk(met) + 6 * off) * (spread + g.abs().max()) + sent
+    size = g.abs().sum(1).unsqueeze(-1) * x.abs().max() * max(x.shape[2:])
+    places = (mode.walk(8 * x.shape[1]) + 6 * off) * size + sent * x.abs().max() * max(x.shape[2:])
+    return [bound.expand_as(item) for bound, item in zip((image, places), result, strict=True) if item is not None]
 
 
 @_rule(

@@ -209,5 +209,52 @@ def adagrad(
     return results
 
 
-STEPS: Mapping[str, Callable[..., Results]] = {"sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad}
+def lamb(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    exp_avg: Sequence[Any],
+    exp_avg_sq: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    largest_trust: float,
+    weight_decay: Any,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Lamb: the step of AdamW, scaled so that its norm is the parameter's, by a factor of at most `largest_trust`.
+
+    The norm is that of the update with epsilon below the root. A parameter of one element stands for its norm, sign and all.
+    """
+    results: Results = {}
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+            continue
+        rate, decay = _each(lr, number), _each(weight_decay, number)
+        gradient = _decayed(gradient, parameter, 0, grad_scale, maximize=maximize)
+        average = _averaged(exp_avg[number], beta1, (1 - beta1) * gradient)
+        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
+        steps = _centre(step[number]) + 1
+        first, second = average / (1 - beta1**steps), squares / (1 - beta2**steps)
+        update = first / (second.sqrt() + eps) + decay * parameter
+        measured = first / (second + eps).sqrt() + decay * parameter
+        alone = parameter.numel() == 1
+        own, other = (parameter, measured) if alone else (_norm(parameter), _norm(measured))
+        one = own * 0 + 1
+        trust = (own / other.where(other > 0, one)).where((own > 0) & (other > 0), one).clamp(max=largest_trust)
+        results[f"parameters.{number}"] = parameter - trust * rate * update
+    return results
+
+
+def _norm(value: Any) -> Any:
+    return value.square().sum().sqrt()
+
+
+STEPS: Mapping[str, Callable[..., Results]] = {
+    "sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad, "lamb": lamb,
+}  # fmt: skip
 """Computation of each optimizer's step, by its operation."""

@@ -41,7 +41,8 @@ _BY_LAYOUT = frozenset(
     )
 )
 Special = Callable[[Recorded], Meaning]
-_SPECIAL: dict[str, Special] = {}
+SPECIAL: dict[str, Special] = {}
+"""Functions that a row cannot tell: overloads, and settings that are read off the operands."""
 
 
 def read_call(call: Call, spec: SpecOf) -> Meaning | None:
@@ -59,7 +60,7 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
 
 def read_named(recorded: Recorded, home: str, bare: str, overload: str) -> Meaning:
     """Meaning by PyTorch's table; `bare` is the name without the underscore of in-place functions."""
-    special = _SPECIAL.get(f"{home}.{bare}") or _SPECIAL.get(bare)
+    special = SPECIAL.get(f"{home}.{bare}") or SPECIAL.get(bare)
     if special is not None and home != "fft":
         return special(recorded)
     row = row_of(home, bare)
@@ -98,7 +99,7 @@ def as_it_stands(recorded: Recorded, home: str, name: str, overload: str) -> Mea
 
 def _special(*names: str) -> Callable[[Special], Special]:
     def add(function: Special) -> Special:
-        _SPECIAL.update(dict.fromkeys(names, function))
+        SPECIAL.update(dict.fromkeys(names, function))
         return function
 
     return add

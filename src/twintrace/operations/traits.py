@@ -12,11 +12,13 @@ A question has no meaning: nothing goes on from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from ..model.records import Call
+from .catalog import OPERATIONS
 from .families import family_of, operations_named
 from .meanings import Meaning
 from .mindspore_reading import SILENT
@@ -91,18 +93,47 @@ _DECIDES = _names("""
 eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all
 any argmax argmin max_dim min_dim amax amin max_pool adaptive_max_pool median median_dim kthvalue mode cummax cummin sort argsort
 topk unique nonzero searchsorted bucketize histc bincount count_nonzero ceil floor trunc round frac sign sgn signbit floor_divide
-trunc_divide remainder fmod floor_mod heaviside clamp relu relu6 hardtanh hardshrink softshrink threshold maximum minimum fmax
+trunc_divide remainder fmod heaviside clamp relu relu6 hardtanh hardshrink softshrink threshold maximum minimum fmax
 fmin abs copysign hardswish hardsigmoid leaky_relu prelu rrelu dropout feature_dropout alpha_dropout where masked_fill masked_select
 masked_scatter l1_loss smooth_l1_loss huber_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss
 multi_margin_loss multilabel_margin_loss clip_grad_norm
 """)
 _RANDOM = _names("random gumbel_softmax")
+
+
+def _drops(arguments: Mapping[str, Any]) -> bool:
+    share = arguments.get("p")
+    return bool(arguments.get("training")) and isinstance(share, int | float) and 0 < share < 1
+
+
+def _drops_between_layers(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments.get("train")) and bool(arguments.get("dropout")) and arguments.get("num_layers") != 1
+
+
+_DRAWN_IF: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout"), _drops),
+    "rrelu": lambda arguments: bool(arguments.get("training")),
+    "scaled_dot_product_attention": lambda arguments: bool(arguments.get("dropout_p")),
+    "multi_head_attention": lambda arguments: bool(arguments.get("training")) and bool(arguments.get("dropout_p")),
+    **dict.fromkeys(("lstm", "gru", "rnn"), _drops_between_layers),
+}
+"""Operations that draw random numbers for some arguments only."""
+_WRITES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("setitem", "copy", "fill"), ("input",)),
+    **dict.fromkeys(("batch_norm", "instance_norm"), ("running_mean", "running_var")),
+}
+_WITHOUT_GRADIENT = _names("""
+eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf signbit logical_not logical_and logical_or logical_xor bitwise_not
+bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm all any count_nonzero argmax argmin argsort
+nonzero unique bincount histc searchsorted bucketize one_hot heaviside detach fill zeros ones full arange linspace eye tensor empty
+random
+""")
 _COMPOSITE = _names("""
 scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gru rnn flat_lstm lstm_cell gru_cell rnn_cell
 cosine_similarity pairwise_distance cosine_embedding_loss margin_ranking_loss triplet_margin_loss gaussian_nll_loss poisson_nll_loss
 soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin_loss hinge_embedding_loss cross_entropy kl_div
 binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
-sgd adam rmsprop adagrad var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
+sgd adam rmsprop adagrad lamb var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
 _RECURRENT = _names("lstm gru rnn flat_lstm")
 _GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
@@ -188,20 +219,28 @@ def _traits(names: frozenset[str]) -> Traits:
 
 
 def _is_random(meaning: Meaning, name: str) -> bool:
-    arguments = meaning.arguments
-    if name in ("dropout", "feature_dropout", "alpha_dropout"):
-        share = arguments.get("p")
-        return bool(arguments.get("training")) and isinstance(share, int | float) and 0 < share < 1
-    if name == "rrelu":
-        return bool(arguments.get("training"))
-    if name == "scaled_dot_product_attention":
-        return bool(arguments.get("dropout_p"))
-    if name == "multi_head_attention":
-        return bool(arguments.get("training")) and bool(arguments.get("dropout_p"))
-    if name in ("lstm", "gru", "rnn"):
-        layers = arguments.get("num_layers")
-        return bool(arguments.get("train")) and bool(arguments.get("dropout")) and layers != 1
-    return name in _RANDOM or any(word in name for word in ("rand", "bernoulli", "multinomial", "poisson", "dropout"))
+    drawn = _DRAWN_IF.get(name)
+    return drawn(meaning.arguments) if drawn is not None else bool(draws(name))
+
+
+def draws(operation: str) -> str:
+    """`always` for an operation that draws random numbers, `sometimes` if its arguments decide, else empty."""
+    if operation in _DRAWN_IF:
+        return "sometimes"
+    if operation in OPERATIONS:
+        return "always" if operation in _RANDOM else ""
+    words = ("rand", "bernoulli", "multinomial", "poisson", "dropout")  # functions of PyTorch's that have no row
+    return "always" if any(word in operation for word in words) else ""
+
+
+def writes(operation: str) -> tuple[str, ...]:
+    """Arguments that an operation writes to by what it is, whatever it is called."""
+    return _WRITES.get(operation, ())
+
+
+def has_gradient(operation: str) -> bool:
+    """True if gradients go through an operation: its results are numbers that depend on numbers that it was given."""
+    return operation not in _WITHOUT_GRADIENT
 
 
 @dataclass(frozen=True, slots=True)

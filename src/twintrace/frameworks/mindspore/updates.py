@@ -29,7 +29,8 @@ _OPTIMIZERS = (nn.Optimizer, ExperimentalOptimizer)
 _SETTINGS = (bool, int, float, str)
 _FLOATS = (ms.float64, ms.float32, ms.float16)
 _KEPT = ("learning_rate", "momentum")  # set by the user, kept as parameters
-_PER_PARAMETER = ("decay_flags", "weight_decay")  # one for each parameter, where the optimizer has groups
+# One for each parameter, where the optimizer has groups.
+_PER_PARAMETER = ("decay_flags", "weight_decay", "grad_centralization_flags")
 _FEW = 4  # betas are two; a list as long as the parameters is no setting
 
 
