@@ -254,7 +254,7 @@ def test_the_ribbon_of_many_rows_is_as_small_and_keeps_the_worst(parting):
     shown = many._repr_html_()
     assert len(shown) < SMALL
     width = next(dict(attributes)["viewbox"] for tag, attributes in Balanced(shown).tags if tag == "svg").split()[2]
-    assert int(width) == notebook.COLUMNS
+    assert int(width) == notebook.WIDTH
     reds = [colour for colour in re.findall(r'fill="(#\w+)"', shown) if colour not in _calm_colours()]
     assert len(reds) == 1
 
@@ -276,7 +276,7 @@ def test_markup_in_a_path_is_text(parting):
 def test_colours_and_heights_are_those_of_the_page():
     style = (ASSETS / "page.css").read_text(encoding="utf-8").split("@media")[0]
     page = dict(re.findall(r"--([\w-]+): (#\w{6})", style))
-    assert (page["same"],) == notebook.SAME
+    assert page["same"] == notebook.SAME
     assert (page["rounding-low"], page["rounding-high"]) == notebook.ROUNDING
     assert (page["different-low"], page["different"]) == notebook.DIFFERENT
     assert (page["unknown"], page["nothing"]) == (notebook.UNTOLD, notebook.NOTHING)

@@ -23,17 +23,18 @@ from .trace_sheet import BROKEN, UNKNOWN, Journal, outcomes_of
 from .trace_sheet import FINITE as FINITE_ROW
 
 COLUMNS = 300
-"""Columns of the ribbon: a notebook's cell is 600 to 1,000 pixels wide, and each column should be seen."""
+WIDTH, WIDEST = 900, 18
+"""Columns of the ribbon, its width and that of one column, each at most: a notebook's cell is 600 to 1,000 pixels wide."""
 LONGEST = 20_000
 """Characters of a verdict; a source line or a path in it can be of any length."""
 
-SAME, ROUNDING, DIFFERENT = ("#2166ac",), ("#4a90c9", "#a6cfea"), ("#f0a030", "#b23c0a")
+SAME, ROUNDING, DIFFERENT = "#2166ac", ("#4a90c9", "#a6cfea"), ("#f0a030", "#b23c0a")
 UNTOLD, NOTHING = "#a3acba", "#e6e9ee"
-"""Colours of the page in its light theme (assets/page.css), from the smallest score of an outcome to its largest."""
+"""Colours of the page in its light theme (assets/page.css): of score 0, up to 0.5, and up to 1."""
 HEIGHTS = {"same": 0.45, "rounding": 0.6, "unknown": 0.75, "different": 1.0, "": 0.2}
 """Of a band, as in assets/ribbon.js."""
 SHADES = 6
-"""Shades of an outcome that has two colours: few, so that cells of one shade are one path."""
+"""Shades between two colours: few, so that cells of one shade are one path."""
 BANDS = ((9, 20), (31, 20))
 """Top and height, forward and backward."""
 QUIET = "color:#626d80"
@@ -102,47 +103,52 @@ def _html(text: str, good: bool, rows: Sequence[tuple[Cell, Cell]], marks: Seque
 def verdict_element(text: str, *, good: bool) -> Element:
     """The text as it is on a terminal, with a bar at its side: blue if all is well."""
     shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-    bar = SAME[0] if good else DIFFERENT[1]
+    bar = SAME if good else DIFFERENT[1]
     style = f"border-left:4px solid {bar};padding-left:10px;margin:4px 0;white-space:pre-wrap;overflow-wrap:anywhere"
     return element("pre", shown, style=style)
 
 
 def _ribbon(rows: Sequence[tuple[Cell, Cell]], marks: Sequence[int]) -> Element:
     columns = min(len(rows), COLUMNS)
-    share = len(rows) / columns
+    share, wide = len(rows) / columns, min(WIDEST, WIDTH // columns)
+    gap = int(wide > 3)
     paths: dict[str, list[str]] = {}
     diamonds: list[str] = []
     for band, (top, height) in enumerate(BANDS):
         for at in range(columns):
-            from_, to = int(at * share), max(int(at * share) + 1, int((at + 1) * share))
-            worst = max((row[band] for row in rows[from_:to]), key=lambda cell: cell.rank)
+            cells = [row[band] for row in rows[int(at * share) : max(int(at * share) + 1, int((at + 1) * share))]]
+            worst = max(cells, key=lambda cell: cell.rank)
             tall = round(height * HEIGHTS[worst.outcome])
-            paths.setdefault(_colour(worst), []).append(f"M{at} {top + height - tall}h1v{tall}h-1z")
-            if any(row[band].arises for row in rows[from_:to]):
-                diamonds.append(f"M{at + 0.5:g} {top + height / 2 - 3:g}l.5 3-.5 3-.5-3z")
+            path = f"M{at * wide} {top + height - tall}h{wide - gap}v{tall}h{gap - wide}z"
+            paths.setdefault(_colour(worst), []).append(path)
+            if any(cell.arises for cell in cells):
+                size = min(4, max(2, wide // 2 - 1))
+                middle = f"{at * wide + (wide - gap) / 2:g} {top + height // 2 - size}"
+                diamonds.append(f"M{middle}l{size} {size}l-{size} {size}l-{size}-{size}z")
     drawn = [element("path", d="".join(parts), fill=colour) for colour, parts in paths.items()]
-    triangles = "".join(f"M{int(row / share)} 0h1l-.5 7z" for row in marks)
+    triangles = "".join(f"M{(int(row / share) + 0.5) * wide - 5:g} 0h10l-5 7z" for row in marks)
     drawn += [element("path", d=path, fill="currentColor") for path in ("".join(diamonds), triangles) if path]
     told = f"{len(rows):,} rows in the order of execution, forward above backward; what differs is taller"
     return element(
         "svg",
         element("title", told),
         *drawn,
-        viewBox=f"0 0 {columns} 52",
+        viewBox=f"0 0 {columns * wide} 52",
         preserveAspectRatio="none",
-        width="100%",
+        width=str(columns * wide),
         height="52",
+        style="max-width:100%",
         role="img",
-        shape_rendering="crispEdges",
     )
 
 
 def _colour(cell: Cell) -> str:
+    """The page's scale: by score, whatever the outcome, which has its height."""
     if cell.outcome in ("", "unknown"):
         return UNTOLD if cell.outcome else NOTHING
-    colours = {"same": SAME, "rounding": ROUNDING, "different": DIFFERENT}[cell.outcome]
-    # Within the bound scores go from 0 to 0.5, beyond it from 0.5 to 1; of what is the same there is one.
-    share = min(1.0, 2 * cell.score if cell.outcome == "rounding" else max(0.0, 2 * cell.score - 1))
-    share = round(share * (SHADES - 1)) / (SHADES - 1) if len(colours) > 1 else 0.0
-    low, high = ([int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (colours[0], colours[-1]))
+    if cell.score == 0:
+        return SAME
+    colours, share = (ROUNDING, 2 * cell.score) if cell.score <= 0.5 else (DIFFERENT, 2 * cell.score - 1)
+    share = round(share * (SHADES - 1)) / (SHADES - 1)
+    low, high = ([int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours)
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(low, high, strict=True))

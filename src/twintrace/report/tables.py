@@ -193,7 +193,6 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 SHEET = tuple(column for column in COLUMNS if column.sheet)
-_INTRODUCED = [column.name for column in SHEET].index("introduced")
 
 MAIN = (
     "step", "rank", "outcome", "because", "left_site", "right_site", "part", "left_slot", "right_slot", "pass", "left", "right",
@@ -211,35 +210,37 @@ def table(comparison: Comparison, columns: str = "all") -> Table:
 
     `columns`: "all", or the "main" ones, a quarter of the bytes.
     """
-    found = chain(rows(comparison), _lone_files(comparison) if comparison.saved else ())
-    names = [column.name for column in SHEET]
+    wanted = SHEET if columns == "all" else tuple(column for column in SHEET if column.name in MAIN)
+    names = [column.name for column in wanted]
+    found = chain(rows(comparison, wanted), _lone_files(comparison, names) if comparison.saved else ())
     if columns == "all":
         return Table(names, found)
     pick = operator.itemgetter(*[names.index(name) for name in MAIN])
     return Table(MAIN, map(pick, found))
 
 
-def _lone_files(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+def _lone_files(comparison: Comparison, names: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
     for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
         for step, rank, item in found:
             known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}
             known |= {"because": f"only on the {side}: {item.because}", f"{side}_site": str(item.call.site)}
-            yield tuple(known.get(column.name) for column in SHEET)
+            yield tuple(known.get(name) for name in names)
 
 
-def rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    """The cells of `SHEET`, a tuple for each pair of tensors, in the order of the results."""
-    plain = [(place, column.holder, column.field) for place, column in enumerate(SHEET) if column.of == "tensor"]
-    shared = [(place, column) for place, column in enumerate(SHEET) if column.of != "tensor"]
+def rows(comparison: Comparison, columns: Sequence[Column] = SHEET) -> Iterator[tuple[Cell, ...]]:
+    """The cells of some columns, a tuple for each pair of tensors, in the order of the results."""
+    plain = [(place, column.holder, column.field) for place, column in enumerate(columns) if column.of == "tensor"]
+    shared = [(place, column) for place, column in enumerate(columns) if column.of != "tensor"]
+    introduced = [column.name for column in columns].index("introduced")
     for result in comparison.results:
-        row: list[Cell] = [None] * len(SHEET)
+        row: list[Cell] = [None] * len(columns)
         for place, column in shared:
             row[place] = cell(_of_call(column, result))
         for tensor in result.tensors:
             held = holders(tensor)
             for place, holder, field in plain:
                 row[place] = cell(getattr(held[holder], field, None))
-            row[_INTRODUCED] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
+            row[introduced] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
             yield tuple(row)
 
 
