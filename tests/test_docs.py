@@ -90,8 +90,9 @@ def test_relative_links_lead_somewhere(page):
     assert dead_links(page) == []
 
 
-def test_python_in_the_readme_compiles():
-    assert broken_python(read(README)) == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_in_a_page_compiles(page):
+    assert broken_python(read(page)) == []
 
 
 # --- the checks can fail ----------------------------------------------------------------------------------------------

@@ -58,6 +58,11 @@ def test_the_quickstart_and_the_notebook_run_as_they_stand(run, capsys):
     pytest.importorskip("pandas")
     cell = run(python_of("Jupyter"))
     assert len(cell["table"]) > 10
+    [(_, code)] = BLOCK.findall((ROOT / "docs" / "public.md").read_text(encoding="utf-8"))
+    Path("report.html").unlink()
+    run(code)
+    assert "forward/api:torch.nn.functional.layer_norm#0\n" in capsys.readouterr().out
+    assert Path("report.html").exists()
 
 
 @pytest.mark.needs_torch
