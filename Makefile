@@ -13,7 +13,7 @@ REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record compare npy msprobe torch_npu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all lint bench picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,10 @@ lint: ## ruff check, ruff format --check, mypy
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test
 	@status=0; for name in $(BENCH); do $(PY) -m benchmarks.$$name || status=$$?; done; exit $$status
+
+picture: ## make docs/images/report.png anew (needs chromium)
+	@$(env) test
+	@$(PY) scripts/picture.py
 
 clean: ## remove .venv, caches and builds from the checkout (not the cached dependencies)
 	rm -rf .venv .mypy_cache .pytest_cache build dist

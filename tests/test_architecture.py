@@ -26,8 +26,9 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "twintrace"
 STAGES = {"align", "operations", "measure", "judge", "report", "store", "frameworks", "engine"}
 BELOW_API = {"collect", "weights", "diagnose", "model"} | STAGES
 DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
-    "__init__": {"api"} | BELOW_API,
+    "__init__": {"api", "errors"} | BELOW_API,
     "__main__": {"cli"},
+    "errors": {"model"},
     "cli": {"api", "compat", "model"},
     "compat": {"api", "store", "model"},
     "testing": {"api", "store", "frameworks", "model"},
@@ -67,6 +68,9 @@ HOMES = {
     "llvmlite": ("store/",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),
     "pytest": ("testing/",),
+    "pandas": ("report/frames.py",),
+    "polars": ("report/frames.py",),
+    "pyarrow": ("report/frames.py",),
 }
 BARRED = {"numpy": ("model/", "judge/", "report/")} | dict.fromkeys(["pickle", "_pickle", "shelve", "marshal"], ("",))
 # Where a module may be imported by a name that is not written there: the lazy names, and the two registries.

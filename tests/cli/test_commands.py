@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from tests.test_api import run
+from twintrace.cli import cli
 
 SCRIPT = """
 import sys, torch
@@ -135,3 +140,38 @@ def test_selfcheck_says_when_it_cannot_tell(tmp_path, twintrace):
     script = tmp_path / "train.py"
     script.write_text("import time, torch\nx = torch.ones(2) * (time.perf_counter_ns() % 99991)\n")
     assert "cannot tell" in twintrace("selfcheck", script, expect=2)
+
+
+def test_without_arguments_it_shows_five_things_that_work():
+    """Each line is an example that parses: the commands and options exist, the Python compiles."""
+    done = CliRunner().invoke(cli, [])
+    assert done.exit_code == 0
+    lines = [line for line in done.output.splitlines() if line.startswith("  ")]
+    assert len(lines) == 5
+    examples = [re.split(r" {2,}", line.strip())[1] for line in lines]
+    compile(examples[0], "example", "exec")
+    for example in examples[1:]:
+        program, *words = example.split()
+        assert program == "twintrace"
+        command, context = cli, click.Context(cli)
+        while isinstance(command, click.Group):
+            command = command.get_command(context, words.pop(0))
+        command.make_context("example", words)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [(["twintrace", "comp"], "compare"), (["twintrace", "compare", "--ht"], "--html")]
+)
+def test_a_shell_can_complete_commands_and_options(checkout_env, typed, offered):
+    """As docs say: `eval "$(_TWINTRACE_COMPLETE=bash_source twintrace)"`."""
+    program = Path(sys.executable).with_name("twintrace")
+    asked = {"_TWINTRACE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
+    done = subprocess.run([program], env={**checkout_env, **asked}, capture_output=True, text=True, timeout=60)
+    assert f"plain,{offered}" in done.stdout.split()
+
+
+def test_the_script_for_completion_is_given(checkout_env):
+    program = Path(sys.executable).with_name("twintrace")
+    asked = {"_TWINTRACE_COMPLETE": "zsh_source"}
+    done = subprocess.run([program], env={**checkout_env, **asked}, capture_output=True, text=True, timeout=60)
+    assert "#compdef twintrace" in done.stdout

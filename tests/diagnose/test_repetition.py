@@ -60,6 +60,13 @@ def memory(run):
     (x + 1).sum()
 
 
+def initialisation(run):
+    x = torch.empty(64, 64)
+    x.numpy()[:] = run
+    torch.nn.init.kaiming_uniform_(x)
+    (x + 1).sum()
+
+
 def read_back(run):
     (torch.ones(3) * torch.rand(()).item()).sum()
 
@@ -74,6 +81,7 @@ CAUSES = [
     (number, Unsteadiness.NUMBER, "torch.Tensor.mul"),
     (way, Unsteadiness.FLOW, None),
     (threads, Unsteadiness.THREADS, None),
+    (initialisation, Unsteadiness.RANDOM, "torch.nn.init.kaiming_uniform_"),
     (read_back, Unsteadiness.RANDOM, "torch.rand"),
 ]
 
@@ -123,7 +131,17 @@ def draw_that_is_not_taken(run):
     torch.where(torch.ones(3) > 0, torch.ones(3), torch.randn(3)).sum()
 
 
-@pytest.mark.parametrize("program", [seed_that_nobody_uses, memory_that_is_overwritten, draw_that_is_not_taken])
+def memory_that_is_initialised(run):
+    x = torch.empty(64)
+    x.numpy()[:] = run
+    torch.nn.init.constant_(x, 2.0)
+    (x + 1).sum()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [seed_that_nobody_uses, memory_that_is_overwritten, memory_that_is_initialised, draw_that_is_not_taken],
+)
 @pytest.mark.parametrize("level", ["api", "op"])
 def test_without_effect_it_is_no_difference(tmp_path, program, level):
     found, count = recorded(tmp_path, program, level=level)

@@ -32,10 +32,9 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from ..engine.local import Local
     from ..measure.ratios import ratios
     from ..measure.values import measure
-    from ..model.results import Comparison, Finding, Listing
+    from ..model.results import Finding, Listing
     from ..report.text import verdict
     from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
-    from ..store.trace import Trace
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
     from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
@@ -78,6 +77,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         write_text,
         write_xlsx,
     )
+    from .results import Certificate, Comparison, Conversion, WeightComparison, WeightMap
     from .saved import read_tensor, write_tensor
     from .surroundings import (
         callback_class,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         operations_text,
         stand_in,
     )
+    from .traces import Trace
     from .weights import (
         certify_weights,
         compare_weights,
@@ -115,10 +116,9 @@ _HOMES = {
     "..engine.local": ("Local",),
     "..measure.ratios": ("ratios",),
     "..measure.values": ("measure",),
-    "..model.results": ("Comparison", "Finding", "Listing"),
+    "..model.results": ("Finding", "Listing"),
     "..report.text": ("verdict",),
     "..report.weights": ("certificate_text", "conversion_text", "map_text", "weight_comparison_text"),
-    "..store.trace": ("Trace",),
     ".accepting": ("accept", "read_accepted", "write_accepted"),
     ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
     ".bundling": ("write_bundle",),
@@ -136,11 +136,13 @@ _HOMES = {
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
     ".repeating": ("repetition_text", "run_twice"),
+    ".results": ("Certificate", "Comparison", "Conversion", "WeightComparison", "WeightMap"),
     ".saved": ("read_tensor", "write_tensor"),
     ".surroundings": (
         "callback_class", "doctor", "findings_json", "imported_frameworks", "known_operations", "operations_json",
         "operations_text", "stand_in",
     ),
+    ".traces": ("Trace",),
     ".weights": (
         "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
@@ -150,7 +152,9 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
+    "Certificate",
     "Comparison",
+    "Conversion",
     "Finding",
     "Listing",
     "Local",
@@ -159,6 +163,8 @@ __all__ = [
     "Seeded",
     "SelfCheck",
     "Trace",
+    "WeightComparison",
+    "WeightMap",
     "accept",
     "array_of",
     "array_shapes",

@@ -20,7 +20,7 @@ from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import Comparison, TensorResult
+from ..model.results import TensorResult
 from ..model.verdicts import Outcome
 from ..model.words import Word
 from ..report.text import places
@@ -28,6 +28,7 @@ from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
 from .comparing import Progress, compare_traces
+from .results import Comparison
 
 __all__ = ["NamePair", "array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"]
 

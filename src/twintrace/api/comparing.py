@@ -21,17 +21,19 @@ from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forwar
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed
 from ..judge.settings import different_settings
+from ..model.choices import PolicyName
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Divergence, Recording, Status, TensorResult
+from ..model.results import CallResult, Divergence, Recording, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
+from .results import Comparison
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
@@ -50,7 +52,7 @@ def compare(
     left: Source,
     right: Source,
     *,
-    policy: str = "auto",
+    policy: PolicyName = "auto",
     rtol: float | None = None,
     atol: float | None = None,
     tolerances: str | os.PathLike[str] | None = None,

@@ -21,6 +21,8 @@ from ..model.sites import Kind, Phase
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
 from ..store.writer import remove_trace, trace_entries
+from .traces import Trace as OpenedTrace
+from .traces import as_trace
 
 __all__ = ["conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"]
 
@@ -34,7 +36,7 @@ def convert_trace(
     to: str = "twintrace",
     force: bool = False,
     progress: Progress | None = None,
-) -> Trace:
+) -> OpenedTrace:
     """Write a copy of a trace and open it.
 
     source    a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them)
@@ -73,7 +75,7 @@ def convert_trace(
             shutil.rmtree(draft, ignore_errors=True)
         else:
             draft.unlink(missing_ok=True)
-    return open_trace(place, tolerant=True)
+    return as_trace(open_trace(place, tolerant=True))
 
 
 def conversion_line(trace: Trace) -> str:

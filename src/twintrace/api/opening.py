@@ -14,18 +14,20 @@ from ..model.results import Listing, Row
 from ..model.tensors import LARGEST, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from ..store.registry import open_trace
-from ..store.trace import Journal, Trace
+from ..store.trace import Journal
+from ..store.trace import Trace as StoredTrace
+from .traces import Trace, as_trace
 
 __all__ = ["listing", "open"]
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace. `tolerant=True` skips damaged records and lists them, instead of raising when one is reached."""
-    return open_trace(path, tolerant=tolerant)
+    return as_trace(open_trace(path, tolerant=tolerant))
 
 
 def listing(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | StoredTrace,
     *,
     step: int | None = None,
     rank: int | None = None,
@@ -38,7 +40,7 @@ def listing(
 
     nonfinite   only calls with NaN or infinities in their results or gradients
     """
-    trace = open_trace(path, tolerant=True)
+    trace = path if isinstance(path, StoredTrace) else open_trace(path, tolerant=True)
     steps = steps if step is None else (step,)
     ranks = ranks if rank is None else (rank,)
     for name, asked, there in (("step", steps, trace.steps), ("rank", ranks, trace.ranks)):

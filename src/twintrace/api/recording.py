@@ -22,6 +22,7 @@ from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
 from ..collect.session import Session as Recorder
 from ..collect.watching import NonfiniteWatch
 from ..frameworks.protocol import Capability
+from ..model.choices import KeepName, LevelName
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
@@ -54,8 +55,8 @@ def record(
     path: str | os.PathLike[str],
     model: Any = None,
     *,
-    level: str = "mix",
-    keep: str = "fingerprint",
+    level: LevelName = "mix",
+    keep: KeepName = "fingerprint",
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
     names: Sequence[str] | None = None,
@@ -106,9 +107,10 @@ def record(
     close_up = zoom if zoom is None or isinstance(zoom, Zoom) else read_zoom(zoom)
     if close_up is not None:
         whose = framework_for(named_models(model), framework).name
-        level, keep, steps, ranks = close_up.level(whose), "tensor", close_up.steps, close_up.ranks
+        chosen_level, keep, steps, ranks = Level(close_up.level(whose)), "tensor", close_up.steps, close_up.ranks
         names, between, first, predicate = None, None, None, functools.partial(close_up.wants, whose)
-    chosen_level = choose(Level, "level", level)
+    else:
+        chosen_level = choose(Level, "level", level)
     chosen_keep = choose(Keep, "keep", keep)
     selection = Selection(
         steps=steps,
@@ -134,7 +136,8 @@ def record(
     workshop = framework_for(models, framework)
     if not models and not isinstance(model, Mapping) and chosen_level in (Level.MODULE, Level.MIX):
         raise UsageError(
-            f"level={level!r} records modules, but no model was given. Give it: tt.record(path, model), or use level='api'."
+            f"level={str(chosen_level)!r} records modules, but no model was given. "
+            "Give it: tt.record(path, model), or use level='api'."
         )
     for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
         if wanted and capability not in workshop.capabilities():

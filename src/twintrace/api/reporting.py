@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..model.results import Comparison, Listing
     from ..report.progress import Tell
     from ..report.server import Server
+    from . import results
 
 
 def print_tree(listing: Listing, console: Any) -> None:
@@ -146,11 +147,12 @@ def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     document.write_json(comparison, path)
 
 
-def read_report(path: str | os.PathLike[str]) -> Comparison:
+def read_report(path: str | os.PathLike[str]) -> results.Comparison:
     """A comparison that was written with `write_json`."""
     from ..report import document
+    from .results import Comparison, made_of
 
-    return document.read_json(path)
+    return made_of(Comparison, document.read_json(path))
 
 
 def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:

@@ -7,7 +7,7 @@ view("runs/a")                            a Server of one trace: its calls, stat
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
         page: bytes = content
         return Server(lambda name: None if name else ("text/html", lambda _: page), port=port)
     trace = open_trace(where, tolerant=True)
-    return Server(served(_sheet(trace), _values({"left": trace}, {"left": trace.path})), port=port)
+    return Server(served(trace_page_sheet(trace), _values({"left": trace}, {"left": trace.path})), port=port)
 
 
 def _find_trace(name: str, beside: Path) -> Trace | None:
@@ -61,13 +61,21 @@ def _find_trace(name: str, beside: Path) -> Trace | None:
     return None
 
 
-def _sheet(trace: Trace) -> Sheet:
-    journals, remarks, calls = [], [], 0
+def sheet_journals(trace: Trace) -> Iterator[Journal]:
+    """The journals of a trace, as the press takes them."""
     for step, rank in trace.places:
         found = trace.journal(step, rank)
         side = Side(trace.framework, list(found.calls()), found.tensor, list(found.parameter_gradients()))
-        journals.append(Journal(step, rank, side))
-        calls += len(side.calls)
+        yield Journal(step, rank, side)
+
+
+def trace_page_sheet(trace: Trace) -> Sheet:
+    """A trace for the page: its calls, and what has to be said of it."""
+    remarks: list[str] = []
+    journals = list(sheet_journals(trace))
+    calls = sum(len(journal.side.calls) for journal in journals)
+    for step, rank in trace.places:
+        found = trace.journal(step, rank)
         remarks += [f"{note.topic}: {note.text}" for note in found.notes()]
         if not found.complete:
             remarks.append(

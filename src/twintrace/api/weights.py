@@ -13,6 +13,7 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from ..frameworks import registry
 from ..frameworks.protocol import Weights
 from ..model.errors import UsageError
-from ..model.weights import Certificate, Conversion, WeightComparison, WeightMap
+from ..model.weights import WeightMap as PlainMap
 from ..store.arrays import STORAGE
 from ..store.registry import open_trace
 from ..weights.certificate import certify
@@ -34,6 +35,7 @@ from ..weights.prediction import predict
 from ..weights.states import State, open_state
 from ..weights.trial import run_both
 from ..weights.uses import Uses
+from .results import Certificate, Conversion, WeightComparison, WeightMap, made_of
 
 __all__ = [
     "certify_weights",
@@ -57,8 +59,12 @@ Weighty = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
 Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
 
-read_weight_map = read_map
 write_weight_map = write_map
+
+
+def read_weight_map(path: str | os.PathLike[str]) -> WeightMap:
+    """A map that was written with `write_weight_map`, and edited perhaps."""
+    return made_of(WeightMap, read_map(path))
 
 
 def map_weights(
@@ -86,15 +92,16 @@ def map_weights(
     if right is not None:
         if to is not None or rename is not None or mint:
             raise UsageError("to, mint and rename are for predicting names; `right` is given, so nothing is predicted.")
-        return map_states(state, open_state(right, trust=trust), _uses(traces))
-    return predict(state, _framework(to) or _OTHER.get(state.framework, "mindspore"), mint=mint, rename=rename)
+        return made_of(WeightMap, map_states(state, open_state(right, trust=trust), _uses(traces)))
+    target = _framework(to) or _OTHER.get(state.framework, "mindspore")
+    return made_of(WeightMap, predict(state, target, mint=mint, rename=rename))
 
 
 def convert_weights(
     source: Weighty,
     target: Weighty,
     *,
-    map: WeightMap | str | os.PathLike[str] | None = None,
+    map: PlainMap | str | os.PathLike[str] | None = None,
     like: Weighty = None,
     to: str | None = None,
     mint: bool = False,
@@ -126,16 +133,17 @@ def convert_weights(
             map = by_name(state, state)
         else:
             map = predict(state, framework, mint=mint)
-    elif not isinstance(map, WeightMap):
+    elif not isinstance(map, PlainMap):
         map = read_map(map)
-    return convert(state, into or target, map, framework=framework, partial=partial, progress=progress)
+    done = convert(state, into or target, map, framework=framework, partial=partial, progress=progress)
+    return replace(made_of(Conversion, done), map=made_of(WeightMap, done.map))
 
 
 def compare_weights(
     left: Weighty,
     right: Weighty,
     *,
-    map: WeightMap | str | os.PathLike[str] | None = None,
+    map: PlainMap | str | os.PathLike[str] | None = None,
     values: bool = True,
     rtol: float = 1e-4,
     atol: float = 1e-4,
@@ -151,7 +159,7 @@ def compare_weights(
     if relative_to not in ("left", "right"):
         raise UsageError(f"relative_to: expected left or right, got {relative_to!r}.")
     states = open_state(left, trust=trust), open_state(right, trust=trust)
-    return compare(
+    found = compare(
         *states,
         _map_between(*states, map, named=True),
         values=values,
@@ -161,13 +169,14 @@ def compare_weights(
         relative_to=relative_to,
         progress=progress,
     )
+    return made_of(WeightComparison, found)
 
 
 def certify_weights(
     left: Weighty,
     right: Weighty,
     *,
-    map: WeightMap | str | os.PathLike[str] | None = None,
+    map: PlainMap | str | os.PathLike[str] | None = None,
     nets: tuple[Any, Any] | None = None,
     inputs: Sequence[Any] | None = None,
     traces: Traces = None,
@@ -196,7 +205,7 @@ def certify_weights(
         rows = run_both(states[0], states[1], found, inputs)
     elif all(state.net is not None for state in states):
         notes.append("no inputs were given, so the nets were not run")
-    return certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress)
+    return made_of(Certificate, certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress))
 
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -273,8 +282,8 @@ def _uses(traces: Traces) -> Uses | None:
     return None if traces is None else Uses(open_trace(traces[0]), open_trace(traces[1]))
 
 
-def _map_between(left: State, right: State, map: Any, *, named: bool, uses: Uses | None = None) -> WeightMap:
-    if isinstance(map, WeightMap):
+def _map_between(left: State, right: State, map: Any, *, named: bool, uses: Uses | None = None) -> PlainMap:
+    if isinstance(map, PlainMap):
         return map
     if map is not None:
         return read_map(map)

@@ -1,5 +1,6 @@
 """THE COUNTER: one file per command, options and one call into `api`.
 
+    twintrace                       the five things that one can do
     twintrace show TRACE            a trace as a tree, a table, or JSON
     twintrace why-nan TRACE         where the first value that is not finite comes from
     twintrace compare LEFT RIGHT    where two runs of one program part
@@ -141,10 +142,25 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_FIRST_STEPS = """\
+Record what a network computed, lay two records side by side, see where they first part and why.
+
+  Record a run, in Python     with tt.record("runs/a", net): net(x).sum().backward()
+  Compare two runs            twintrace compare runs/a runs/b --html report.html
+  Look at one run             twintrace show runs/a
+  Carry weights over          twintrace weights convert net.pth net.ckpt
+  See what can be recorded    twintrace doctor
+
+twintrace --help lists all commands, twintrace COMMAND --help its options and exit codes."""
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="twintrace")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
+    if ctx.invoked_subcommand is None:
+        click.echo(_FIRST_STEPS)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from .. import api
+from ..model.choices import PolicyName
 from . import reports
 from .numbers import numbers_option
 from .outputs import STDOUT, check_output, force
@@ -46,7 +47,7 @@ from .progress import bar
 def compare(
     left: str,
     right: str,
-    policy: str,
+    policy: PolicyName,
     rtol: float | None,
     atol: float | None,
     tolerances: Path | None,

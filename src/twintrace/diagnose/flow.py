@@ -11,6 +11,7 @@ Arguments have their values from before the call, so a call that writes in place
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -168,7 +169,8 @@ class Flow:
         """Numbers of the tensors whose values a call reads: not those that it only writes to, or takes for their shape."""
         told = self.meaning(call)
         if told is None or call.site.kind is Kind.MODULE or call.site.phase is Phase.UPDATE:
-            return self.taken(call)
+            found = self.taken(call)
+            return found[1:] if call.site.kind is not Kind.MODULE and _fills(call.site.name) else found
         return [self._aliases.get(operand.tensor, operand.tensor) for _, operand in told.operands()]
 
     def only_looks(self, call: Call) -> bool:
@@ -252,3 +254,14 @@ def size_of(item: ValueRange) -> float | None:
 
 def elements(item: ValueRange) -> int:
     return math.prod(item.spec.shape)
+
+
+_FILLERS = re.compile(
+    r"(uniform|normal|log_normal|trunc_normal|random|bernoulli|exponential|cauchy|geometric|constant|ones|zeros|eye|dirac|sparse"
+    r"|orthogonal|(kaiming|xavier)_(uniform|normal))_"
+)
+"""Functions that write to their first argument, in torch.nn.init and of tensors, without a look at what is in it."""
+
+
+def _fills(name: str) -> bool:
+    return _FILLERS.fullmatch(name.rpartition(".")[2]) is not None

@@ -13,6 +13,7 @@ room takes and gives.
     verdicts.py  what the bench says              same, rounding, different, unknown
     results.py   what a comparison finds          CallResult, Divergence, Comparison
     weights.py   which weight is which            Pair, WeightMap, Conversion, Certificate
+    choices.py   words that the verbs take        "mix", "tensor", "auto", for type checkers
     words.py     texts that are one of a few      the base of the enums
     errors.py    what is raised                   one tree
 

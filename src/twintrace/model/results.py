@@ -11,6 +11,7 @@ KnownOperation one operation of `twintrace doctor --operations`
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -61,6 +62,11 @@ class TensorResult:
     statistics: StatisticsDifference | None = None
     terms: Terms | None = None
     """Of results that were recomputed."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.pair.part} {self.pair.left_slot}: {self.left.spec}, {self.verdict.outcome}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,9 @@ class CallResult:
     untold: str = ""
     """Why it could not be recomputed, where that counts."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} step {self.step}, {_addresses(self)}: {self.verdict.outcome}>"
+
     def holds(self, item: TensorResult) -> bool:
         """Is a tensor of it held by the network? A function takes its weight as an argument: one that no call made, and that is
         trained. What a module takes may have been made between the modules.
@@ -154,9 +163,23 @@ class CallResult:
 _BADNESS = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
+def _addresses(result: CallResult) -> str:
+    """`forward/module:norm#0 | forward/module:ln#0`; of a region its first call; of a parameter's gradient its name."""
+    left, right = result.match.left[:1], result.match.right[:1]
+    if not left and not right:
+        return f"the gradient of {result.tensors[0].pair.left_slot}" if result.tensors else "no call"
+    return " | ".join(str(call.site) for call in (*left, *right))
+
+
 def badness(verdict: Verdict) -> tuple[int, float]:
     """Sorts verdicts from the same to the most different."""
     return _BADNESS[verdict.outcome], verdict.score
+
+
+def _distance(result: CallResult) -> tuple[bool, int, float]:
+    """Sorts results like `badness`, those without effect among what agrees. A score that is NaN counts as the largest."""
+    place, score = badness(result.verdict)
+    return not result.harmless, place, score if score == score else 1.0
 
 
 def blamed(result: CallResult, mistake: Mistake | None) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
@@ -189,6 +212,11 @@ class Divergence:
     share: str = ""
     """How much of the gap at the end of the run it explains, one sentence; empty if that is not known."""
 
+    def __repr__(self) -> str:
+        why = self.mistake.why or self.mistake.what if self.mistake is not None else self.because
+        when = ("forward", "backward", "update")[self.place]
+        return f"<{type(self).__name__} step {self.result.step}, {when}, {_addresses(self.result)}: {why}>"
+
     @property
     def calls(self) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
         """Calls to blame, of both sides; one side has none if the other alone makes the call."""
@@ -220,6 +248,7 @@ class Recording:
 class Comparison:
     """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
 
+    `first` is where they first part, `guilty` all places where a difference arises, `worst(10)` the pairs that differ most.
     `bool(comparison)` is True if the results of the two runs agree, and False if they part or if something that counts could
     not be told: `code` says which.
 
@@ -251,6 +280,41 @@ class Comparison:
 
     def __bool__(self) -> bool:
         return self.code == 0
+
+    def __repr__(self) -> str:
+        state = {0: "agree", 1: "part", 2: "have nothing in common"}.get(self.code, "could not be told")
+        return (
+            f"<{type(self).__name__} {self.left.path} | {self.right.path}: {state}, {len(self.results)} pairs of calls>"
+        )
+
+    @property
+    def first(self) -> Divergence | None:
+        """The first place where the two runs part; None if they do not, or if one side alone has a result."""
+        return self.divergence
+
+    @property
+    def guilty(self) -> tuple[CallResult, ...]:
+        """Pairs of calls in which a difference arises that reaches a result, each once, the first place where the runs part first.
+
+        After recomputation these are the places of the mistakes that count. Without it they are the pairs whose inputs agree and
+        whose results do not.
+        """
+        if self.recomputed:
+            found = [place for place, mistake in self.mistakes if mistake.effective]
+        else:
+            first = self.divergence
+            found = [] if first is None or first.inherited else [first.result]
+            found += [
+                result
+                for result in self.results
+                if (result.introduced_forward and not result.absorbed_forward)
+                or (result.introduced_backward and not result.absorbed_backward)
+            ]
+        return tuple({id(result): result for result in found}.values())
+
+    def worst(self, count: int = 10) -> tuple[CallResult, ...]:
+        """The `count` pairs of calls that differ most, in units of what is allowed; pairs that agree come last."""
+        return tuple(heapq.nlargest(count, self.results, key=_distance))
 
     @property
     def mistakes(self) -> tuple[tuple[CallResult, Mistake], ...]:

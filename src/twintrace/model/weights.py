@@ -6,7 +6,8 @@ WeightMap     all of them, and what is ambiguous
 WeightRow     one line of a comparison or certificate: the two names, the two specs, what was found
 Conversion, WeightComparison, Certificate    what the verbs give back
 
-What the verbs give back prints as one line; `repr` has everything.
+What the verbs give back prints as one line. All of them have `code`, the exit code of their command, `bool()`, which is True for
+exit code 0 alone, `guilty` (what is wrong, one sentence each), `first` (the first of these) and `worst(10)`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from .tensors import Spec
+
+GOOD = ("equal", "close", "not carried")
+"""Verdicts of a row that cost nothing."""
+
+
+class _Told(Protocol):
+    @property
+    def code(self) -> int: ...
+    @property
+    def guilty(self) -> tuple[str, ...]: ...
+
+
+class _Answer:
+    """Questions that every report on weights answers alike."""
+
+    __slots__ = ()
+
+    def __bool__(self: _Told) -> bool:
+        return self.code == 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    @property
+    def first(self: _Told) -> str | None:
+        """The first thing that is wrong, one sentence; None if nothing is."""
+        return next(iter(self.guilty), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +94,8 @@ class Ambiguity:
     suggestion: tuple[Pair, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WeightMap:
+@dataclass(frozen=True, slots=True, repr=False)
+class WeightMap(_Answer):
     """Which weight of the left belongs to which of the right. Nothing is dropped: what is not in `pairs` is told."""
 
     left: str
@@ -83,6 +112,24 @@ class WeightMap:
         """Everything that matters has its partner."""
         alone = [item for item in (*self.only_left, *self.only_right) if not item.harmless]
         return bool(self.pairs) and not (alone or self.ambiguous or self.misfits)
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 everything has its place, 1 something is ambiguous or alone."""
+        return 0 if self.complete else 1
+
+    @property
+    def guilty(self) -> tuple[str, ...]:
+        """Weights without a place: those that do not fit, those that are ambiguous, those that one side alone has."""
+        found = [*self.misfits]
+        found += [f"{_some(item.left)} | {_some(item.right)}: {item.because}" for item in self.ambiguous]
+        for side, items in (("left", self.only_left), ("right", self.only_right)):
+            found += [f"{item.name}, only {side}: {item.because}" for item in items if not item.harmless]
+        return tuple(found) or (() if self.complete else ("no weight was mapped",))
+
+    def worst(self, count: int = 10) -> tuple[Pair, ...]:
+        """The `count` pairs that are least sure."""
+        return tuple(sorted(self.pairs, key=lambda pair: pair.confidence)[:count])
 
     def __str__(self) -> str:
         state = "complete" if self.complete else f"not complete ({self._open()})"
@@ -117,9 +164,28 @@ class WeightRow:
     mean_error: float | None = None
     max_error: float | None = None
 
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong with it."""
+        return self.verdict in GOOD
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+    def __str__(self) -> str:
+        names = " | ".join(dict.fromkeys(name for name in (self.left, self.right) if name))
+        return f"{names}: {self.verdict}" + (f": {self.finding}" if self.finding else "")
+
+
+def _worst(rows: Sequence[WeightRow], count: int) -> tuple[WeightRow, ...]:
+    """Rows that are wrong before those that are right, larger errors before smaller ones."""
+
+    def distance(row: WeightRow) -> tuple[bool, float]:
+        error = row.max_error if row.max_error is not None else 0.0
+        return not row.good, error if error == error else float("inf")
+
+    return tuple(sorted(rows, key=distance, reverse=True)[:count])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Conversion(_Answer):
     """Result of a conversion: the weights that were written, or loaded."""
 
     source: str
@@ -129,13 +195,27 @@ class Conversion:
     nbytes: int
     notes: tuple[str, ...] = ()
 
+    @property
+    def code(self) -> int:
+        """Exit code: 0. A conversion that fails raises; what stays behind because `partial` was asked for is in `guilty`."""
+        return 0
+
+    @property
+    def guilty(self) -> tuple[str, ...]:
+        """Weights that stayed behind and matter."""
+        return self.map.guilty
+
+    def worst(self, count: int = 10) -> tuple[WeightRow, ...]:
+        """The `count` rows with the largest errors; a conversion measures none, so these are the first."""
+        return _worst(self.rows, count)
+
     def __str__(self) -> str:
         rest = "" if self.map.complete else f"; the map is not complete ({self.map._open()})"
         return f"{self.source} -> {self.target}: {_weights(self.rows)} carried over, {self.nbytes:,} bytes{rest}"
 
 
-@dataclass(frozen=True, slots=True)
-class WeightComparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class WeightComparison(_Answer):
     """Two checkpoints side by side."""
 
     left: str
@@ -149,7 +229,23 @@ class WeightComparison:
     @property
     def agree(self) -> bool:
         """Every weight that matters has its partner, of the same shape, and close to it."""
-        return bool(self.rows) and all(row.verdict in ("equal", "close", "not carried") for row in self.rows)
+        return bool(self.rows) and all(row.good for row in self.rows)
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 they agree, 1 they differ."""
+        return 0 if self.agree else 1
+
+    @property
+    def guilty(self) -> tuple[str, ...]:
+        """Weights that differ, or that one side alone has."""
+        return tuple(str(row) for row in self.rows if not row.good) or (
+            () if self.rows else ("there is no weight in common",)
+        )
+
+    def worst(self, count: int = 10) -> tuple[WeightRow, ...]:
+        """The `count` rows that differ most: those that are wrong first, by their largest error."""
+        return _worst(self.rows, count)
 
     def __str__(self) -> str:
         counts = Counter(row.verdict for row in self.rows)
@@ -175,8 +271,8 @@ class TrialRow:
         return self.error <= self.bound
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Certificate(_Answer):
     """The proof that weights arrived, or the list of what did not."""
 
     left: str
@@ -195,18 +291,36 @@ class Certificate:
         """Every weight is what it should be, nothing that matters was left behind, and both nets compute the same."""
         return bool(self.rows) and not self.mistakes and all(row.within for row in self.trial)
 
+    @property
+    def code(self) -> int:
+        """Exit code: 0 certified, 1 not."""
+        return 0 if self.granted else 1
+
+    @property
+    def guilty(self) -> tuple[str, ...]:
+        """Reasons why it is not granted, the cause before its consequences."""
+        beyond = [
+            f"{row.what} {row.name} is further apart than rounding explains" for row in self.trial if not row.within
+        ]
+        return (*self.mistakes, *beyond) or (() if self.granted else ("there is nothing to certify",))
+
+    def worst(self, count: int = 10) -> tuple[WeightRow, ...]:
+        """The `count` rows that differ most: those that are wrong first."""
+        return _worst(self.rows, count)
+
     def __str__(self) -> str:
         between = f"{self.left} -> {self.right}"
         if self.granted:
             return f"{between}: certified, {_weights(self.rows)}" + (
                 f", {len(self.trial)} results of both nets" * bool(self.trial)
             )
-        beyond = [
-            f"{row.what} {row.name} is further apart than rounding explains" for row in self.trial if not row.within
-        ]
-        wrong = [*self.mistakes, *beyond] or ["there is nothing to certify"]
+        wrong = self.guilty
         return f"{between}: not certified: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
 
 def _weights(items: Sequence[object]) -> str:
     return f"{len(items)} weight{'' if len(items) == 1 else 's'}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" … ({len(names)})" if len(names) > 3 else "")

@@ -7,6 +7,9 @@
         delimited.py   CSV
         workbook.py    XLSX
         document.py    JSON, and back (docs/report-json.md)
+        frames.py      data frames of pandas, polars, Arrow
+    trace_table.py     a trace's tensors as such a table
+    weights.py, weight_tables.py   reports on weights: text; tables, JSON, a small page
     files.py   files that are whole or not there
     spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
     page.py    one HTML file that works offline (docs/report.md), made of
@@ -14,6 +17,7 @@
         sheets.py      what the page's script reads: columns, words, packed
         comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape
         assets/        the page's own script and style, and the table that it uses
+    notebook.py  verdict and ribbon for a notebook, without a script
     server.py  the same page for this machine's browser, asked for piece by piece
 
 In: `model.results`. Out: strings, rich renderables, files. Not here: opening a trace. Knows no tensor. Surprising: what is written

@@ -7,10 +7,8 @@ text gets an apostrophe in front. Numbers are numbers: -1.5 stays -1.5.
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .files import placed, written
@@ -27,29 +25,15 @@ _KNOWN: dict[str, str] = {}
 
 
 def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: str = "all") -> None:
-    """Write the table of `tables.rows` to `path`, whole or not at all. Of two folders it has a row for every file, also for one
-    that is alone. `columns`: "all", or the "main" ones, a quarter of the bytes.
-    """
-    from .tables import MAIN, SHEET, rows  # any other table is written without the words of ours
+    """Write `tables.table(comparison, columns)` to `path`, whole or not at all."""
+    from .tables import table  # any other table is written without the words of ours
 
-    table = chain(rows(comparison), _alone(comparison) if comparison.saved else ())
-    names = [column.name for column in SHEET]
-    if columns == "all":
-        write_rows(path, names, table)
-        return
-    pick = operator.itemgetter(*[names.index(name) for name in MAIN])
-    write_rows(path, MAIN, map(pick, table))
+    write_rows(path, *table(comparison, columns))
 
 
-def _alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    from ..model.verdicts import Outcome
-    from .tables import SHEET
-
-    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
-        for step, rank, item in found:
-            known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}
-            known |= {"because": f"only on the {side}: {item.because}", f"{side}_site": str(item.call.site)}
-            yield tuple(known.get(column.name) for column in SHEET)
+def text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Any table as the text of such a file."""
+    return "".join(map(_line, (columns, *rows)))
 
 
 def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:

@@ -1,6 +1,7 @@
 """One HTML file that holds a whole report, and works without network.
 
     write_page(sheet, "report.html")       everything inside; beyond 10 MB the least telling tensors are left out
+    page_text(sheet)                       the same as text
     served_page(sheet)                     the same page for `twintrace view`, which asks its server for what it shows
 
 The verdict is plain HTML; the rest is data in gzip and base64 that a script unpacks. Only the two scripts whose hashes are in the
@@ -44,15 +45,21 @@ SCRIPTS = (
 
 def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT) -> int:
     """Write the page to `path` in one step. Returns how many of the sheet's pages of tensors did not fit in."""
+    text, left_out = page_text(sheet, limit=limit)
+    with written(path) as file:
+        file.write(text)
+    return left_out
+
+
+def page_text(sheet: Sheet, *, limit: int = LIMIT) -> tuple[str, int]:
+    """The page, and how many of the sheet's pages of tensors did not fit in."""
     blocks = {"index": pack(sheet.index), "calls": pack(sheet.calls())}
     room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
     # Most of the room is for numbers; what the pictures of those leave is for more numbers.
     held, room = _fill(blocks, "page", range(sheet.pages), sheet.page, room * 4 // 5, room)
     pictured, room = _fill(blocks, "heat", range(held), sheet.heats, room, room)
     held, room = _fill(blocks, "page", range(held, sheet.pages), sheet.page, room, room)
-    with written(path) as file:
-        file.write(_html(sheet, blocks, (held, pictured)))
-    return sheet.pages - held
+    return _html(sheet, blocks, (held, pictured)), sheet.pages - held
 
 
 def _fill(
@@ -119,20 +126,21 @@ def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, serv
     )
     return Template(_asset("page.html")).substitute(
         policy=policy,
-        title=_markup(element("title", f"{sheet.title} · twintrace")),
+        title=markup(element("title", f"{sheet.title} · twintrace")),
         source="served" if served else "embedded",
         pages=str(sheet.pages),
         held=str(held[0]),
         pictured=str(held[1]),
         style=_asset("slickgrid.css") + _asset("page.css"),
-        headline="".join(_markup(item) for item in sheet.headline),
+        headline="".join(markup(item) for item in sheet.headline),
         library=library,
         program=program,
         data=data,
     )
 
 
-def _markup(item: object) -> str:
+def markup(item: object) -> str:
+    """An element as HTML."""
     return str(tostring(item, encoding="unicode", method="html"))  # type: ignore[call-overload]
 
 

@@ -5,16 +5,19 @@
     0     0     different  forward/module:encoder.1#0    output             f32[4, 16]  0.0021   0.9979
 
 `COLUMNS` is the one list of columns: CSV and XLSX print their cells, JSON has the same names and reads them back. A column knows
-the way to its value: `of="tensor"` starts at the TensorResult, `of="call"` at the CallResult.
+the way to its value: `of="tensor"` starts at the TensorResult, `of="call"` at the CallResult. `table(comparison)` has names and
+cells together, for CSV and for data frames.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePath
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..model.measurements import StatisticsDifference
 from ..model.pairs import Alone
@@ -25,6 +28,13 @@ from ..model.verdicts import Outcome
 from .text import described, remarks
 
 Cell: TypeAlias = "str | int | float | bool | None"
+
+
+class Table(NamedTuple):
+    """Any table: the names of its columns, and its rows, which can be gone through once."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,6 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 SHEET = tuple(column for column in COLUMNS if column.sheet)
-_INTRODUCED = [column.name for column in SHEET].index("introduced")
 
 MAIN = (
     "step", "rank", "outcome", "because", "left_site", "right_site", "part", "left_slot", "right_slot", "pass", "left", "right",
@@ -196,19 +205,42 @@ ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "
 """Columns of the table of what has no partner."""
 
 
-def rows(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    """The cells of `SHEET`, a tuple for each pair of tensors, in the order of the results."""
-    plain = [(place, column.holder, column.field) for place, column in enumerate(SHEET) if column.of == "tensor"]
-    shared = [(place, column) for place, column in enumerate(SHEET) if column.of != "tensor"]
+def table(comparison: Comparison, columns: str = "all") -> Table:
+    """All pairs of tensors. Of two folders there is a row for every file, also for one that is alone.
+
+    `columns`: "all", or the "main" ones, a quarter of the bytes.
+    """
+    wanted = SHEET if columns == "all" else tuple(column for column in SHEET if column.name in MAIN)
+    names = [column.name for column in wanted]
+    found = chain(rows(comparison, wanted), _lone_files(comparison, names) if comparison.saved else ())
+    if columns == "all":
+        return Table(names, found)
+    pick = operator.itemgetter(*[names.index(name) for name in MAIN])
+    return Table(MAIN, map(pick, found))
+
+
+def _lone_files(comparison: Comparison, names: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
+    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
+        for step, rank, item in found:
+            known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}
+            known |= {"because": f"only on the {side}: {item.because}", f"{side}_site": str(item.call.site)}
+            yield tuple(known.get(name) for name in names)
+
+
+def rows(comparison: Comparison, columns: Sequence[Column] = SHEET) -> Iterator[tuple[Cell, ...]]:
+    """The cells of some columns, a tuple for each pair of tensors, in the order of the results."""
+    plain = [(place, column.holder, column.field) for place, column in enumerate(columns) if column.of == "tensor"]
+    shared = [(place, column) for place, column in enumerate(columns) if column.of != "tensor"]
+    introduced = [column.name for column in columns].index("introduced")
     for result in comparison.results:
-        row: list[Cell] = [None] * len(SHEET)
+        row: list[Cell] = [None] * len(columns)
         for place, column in shared:
             row[place] = cell(_of_call(column, result))
         for tensor in result.tensors:
             held = holders(tensor)
             for place, holder, field in plain:
                 row[place] = cell(getattr(held[holder], field, None))
-            row[_INTRODUCED] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
+            row[introduced] = result.introduced_backward if tensor.pair.part.backward else result.introduced_forward
             yield tuple(row)
 
 

@@ -1,6 +1,8 @@
 """A single trace for the browser: its calls, their tensors' statistics, and where the first value is that is not finite.
 
     trace_sheet(recording, journals) -> Sheet
+    tensors_of(journal)              calls and their tensors, in the order of the page
+    outcomes_of(journal)             whether what each call gives is finite, for a ribbon
 
 A row is a call, or a gradient that reached a parameter. What a comparison says with its verdicts, a trace says of its values:
 they are finite, or not, or unknown.
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ..model.pairs import Part, Side
@@ -101,6 +104,22 @@ def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequ
         lambda page: [_tensors(row) for row in rows[page * PAGE : (page + 1) * PAGE]],
         lambda page: [],
     )
+
+
+def tensors_of(journal: Journal) -> Iterator[tuple[Call | None, Iterator[Value]]]:
+    """Calls with all their tensors; then the gradients of parameters, which belong to no call."""
+    for row in _rows(journal):
+        yield row.call, chain(_taken(row), _given(row))
+
+
+def outcomes_of(journal: Journal) -> Iterator[tuple[int, int]]:
+    """Of each row, whether its results and its gradients are finite: FINITE, UNKNOWN, BROKEN or NONE."""
+    for row in _rows(journal):
+        values = list(_given(row))
+        yield (
+            _outcome(item for part, _, _, item in values if not part.backward),
+            _outcome(item for part, _, _, item in values if part.backward),
+        )
 
 
 def _many(numbers: Sequence[int], noun: str) -> str:

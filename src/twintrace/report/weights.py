@@ -89,7 +89,7 @@ def weight_comparison_text(found: WeightComparison, *, table: bool = False) -> s
         + f" ({what})"
     ]
     lines += [f"  note  {note}" for note in found.notes]
-    bad = [row for row in found.rows if row.verdict not in ("equal", "close", "not carried")]
+    bad = [row for row in found.rows if not row.good]
     rows = found.rows if table else bad
     if rows:
         heads = ("left", "right", "verdict", "left shape", "right shape", "close", "cosine", "mean error", "max error")

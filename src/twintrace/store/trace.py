@@ -104,10 +104,12 @@ class Trace:
 
     @property
     def steps(self) -> tuple[int, ...]:
+        """Numbers of the recorded steps."""
         return tuple(sorted({step for step, _ in self._places}))
 
     @property
     def ranks(self) -> tuple[int, ...]:
+        """Numbers of the recorded ranks."""
         return tuple(sorted({rank for _, rank in self._places}))
 
     @property
@@ -125,6 +127,10 @@ class Trace:
                 )
             self._loaded[place] = self._load(step, rank)
         return self._loaded[place]
+
+    def parts(self) -> tuple[str, Mapping[str, Any], list[tuple[int, int]], Callable[[int, int], Journal]]:
+        """Path, manifest, places and loader: what another trace over the same journals is made of."""
+        return self.path, self.manifest, self._places, self._load
 
     def forget(self) -> None:
         """Let go of the journals that were loaded, for those who go through many; they are loaded again when asked for."""

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ... import api
+from ...model.choices import LevelName
 from ...model.errors import SessionError, TraceWriteError, UsageError
 from .chosen import Selected
 from .config import Settings, settings_from
 from .writer import DumpWriter
 
-_LEVELS = {"L0": "module", "L1": "api", "mix": "mix", "debug": "api"}
+_LEVELS: dict[str, LevelName] = {"L0": "module", "L1": "api", "mix": "mix", "debug": "api"}
 
 
 class Dump:

@@ -1,0 +1,71 @@
+"""Make docs/images/report.png anew: the real page of the first example, photographed by Chromium.
+
+    $ make picture
+
+Needs what the example needs (PyTorch and MindSpore) and Debian's chromium. The file must stay below LARGEST bytes: it is fetched by
+everybody who opens the README.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "01_find_the_difference"
+PICTURE = ROOT / "docs" / "images" / "report.png"
+SIZE = "1280,830"
+LARGEST = 200_000
+COLOURS = 128
+
+
+def main() -> int:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        print("picture: chromium is not installed (on Debian: apt install chromium).", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        for script in ("in_torch.py", "in_mindspore.py"):
+            subprocess.run([sys.executable, EXAMPLE / script, "runs"], cwd=folder, check=True)
+        page = Path(folder, "report.html")
+        compare = [
+            sys.executable,
+            "-m",
+            "twintrace",
+            "compare",
+            "runs/torch",
+            "runs/mindspore",
+            "--html",
+            page,
+            "--quiet",
+        ]
+        if subprocess.run(compare, cwd=folder).returncode != 1:
+            print("picture: the example's two runs were expected to part (exit code 1).", file=sys.stderr)
+            return 1
+        shot = Path(folder, "report.png")
+        flags = [
+            "--headless",
+            "--no-sandbox",
+            "--hide-scrollbars",
+            f"--window-size={SIZE}",
+            "--virtual-time-budget=10000",
+        ]
+        subprocess.run([browser, *flags, f"--screenshot={shot}", page.as_uri()], check=True, stderr=subprocess.DEVNULL)
+        shrink(shot, PICTURE)
+    print(f"picture: {PICTURE.relative_to(ROOT)}, {PICTURE.stat().st_size:,} bytes")
+    return 0 if PICTURE.stat().st_size < LARGEST else 1
+
+
+def shrink(source: Path, target: Path) -> None:
+    """A palette instead of 24 bits: the page has few colours. Pillow comes with MindSpore."""
+    from PIL import Image
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    Image.open(source).convert("RGB").quantize(COLOURS).save(target, optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
