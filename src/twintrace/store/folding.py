@@ -29,7 +29,7 @@ _CHECK = re.compile(rb',"crc":"[0-9a-f]{8}"\}\n')
 _MARK = re.compile(rb"[\x10-\x1f]")
 _TENSOR = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _STACK = re.compile(rb',"stack":[0-9]+')
-_END = b'{"k":"end",'
+_END = b'{"k":"end"'
 
 HAS_FINGERPRINT: Final = 1
 HAS_ORDER: Final = 2
