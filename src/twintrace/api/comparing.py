@@ -268,7 +268,7 @@ class _Walk:
             self._differs = self._differs or not all(map(_is_same, part.results))
             self._note_parting(place)
             if outlines is not None and outlines.equal and _is_quiet(part):
-                self._quiet[outlines.key] = _equal_step(place, part)
+                self._quiet[outlines.skeleton] = _equal_step(place, part)
         carried.was_equal = outlines is not None and outlines.equal
         self.seen[place] = _Seen(
             (len(journals[0]), len(journals[1])),
@@ -294,12 +294,12 @@ class _Walk:
         )
 
     def _pass_over(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried) -> bool:
-        known = None if outlines is None else self._quiet.get(outlines.key)
+        known = None if outlines is None else self._quiet.get(outlines.skeleton)
         if outlines is None or known is None or not outlines.equal:
             return False
         self.equal.append(replace(known, step=place[0], rank=place[1]))
-        carried.passed.pop(outlines.key, None)  # the last place is the latest
-        carried.passed[outlines.key] = place
+        carried.passed.pop(outlines.skeleton, None)  # the last place is the latest
+        carried.passed[outlines.skeleton] = place
         return True
 
     def _follow(self, place: tuple[int, int], outlines: Outlines | None) -> bool:
@@ -395,7 +395,8 @@ def _worth_knowing(standing: Mapping[tuple[str, str], Status]) -> Mapping[tuple[
 
 
 def _is_same(result: CallResult) -> bool:
-    return result.verdict.outcome is Outcome.SAME
+    """True if nothing differs; also of a call without tensors, of which nothing is to be told."""
+    return not result.tensors or result.verdict.outcome is Outcome.SAME
 
 
 def _is_quiet(part: _Part) -> bool:
@@ -409,6 +410,7 @@ def _equal_step(place: tuple[int, int], part: _Part) -> EqualStep:
     return EqualStep(
         *place,
         len(part.results),
+        sum(1 for item in part.results if item.tensors),
         sum(1 for item in part.results if item.match.left),
         sum(1 for item in part.results if item.backward is not None),
     )

@@ -42,6 +42,11 @@ class Outlines:
         return self.left.pattern.identity, self.right.pattern.identity, self.heads
 
     @property
+    def skeleton(self) -> tuple[str, str, str]:
+        """Structure of both sides but for the numbers that a schedule changes: enough for steps that are equal."""
+        return self.left.pattern.skeleton, self.right.pattern.skeleton, self.heads
+
+    @property
     def same_program(self) -> bool:
         return self.left.pattern.program == self.right.pattern.program
 
@@ -59,7 +64,8 @@ class Outlines:
     @property
     def equal(self) -> bool:
         """Are the two steps equal bit by bit, and free of NaN, of which something is to be said?"""
-        return self.same_program and not self.left.numbers.counts[0].any() and not self.apart.any()
+        numbers = not self.left.pattern.says_values and not self.left.numbers.counts[0].any()
+        return numbers and self.same_program and not self.apart.any()
 
 
 def outlines_of(journals: tuple[Journal, Journal]) -> Outlines | None:
@@ -100,51 +106,47 @@ def first_bit(journal: Journal, outlines: Outlines, before: bool, draws: Callabl
 def _values(
     journal: Journal, before: bool, draws: Callable[[Call], bool]
 ) -> Iterator[tuple[Call | None, str, str, int]]:
-    """All values of a journal in the order in which they were made: call, origin, place in the call, tensor.
+    """All values of a journal in the order in which they were first seen: call, origin, place in the call, tensor.
 
-    What comes into the calls is seen before what they make of it; of what comes in, data before weights.
+    A value has several places: it is told at the call that makes it, else as what a module holds, else where it comes in.
     """
+    found: dict[int, tuple[int, Call | None, str, str]] = {}
+
+    def add(tensor: int, rank: int, call: Call | None, origin: str, slot: str) -> None:
+        if tensor not in found or rank < found[tensor][0]:
+            found[tensor] = rank, call, origin, slot.strip()
+
     calls = sorted(journal.calls(), key=lambda call: call.id)
-    held = "optimizer" if before else "weights"
-    steps: list[tuple[tuple[int, int], Call | None, str, str, int]] = []
+    # Where the optimizer's step is recorded, what it made was seen in the step before.
+    held = "optimizer" if before and not any(call.site.phase is Phase.UPDATE for call in calls) else "weights"
     for call in calls:
         update = call.site.phase is Phase.UPDATE
-        for slot, tensor in tensor_slots(call.args, call.kwargs):
-            fresh = journal.tensor(tensor).producer is None
-            origin = ("optimizer" if update else "data") if fresh else "call"
-            steps.append(((tensor, 0), call, origin, f"input {slot}", tensor))
-        for kind, group in (("parameter", call.parameters), ("buffer", call.buffers)):
-            steps += [((tensor, 1), call, held, f"{kind} {name}", tensor) for name, tensor in group.items()]
         made = "random" if draws(call) else "optimizer" if update else "call"
         outputs = [(slot, leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+        taken = dict(tensor_slots(call.args, call.kwargs))
         for slot, tensor in (*outputs, *call.after.items()):
-            steps.append(((tensor, 2), call, made, f"output {slot}".strip(), tensor))
+            if tensor not in taken.values():
+                add(tensor, 0, call, made, f"output {slot}")
+        for kind, group in (("parameter", call.parameters), ("buffer", call.buffers)):
+            for name, tensor in group.items():
+                add(tensor, 1, call, held, f"{kind} {name}")
+        for slot, tensor in taken.items():
+            seen = journal.tensor(tensor)
+            rank, origin = (2, held) if seen.requires_grad and not update else (4, "optimizer" if update else "data")
+            add(tensor, rank, call, origin if seen.producer is None else "call", f"input {slot}")
         for gradient in call.gradients:
             origin = "gradient" if gradient.role is Role.OUTPUT else "call"
-            steps.append(
-                (
-                    (gradient.tensor, 3),
-                    call,
-                    origin,
-                    f"gradient of {gradient.role} {gradient.slot}".strip(),
-                    gradient.tensor,
-                )
-            )
+            add(gradient.tensor, 3, call, origin, f"gradient of {gradient.role} {gradient.slot}")
     for gradient in journal.parameter_gradients():
-        steps.append(((gradient.tensor, 4), None, "call", f"gradient of {gradient.slot}", gradient.tensor))
-    # Tensors are numbered as they are first seen; a value that one call makes and another takes is told at its maker.
-    steps.sort(key=lambda item: item[0])
-    made_by: dict[int, tuple[Call | None, str, str, int]] = {}
-    for (_, _), one, origin, slot, tensor in steps:
-        known = made_by.get(tensor)
-        if known is None or (known[1] == "call" and known[2].startswith("input")):
-            made_by[tensor] = one, origin, slot, tensor
-    yield from made_by.values()
+        add(gradient.tensor, 3, None, "call", f"gradient of {gradient.slot}")
+    for tensor in sorted(found):
+        _, call_or_none, origin, slot = found[tensor]
+        yield call_or_none, origin, slot, tensor
 
 
 ORIGINS = {
     "data": "the data that the network was given came first",
-    "weights": "the weights came first: the two begin with others",
+    "weights": "the weights came first: no recorded call made them so",
     "optimizer": "the optimizer came first: what it made of equal gradients, its state or its settings",
     "random": "the random state came first: a call drew other random numbers",
     "call": "a call made it of equal values: its random numbers or its arithmetic came first",

@@ -223,7 +223,9 @@ class EqualStep:
     step: int
     rank: int
     pairs: int
-    """Number of its results, all of them the same."""
+    """Number of its results: all that have tensors are the same."""
+    same: int = 0
+    """Of these, those that have tensors."""
     with_calls: int = 0
     """Of these, those of calls."""
     with_gradients: int = 0
@@ -402,7 +404,9 @@ class Comparison:
 
     def count(self, *outcomes: Outcome) -> int:
         """Number of pairs of calls with one of these outcomes."""
-        equal = sum(item.pairs for item in self.equal_steps) if Outcome.SAME in outcomes else 0
+        equal = sum(item.same for item in self.equal_steps) if Outcome.SAME in outcomes else 0
+        if Outcome.UNKNOWN in outcomes:  # calls without tensors
+            equal += sum(item.pairs - item.same for item in self.equal_steps)
         return equal + sum(1 for result in self.judged if result.verdict.outcome in outcomes)
 
     @property

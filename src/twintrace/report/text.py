@@ -610,8 +610,7 @@ def _alone(result: Comparison) -> Iterator[str]:
 
 def balance(result: Comparison) -> str:
     """Number of pairs of each outcome, and of calls that are alone."""
-    counts = Counter(item.verdict.outcome for item in result.judged)
-    counts[Outcome.SAME] += sum(item.pairs for item in result.equal_steps)
+    counts = Counter({outcome: result.count(outcome) for outcome in _WORDS})
     told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
     alone = ""
     if result.only_left or result.only_right:

@@ -29,6 +29,8 @@ _CHECK = re.compile(rb',"crc":"[0-9a-f]{8}"\}\n')
 _MARK = re.compile(rb"[\x10-\x1f]")
 _TENSOR = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _STACK = re.compile(rb',"stack":[0-9]+')
+_ADDRESS = re.compile(rb" at 0x[0-9a-fA-F]+")
+_FLOAT = re.compile(rb"-?[0-9]+\.[0-9]+(?:e[-+]?[0-9]+)?|-?[0-9]+e[-+]?[0-9]+")
 _END = b'{"k":"end"'
 
 HAS_FINGERPRINT: Final = 1
@@ -62,15 +64,35 @@ class Pattern:
         return self.text.split(b"\n")[:-1]
 
     @cached_property
+    def calls(self) -> int:
+        """Number of calls."""
+        return sum(line.startswith(b'{"k":"call",') for line in self.lines)
+
+    @cached_property
     def marks(self) -> bytes:
         """The marks in their order, one byte for each set of numbers."""
         return b"".join(_MARK.findall(self.text))
 
     @cached_property
-    def program(self) -> str:
-        """Identity of the calls and tensors alone: where in the source they were made is left out."""
+    def _calls(self) -> bytes:
+        """Calls and tensors alone: without the places in the source where they were made, and in memory where objects lay."""
         kept = [_STACK.sub(b"", line) for line in self.lines if not line.startswith(b'{"k":"stack"')]
-        return hashlib.blake2b(b"\n".join(kept), digest_size=IDENTITY_BYTES).hexdigest()
+        return _ADDRESS.sub(b" at 0x", b"\n".join(kept))
+
+    @cached_property
+    def program(self) -> str:
+        """Identity of the calls and tensors."""
+        return hashlib.blake2b(self._calls, digest_size=IDENTITY_BYTES).hexdigest()
+
+    @cached_property
+    def skeleton(self) -> str:
+        """The same without numbers that a schedule changes from step to step: a learning rate, a temperature."""
+        return hashlib.blake2b(_FLOAT.sub(b"0.0", self._calls), digest_size=IDENTITY_BYTES).hexdigest()
+
+    @cached_property
+    def says_values(self) -> bool:
+        """Are there statistics that have no mark: of tensors without a finite value?"""
+        return b',"stats":[' in self.text
 
     @cached_property
     def tensors(self) -> dict[int, int]:

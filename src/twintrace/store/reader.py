@@ -509,10 +509,15 @@ class _References:
             if not self._tolerant:
                 raise
             return FoldedJournal(thin, None, None, (Damage(str(thin.path), "line 2", str(error)),))
-        if pattern is not reference.pattern or not pattern.plain:
+        outline = Outline(pattern, numbers)
+        if pattern is reference.pattern and pattern.plain:
+            return FoldedJournal(thin, reference, outline)
+
+        def unfolded() -> NativeJournal:
             raw = thin.whole().partition(b"\n")[0] + b"\n" + unfold(pattern, numbers)
             return NativeJournal(self._root, step, rank, tolerant=self._tolerant, raw=raw)
-        return FoldedJournal(thin, reference, numbers)
+
+        return FoldedJournal(thin, reference, outline, unfolded=unfolded)
 
     def _pattern(self, line: Mapping[str, Wire], where: str, step: int, rank: int) -> tuple[_Reference, Pattern]:
         reference = self._reference(field_of(line, "as", int, where), where, rank)
@@ -575,16 +580,23 @@ class _References:
 
 
 class FoldedJournal:
-    """A journal whose records are those of an earlier step, with numbers of its own. Without a reference: one that is damaged."""
+    """A journal whose records are those of an earlier step, with numbers of its own. Without a reference: one that is damaged.
+
+    `unfolded` gives the whole journal, for one that has some lines of its own as well.
+    """
 
     def __init__(
         self,
         thin: NativeJournal,
         reference: _Reference | None,
-        numbers: Numbers | None,
+        outline: Outline | None,
         damage: tuple[Damage, ...] = (),
+        *,
+        unfolded: Callable[[], NativeJournal] | None = None,
     ) -> None:
-        self._thin, self._reference, self._numbers, self._damage = thin, reference, numbers, damage
+        self._thin, self._reference, self._outline, self._damage = thin, reference, outline, damage
+        self._unfolded = unfolded
+        self._whole: NativeJournal | None = None
         self._tensors: dict[int, Tensor] = {}
         self._columns: tuple[list[Any], list[Any], list[Any], str] | None = None
 
@@ -595,33 +607,36 @@ class FoldedJournal:
     @property
     def damage(self) -> tuple[Damage, ...]:
         of_reference = () if self._reference is None else self._reference.journal.damage
-        return (*self._damage, *self._thin.damage, *of_reference)
+        return (*self._damage, *self._thin.damage, *of_reference, *(self._whole.damage if self._whole else ()))
 
     @property
     def complete(self) -> bool:
         return self._reference is not None
 
     def __len__(self) -> int:
-        return 0 if self._reference is None else len(self._reference.journal)
+        return 0 if self._outline is None else self._outline.pattern.calls
 
     def calls(self) -> Iterator[Call]:
-        return iter(() if self._reference is None else self._reference.records[0])
+        return self._records()[0]
 
     def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(() if self._reference is None else self._reference.records[1])
+        return self._records()[1]
 
     def notes(self) -> Iterator[Note]:
-        return iter(() if self._reference is None else self._reference.records[2])
+        return self._records()[2]
 
     def tensors(self) -> Iterator[Tensor]:
-        if self._reference is not None:
+        if self._unfolded is not None:
+            yield from self._own().tensors()
+        elif self._reference is not None:
             for tensor in self._reference.journal.tensors():
                 yield self.tensor(tensor.id)
 
     def tensor(self, identity: int) -> Tensor:
         known = self._tensors.get(identity)
         if known is None:
-            known = self._tensors[identity] = self._tensor(identity)
+            found = self._tensor(identity) if self._unfolded is None else self._own().tensor(identity)
+            known = self._tensors[identity] = found
         return known
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
@@ -631,25 +646,36 @@ class FoldedJournal:
     def whole(self) -> bytes:
         """All lines, as they were before the journal was folded."""
         head = self._thin.whole().partition(b"\n")[0] + b"\n"
-        if self._reference is None or self._numbers is None:
-            return head
-        return head + unfold(self._reference.pattern, self._numbers)
+        return head if self._outline is None else head + unfold(self._outline.pattern, self._outline.numbers)
 
     def outline(self) -> Outline | None:
         """Structure and numbers; None where it is damaged."""
-        if self._reference is None or self._numbers is None or self.damage:
-            return None
-        return Outline(self._reference.pattern, self._numbers)
+        return None if self.damage else self._outline
+
+    def _own(self) -> NativeJournal:
+        assert self._unfolded is not None
+        if self._whole is None:
+            self._whole = self._unfolded()
+        return self._whole
+
+    def _records(self) -> tuple[Iterator[Call], Iterator[Gradient], Iterator[Note]]:
+        if self._unfolded is not None:
+            own = self._own()
+            return own.calls(), own.parameter_gradients(), own.notes()
+        if self._reference is None:
+            return iter(()), iter(()), iter(())
+        calls, gradients, notes = self._reference.records
+        return iter(calls), iter(gradients), iter(notes)
 
     def _tensor(self, identity: int) -> Tensor:
-        if self._reference is None or self._numbers is None:
+        if self._reference is None or self._outline is None:
             return Tensor(identity, Spec("u8", (0,)), missing="the step is damaged")
         model = self._reference.tensor(identity)
         place = self._reference.pattern.tensors.get(identity)
         if place is None:
             return model
         if self._columns is None:
-            numbers = self._numbers
+            numbers = self._outline.numbers
             bits = numbers.fingerprints.tobytes().hex()
             self._columns = numbers.ends.tolist(), numbers.means.tolist(), numbers.counts.tolist(), bits
         (lows, highs), (means, norms, ones, twos), (nan, posinf, neginf, zero), bits = self._columns
