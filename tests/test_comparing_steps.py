@@ -199,6 +199,7 @@ def test_a_step_and_the_whole_agree(tmp_path, lefts):
             result.verdict.outcome is not Outcome.SAME for result in whole.at(step, 0)
         )
         assert (alone.code == 0) == (not differs), step
+        assert any("not compared" in remark for remark in alone.remarks) == (differs and step > 0)
 
 
 def test_evaluation_between_the_steps_and_a_rate_that_changes(tmp_path):

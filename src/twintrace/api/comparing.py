@@ -123,6 +123,8 @@ def compare(
         progress=progress,
     )
     told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
+    if steps is not None and found.code:
+        told += _not_compared_before(traces, steps)
     if any(told):
         found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
@@ -160,8 +162,9 @@ def compare_traces(
     shortcuts   what is equal is passed over, what repeats is paired once, what comes long after the parting is not judged
     """
     common, left_out = _places(traces, steps, ranks)
-    walk = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute and can_recompute(), shortcuts)
-    recompute = walk.recompute
+    shortcuts = shortcuts and len(common) > 1
+    recompute = recompute and can_recompute()
+    walk = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
     for number, place in enumerate(common):
         walk.visit(place, _silent if progress is None else _among(progress, number, len(common)))
     parts, equal = walk.parts, tuple(walk.equal)
@@ -275,7 +278,7 @@ class _Walk:
             (journals[0].damage, journals[1].damage),
             (journals[0].complete, journals[1].complete),
         )
-        if self._shortcuts:
+        if outlines is not None:  # other tools' dumps may take long to be read again
             for trace in self._traces:
                 trace.forget()
 
@@ -527,6 +530,16 @@ def _not_there(
         if absent:
             shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
             yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
+
+
+def _not_compared_before(traces: tuple[Trace, Trace], steps: Collection[int]) -> Iterator[str]:
+    """Steps that were not asked for leave something behind all the same."""
+    common = {*traces[0].steps} & {*traces[1].steps}
+    first = min(common & {*steps}, default=0)
+    earlier = [step for step in common - {*steps} if step < first]
+    if earlier:
+        which = f"Step {earlier[0]} was" if len(earlier) == 1 else f"Steps {spans(earlier)} were"
+        yield f"{which} not compared: what rounding or a mistake has left there in the weights counts as a difference here."
 
 
 def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
