@@ -128,10 +128,10 @@ def manifest(**fields: object) -> str:
 MANIFESTS: dict[str, tuple[bytes | str, str | None]] = {
     "nothing": (b"", "expected JSON"),
     "a later version": (
-        manifest(version=2),
-        "field 'version': trace format version 2, but this release reads up to 1. Update twintrace",
+        manifest(version=3),
+        "field 'version': trace format version 3, but this release reads up to 2. Update twintrace",
     ),
-    "a much later version": (manifest(version=10**400), "but this release reads up to 1"),
+    "a much later version": (manifest(version=10**400), "but this release reads up to 2"),
     "version 0": (manifest(version=0), "field 'version': expected a positive number, got '0'"),
     "version -1": (manifest(version=-1), "field 'version'"),
     "version '1'": (manifest(version="1"), "field 'version'"),
@@ -166,7 +166,7 @@ MANIFESTS: dict[str, tuple[bytes | str, str | None]] = {
     "30,000 small lists": (manifest()[:-1] + ',"y":[' + "[]," * 30_000 + "[]]}", None),
     "5000 digits": (manifest()[:-1] + ',"y":' + "9" * 5000 + "}", "expected JSON"),
     "a long text": (manifest(y="x" * (1 << 20)), "at most 1048576 bytes"),
-    "the same key twice": (manifest()[:-1] + ',"version":2}', "version 2"),
+    "the same key twice": (manifest()[:-1] + ',"version":3}', "version 3"),
     "a name with a path": (manifest(framework="../../../etc/passwd"), None),
     "unknown fields": (manifest(new={"a": [1, None]}), None),
 }

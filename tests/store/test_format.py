@@ -19,12 +19,15 @@ from twintrace.model.sites import Kind, Phase
 from twintrace.model.tensors import DTYPES
 from twintrace.store import digest, layout, lines, reader
 from twintrace.store.arrays import STORAGE
-from twintrace.store.lines import unseal, value_of
+from twintrace.store.folding import MAX_CHANGED
+from twintrace.store.lines import seal, unseal, value_of
 from twintrace.store.registry import open_trace
 from twintrace.store.stage import ALIGN
+from twintrace.store.writer import TraceWriter
 
 DOCUMENT = Path(layout.__file__).with_name("FORMAT.md").read_text(encoding="utf-8")
 KINDS = {"head", "call", "tensor", "grad", "stack", "module", "note", "end"}
+FOLDED = {"head", "same"}
 TYPES = {"number": int, "text": str, "list": list, "object": dict, "flag": bool, "float": float, "value": object}
 
 
@@ -138,6 +141,22 @@ def test_what_is_documented_occurs(written, recorded):
         found = {name for line in recorded[0] if line["k"] == kind for name in line}
         assert documented - found <= {name for k, name in rare if k == kind}, kind
     assert set(fields("manifest.json")) == set(recorded[1])
+
+
+def test_a_folded_journal_is_documented(tmp_path):
+    """Both of its lines, and each field of the second that is documented occurs."""
+    writer = TraceWriter.create(tmp_path / "trace", specimens.MANIFEST, folds=True)
+    for step in range(2):
+        journal = writer.begin_step(step, specimens.HEADER)
+        journal.add(seal({"k": "note", "topic": "step", "text": str(step)}))
+        journal.add(seal({"k": "end"}))
+        writer.end_step()
+    writer.close()
+    found = specimens.lines_of(tmp_path / "trace", 1)
+    assert {line["k"] for line in found} == FOLDED
+    assert undocumented(found) == []
+    assert set(fields("same")) == {name for name in found[1] if name != "crc"}
+    assert f"At most {MAX_CHANGED} |" in DOCUMENT
 
 
 def test_what_is_required_is_required(tmp_path):

@@ -130,12 +130,12 @@ def test_unknown_kinds_and_fields_are_passed_over(trace, kind):
     assert open_native(trace).journal(0).complete == (kind == "")
 
 
-@pytest.mark.parametrize("version", [2, 10**6])
+@pytest.mark.parametrize("version", [3, 10**6])
 def test_a_later_version_is_refused_by_name(trace, version):
     manifest = trace / "manifest.json"
     whole = manifest.read_text()
     manifest.write_text(whole.replace('"version": 1', f'"version": {version}'))
-    with pytest.raises(TraceFormatError, match=f"version {version}, but this release reads up to 1. Update twintrace"):
+    with pytest.raises(TraceFormatError, match=f"version {version}, but this release reads up to 2. Update twintrace"):
         open_native(trace)
     manifest.write_text(whole)
     lines = specimens.lines_of(trace)

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from ..judge import first_mistake
+from ..judge.divergences import counting_equal_steps
 from ..model.errors import UsageError
-from ..model.results import CallResult, Comparison, Mistake
+from ..model.results import CallResult, Comparison, Mistake, StepResults
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -113,13 +114,13 @@ def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
         return entries[numbers[0]] if numbers else None
 
     taken: dict[tuple[int, int, Mistake], Accepted] = {}
-    for result in comparison.results:
+    for result in comparison.judged:
         for mistake in result.mistakes:
             entry = entry_for(lambda entry, result=result, mistake=mistake: entry.fits(result, mistake))
             if entry is not None:
                 taken.setdefault((result.step, result.rank, mistake), entry)
     results = []
-    for result in comparison.results:  # a mistake shows in several calls: accepted in one, it is in all
+    for result in comparison.judged:  # a mistake shows in several calls: accepted in one, it is in all
         own = []
         for mistake in result.mistakes:
             entry = taken.get((result.step, result.rank, mistake))
@@ -134,20 +135,23 @@ def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
         for number, entry in enumerate(entries)
         if number not in used
     ]
-    known = any(mistake.effective for result in comparison.results for mistake in result.mistakes) or comparison.lone
+    known = any(mistake.effective for result in comparison.judged for mistake in result.mistakes) or comparison.lone
     left = any(mistake.effective for result in results for mistake in result.mistakes) or bool(lone)
     shares = {id(item.mistake): item.share for item in (comparison.forward, comparison.backward) if item is not None}
     changed = replace(
         comparison,
-        results=tuple(results),
+        results=comparison.results.with_judged(results)
+        if isinstance(comparison.results, StepResults)
+        else tuple(results),
         lone=lone,
         parted=left if known else comparison.parted,
         remarks=(*comparison.remarks, *unused),
     )
     if not comparison.recomputed:
         return changed
-    found = [first_mistake(changed.results, backward=backward) for backward in (False, True)]
-    told = [item and replace(item, share=shares.get(id(item.mistake), "")) for item in found]
+    found = [first_mistake(changed.judged, backward=backward) for backward in (False, True)]
+    counted = [item and counting_equal_steps(item, changed.equal_steps) for item in found]
+    told = [item and replace(item, share=shares.get(id(item.mistake), "")) for item in counted]
     return replace(changed, forward=told[0], backward=told[1])
 
 

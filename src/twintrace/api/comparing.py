@@ -13,11 +13,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
+from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed
 from ..judge.settings import different_settings
@@ -25,8 +26,18 @@ from ..model.choices import PolicyName
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
-from ..model.records import Call
-from ..model.results import CallResult, Divergence, Recording, Status, TensorResult
+from ..model.records import Call, Damage, Header
+from ..model.results import (
+    CallResult,
+    Divergence,
+    EqualStep,
+    FirstBit,
+    FollowedStep,
+    Recording,
+    Status,
+    StepResults,
+    TensorResult,
+)
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
@@ -34,6 +45,7 @@ from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
 from .results import Comparison
+from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of, sentence, spans
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
@@ -63,6 +75,7 @@ def compare(
     equal_nan: bool = True,
     pictures: bool = True,
     recompute: bool = True,
+    every_step: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -76,6 +89,8 @@ def compare(
     steps, ranks only these                          workers  threads to measure with; all cores if not given
     equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
     recompute    compute what is not equal again in float64 (policy auto, without noise, with torch installed)
+    every_step   judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same structure
+                 are paired once, and what comes a few steps after the runs have parted is compared by fingerprints alone
 
     `bool()` of what comes back is True if every result of the two runs agrees, and False otherwise; its `code` is the exit code
     of `twintrace compare`.
@@ -104,10 +119,13 @@ def compare(
         equal_nan=equal_nan,
         pictures=pictures,
         recompute=recompute and chosen.name == "auto" and repeat is None,
+        shortcuts=not every_step and repeat is None,
         workers=workers,
         progress=progress,
     )
     told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
+    if steps is not None and found.code:
+        told += _not_compared_before(traces, steps)
     if any(told):
         found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
@@ -134,6 +152,7 @@ def compare_traces(
     pictures: bool = True,
     brief: bool = False,
     recompute: bool = False,
+    shortcuts: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -141,57 +160,263 @@ def compare_traces(
 
     equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
     brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
+    shortcuts   what is equal is passed over, what repeats is paired once, what comes long after the parting is not judged
     """
     common, left_out = _places(traces, steps, ranks)
-    parts: list[_Part] = []
-    left_behind: dict[int, Aftermath] = {}
-    standing: dict[int, Mapping[tuple[str, str], Status]] = {}
+    shortcuts = shortcuts and len(common) > 1
     recompute = recompute and can_recompute()
+    walk = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
     for number, place in enumerate(common):
-        told = _silent if progress is None else _among(progress, number, len(common))
-        label, before = f"step {place[0]}, rank {place[1]}", left_behind.get(place[1])
-        parts.append(
-            _compare_place(
-                traces,
-                place,
-                chosen,
-                pair,
-                repeat,
-                workers,
-                told,
-                label,
-                before,
-                equal_nan,
-                brief,
-                standing.get(place[1], {}) if recompute else None,
-            )
-        )
-        left_behind[place[1]] = parts[-1].left_behind
-        standing[place[1]] = parts[-1].standing
-    results = tuple(result for part in parts for result in part.results)
+        walk.visit(place, _silent if progress is None else _among(progress, number, len(common)))
+    parts, equal = walk.parts, tuple(walk.equal)
+    results = tuple(result for part in parts.values() for result in part.results)
     if pictures:
         results = _with_pictures(results, traces, workers)
     forward = (
         _with_share(first_mistake(results, backward=False), results, traces)
         if recompute
-        else first_forward(results, alone=_steps_alone(common, parts))
+        else first_forward(results, alone=_steps_alone(parts))
     )
+    backward = first_mistake(results, backward=True) if recompute else first_backward(results)
+
+    def load(step: int, rank: int) -> Sequence[CallResult]:
+        """Results of a step that is equal bit by bit: nothing that came before has a bearing on them."""
+        one = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, False)
+        one.visit((step, rank), _silent)
+        return one.parts[step, rank].results
+
     return Comparison(
-        _recording(traces[0], common),
-        _recording(traces[1], common),
-        results,
-        tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left),
-        tuple((*place, item) for place, part in zip(common, parts, strict=True) for item in part.only_right),
-        forward,
-        first_mistake(results, backward=True) if recompute else first_backward(results),
+        walk.recording(0),
+        walk.recording(1),
+        StepResults(results, equal, load) if equal else results,
+        tuple((*place, item) for place, part in parts.items() for item in part.only_left),
+        tuple((*place, item) for place, part in parts.items() for item in part.only_right),
+        forward and counting_equal_steps(forward, equal),
+        backward and counting_equal_steps(backward, equal),
         chosen.name,
         tuple(left_out),
-        tuple(_remarks(traces, common, left_out, parts)),
-        sum(part.strays for part in parts),
+        tuple(_remarks(traces, walk, left_out)),
+        sum(part.strays for part in parts.values()),
         recompute,
-        any(part.parted for part in parts),
-        tuple(dict.fromkeys(text for part in parts for text in part.untold)),
-        tuple(dict.fromkeys(text for part in parts for text in part.lone)),
+        any(part.parted for part in parts.values()),
+        tuple(dict.fromkeys(text for part in parts.values() for text in part.untold)),
+        tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
+        tuple(walk.followed),
+        walk.first_bit,
+    )
+
+
+@dataclass(slots=True)
+class _Carried:
+    """What the steps of one rank leave to the next."""
+
+    before: Aftermath | None = None
+    standing: Mapping[tuple[str, str], Status] = field(default_factory=dict)
+    passed: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
+    """By structure: the last step that was passed over since one was judged."""
+    was_equal: bool = False
+    """True if the step before is equal bit by bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Facts about the journals of one step of one rank that are told of the traces as a whole."""
+
+    calls: tuple[int, int]
+    damage: tuple[tuple[Damage, ...], tuple[Damage, ...]]
+    complete: tuple[bool, bool]
+
+
+class _Walk:
+    """Goes through the steps of two traces in their order, and judges them as far as they have to be judged."""
+
+    def __init__(
+        self,
+        traces: tuple[Trace, Trace],
+        policy: Policy,
+        pair: Callable[[Side, Side], Alignment],
+        repeat: Trace | None,
+        workers: int | None,
+        equal_nan: bool,
+        brief: bool,
+        recompute: bool,
+        shortcuts: bool,
+    ) -> None:
+        self._traces, self._policy, self._pair, self._repeat, self._workers = traces, policy, pair, repeat, workers
+        self._equal_nan, self._brief, self.recompute, self._shortcuts = equal_nan, brief, recompute, shortcuts
+        self.parts: dict[tuple[int, int], _Part] = {}
+        self.equal: list[EqualStep] = []
+        self.followed: list[FollowedStep] = []
+        self.first_bit: FirstBit | None = None
+        self.seen: dict[tuple[int, int], _Seen] = {}
+        self._heads: list[tuple[Header, Header]] = []
+        self._carried: dict[int, _Carried] = {}
+        self._pairings: dict[tuple[str, str, str], Alignment] = {}
+        self._quiet: dict[tuple[str, str, str], EqualStep] = {}
+        """By structure: a step in which all is the same, and nothing is to be said."""
+        self._parted_in: int | None = None
+        self._follows = self._differs = False
+
+    def visit(self, place: tuple[int, int], progress: Progress) -> None:
+        """Judge one step of one rank, or pass it over."""
+        journals = (self._traces[0].journal(*place), self._traces[1].journal(*place))
+        if not self._heads:
+            self._heads.append((journals[0].header, journals[1].header))
+        carried = self._carried.setdefault(place[1], _Carried())
+        outlines = outlines_of(journals) if self._shortcuts else None
+        if not self._pass_over(place, outlines, carried) and not self._follow(place, outlines):
+            self._note_first_bit(journals, outlines, carried)
+            self._catch_up(carried)
+            part = self._judge(place, outlines, carried, progress)
+            self.parts[place] = replace(part, left_behind=Aftermath(), standing={})
+            self._differs = self._differs or not all(map(_is_same, part.results))
+            self._note_parting(place)
+            if outlines is not None and outlines.equal and _is_quiet(part):
+                self._quiet[outlines.skeleton] = _equal_step(place, part)
+        carried.was_equal = outlines is not None and outlines.equal
+        self.seen[place] = _Seen(
+            (len(journals[0]), len(journals[1])),
+            (journals[0].damage, journals[1].damage),
+            (journals[0].complete, journals[1].complete),
+        )
+        if outlines is not None:  # other tools' dumps may take long to be read again
+            for trace in self._traces:
+                trace.forget()
+
+    def recording(self, which: int) -> Recording:
+        """One side, as far as it was gone through."""
+        trace, head = self._traces[which], self._heads[0][which] if self._heads else None
+        return Recording(
+            trace.path,
+            trace.framework,
+            trace.layout,
+            trace.steps,
+            trace.ranks,
+            sum(seen.calls[which] for seen in self.seen.values()),
+            head.environment if head else {},
+            head.settings if head else {},
+        )
+
+    def _pass_over(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried) -> bool:
+        known = None if outlines is None else self._quiet.get(outlines.skeleton)
+        if outlines is None or known is None or not outlines.equal:
+            return False
+        self.equal.append(replace(known, step=place[0], rank=place[1]))
+        carried.passed.pop(outlines.skeleton, None)  # the last place is the latest
+        carried.passed[outlines.skeleton] = place
+        return True
+
+    def _follow(self, place: tuple[int, int], outlines: Outlines | None) -> bool:
+        """Long after the parting: what differs is counted."""
+        if self._parted_in is None or outlines is None:
+            return False
+        if not self._follows:
+            judged = {step for step, _ in self.parts if step > self._parted_in}
+            self._follows = place[0] not in judged and len(judged) >= JUDGED_AFTER
+        if self._follows:
+            same = outlines.same_program
+            counts = (len(outlines.apart), int(outlines.apart.sum())) if same else (0, 0)
+            self.followed.append(FollowedStep(*place, *counts))
+        return self._follows
+
+    def _catch_up(self, carried: _Carried) -> None:
+        """What the steps that were passed over leave behind is asked of the last of each structure: they only leave the latest."""
+        passed, carried.passed = carried.passed, {}
+        for place in passed.values():
+            self._judge(place, None, carried, _silent)
+
+    def _judge(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried, progress: Progress) -> _Part:
+        part = _compare_place(
+            self._traces,
+            place,
+            self._policy,
+            functools.partial(self._paired, outlines),
+            self._repeat,
+            self._workers,
+            progress,
+            f"step {place[0]}, rank {place[1]}",
+            carried.before,
+            self._equal_nan,
+            self._brief,
+            carried.standing if self.recompute else None,
+        )
+        carried.before, carried.standing = part.left_behind, _worth_knowing(part.standing)
+        return part
+
+    def _paired(self, outlines: Outlines | None, left: Side, right: Side) -> Alignment:
+        if outlines is None:
+            return self._pair(left, right)
+        known = self._pairings.get(outlines.key)
+        if known is None:
+            while len(self._pairings) >= _PAIRINGS:
+                del self._pairings[next(iter(self._pairings))]
+            known = self._pairings[outlines.key] = self._pair(left, right)
+        return known
+
+    def _note_first_bit(self, journals: tuple[Journal, Journal], outlines: Outlines | None, carried: _Carried) -> None:
+        if self._differs or outlines is None:
+            return
+        from ..operations.traits import traits_of
+
+        side = _side(journals[0])
+        graph = Graph(side.framework, side.calls, side.tensor, str(journals[0].header.settings.get("level", "mix")))
+
+        def draws(call: Call) -> bool:
+            meaning = graph.meaning(call)
+            return meaning is not None and traits_of(meaning).random
+
+        self.first_bit = first_bit(journals[0], outlines, carried.was_equal, draws)
+
+    def _note_parting(self, place: tuple[int, int]) -> None:
+        """From the step on in which the first difference is found that no later one can come before: one that is large, or that is
+        in the first bit of two runs of one program.
+        """
+        if self._parted_in is not None or not self._shortcuts:
+            return
+        part = self.parts[place]
+        if self.recompute:
+            guilty = [mistake for result in part.results for mistake in result.mistakes]
+            first = self.first_bit is not None and (self.first_bit.step, self.first_bit.rank) == place
+            parted = part.parted and any(item.effective and (first or not item.marginal) for item in guilty)
+        else:
+            parted = any(not result.harmless for result in part.results)
+        if parted:
+            self._parted_in = place[0]
+
+
+_PAIRINGS = 8
+"""Structures of steps whose pairings are held."""
+_STANDING = 200_000
+"""Values whose standing is carried from step to step, 0.2 KB each."""
+
+
+def _worth_knowing(standing: Mapping[tuple[str, str], Status]) -> Mapping[tuple[str, str], Status]:
+    """Without the oldest values that are the same on both sides: a value that differs is not among them."""
+    if len(standing) <= _STANDING:
+        return standing
+    kept = {bits: status for bits, status in standing.items() if bits[0] != bits[1]}
+    return dict(list(kept.items())[-_STANDING:])
+
+
+def _is_same(result: CallResult) -> bool:
+    """True if nothing differs; also of a call without tensors, of which nothing is to be told."""
+    return not result.tensors or result.verdict.outcome is Outcome.SAME
+
+
+def _is_quiet(part: _Part) -> bool:
+    """Is all the same in a step, so that nothing is to be said of it?"""
+    alone = part.only_left or part.only_right or part.strays
+    told = part.parted or part.untold or part.lone or part.notes
+    return not alone and not told and all(_is_same(item) and not item.mistakes for item in part.results)
+
+
+def _equal_step(place: tuple[int, int], part: _Part) -> EqualStep:
+    return EqualStep(
+        *place,
+        len(part.results),
+        sum(1 for item in part.results if item.tensors),
+        sum(1 for item in part.results if item.match.left),
+        sum(1 for item in part.results if item.backward is not None),
     )
 
 
@@ -308,6 +533,16 @@ def _not_there(
             yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
 
 
+def _not_compared_before(traces: tuple[Trace, Trace], steps: Collection[int]) -> Iterator[str]:
+    """Steps that were not asked for leave something behind all the same."""
+    common = {*traces[0].steps} & {*traces[1].steps}
+    first = min(common & {*steps}, default=0)
+    earlier = [step for step in common - {*steps} if step < first]
+    if earlier:
+        which = f"Step {earlier[0]} was" if len(earlier) == 1 else f"Steps {spans(earlier)} were"
+        yield f"{which} not compared: what rounding or a mistake has left there in the weights counts as a difference here."
+
+
 def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
     """The earlier comparison that two zoomed traces continue."""
     settings = [trace.manifest.get("settings") for trace in traces]
@@ -391,11 +626,9 @@ class _Part:
     """Differences that no setting removes."""
 
 
-def _steps_alone(common: Sequence[tuple[int, int]], parts: Sequence[_Part]) -> set[int]:
+def _steps_alone(parts: Mapping[tuple[int, int], _Part]) -> set[int]:
     """The steps with calls that only one side makes, and that mean something."""
-    both = (
-        (place, item) for place, part in zip(common, parts, strict=True) for item in part.only_left + part.only_right
-    )
+    both = ((place, item) for place, part in parts.items() for item in part.only_left + part.only_right)
     return {place[0] for place, item in both if not item.skipped}
 
 
@@ -791,36 +1024,26 @@ def _with_pictures(
 # --- what is told of the traces themselves ----------------------------------------------------------------------------
 
 
-def _recording(trace: Trace, common: Sequence[tuple[int, int]]) -> Recording:
-    journals = [trace.journal(*place) for place in common]
-    return Recording(
-        trace.path,
-        trace.framework,
-        trace.layout,
-        trace.steps,
-        trace.ranks,
-        sum(len(journal) for journal in journals),
-        journals[0].header.environment if journals else {},
-        journals[0].header.settings if journals else {},
-    )
-
-
-def _remarks(
-    traces: tuple[Trace, Trace],
-    common: Sequence[tuple[int, int]],
-    left_out: Sequence[tuple[int, int]],
-    parts: Sequence[_Part],
-) -> Iterator[str]:
+def _remarks(traces: tuple[Trace, Trace], walk: _Walk, left_out: Sequence[tuple[int, int]]) -> Iterator[str]:
+    parts = list(walk.parts.values())
     if left_out:
         more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
         shown = ", ".join(f"step {step} rank {rank}" for step, rank in left_out[:6])
         yield f"Not compared, only on one side: {shown}{more}."
+    if walk.first_bit is not None and len(walk.seen) > 1:
+        yield sentence(walk.first_bit)
+    if walk.followed:
+        steps = spans([item.step for item in walk.followed])
+        yield (
+            f"Not judged, because the runs had parted before: step{'s' if len(walk.followed) > 1 else ''} {steps}. "
+            f"{_of_followed(walk.followed)} To judge one, compare it alone (--step)."
+        )
     yield from dict.fromkeys(note for part in parts for note in part.notes)
-    for trace in traces:
-        damage = [item for step, rank in common for item in trace.journal(step, rank).damage]
+    for which, trace in enumerate(traces):
+        damage = [item for seen in walk.seen.values() for item in seen.damage[which]]
         if damage:
             yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
-        open_ones = [place for place in common if not trace.journal(*place).complete]
+        open_ones = [place for place, seen in walk.seen.items() if not seen.complete[which]]
         if open_ones:
             yield f"{trace.path} ended before {_listed(open_ones)} was closed; what it wrote is compared."
     unreadable = [
@@ -843,6 +1066,14 @@ def _remarks(
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
+
+
+def _of_followed(followed: Sequence[FollowedStep]) -> str:
+    """By their fingerprints, what differs in steps that were not judged."""
+    tensors, different = sum(item.tensors for item in followed), sum(item.different for item in followed)
+    others = sum(not item.tensors for item in followed)
+    told = f"By their fingerprints {different} of {tensors} values in them differ."
+    return told + (f" In {others} of them the two make different calls." if others else "")
 
 
 def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:

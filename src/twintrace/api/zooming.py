@@ -106,7 +106,7 @@ def _of_comparison(comparison: Comparison) -> Zoom | None:
         place, blame = first.result, blamed(first.result, first.mistake)
         steps = [place.step - 1, place.step] if first.inherited else [place.step]
     else:
-        unclear = [item for item in comparison.results if item.verdict.outcome is not Outcome.SAME]
+        unclear = [item for item in comparison.judged if item.verdict.outcome is not Outcome.SAME]
         if comparison.code == 0 or not unclear:
             return None
         place = unclear[0]
@@ -129,7 +129,7 @@ def _of_comparison(comparison: Comparison) -> Zoom | None:
 
 def _around(comparison: Comparison, place: CallResult, number: int) -> list[Call]:
     """Calls of one side near a result, in the order in which they began."""
-    here = [item for item in comparison.results if (item.step, item.rank) == (place.step, place.rank)]
+    here = comparison.at(place.step, place.rank)
     alone = (comparison.only_left, comparison.only_right)[number]
     calls = {call.id: call for item in here for call in (item.match.left, item.match.right)[number]}
     calls |= {item.call.id: item.call for step, rank, item in alone if (step, rank) == (place.step, place.rank)}

@@ -39,6 +39,11 @@ from .progress import bar
     "--recompute/--no-recompute", default=True, help="Compute what is not equal again in float64.  [default: recompute]"
 )
 @click.option(
+    "--every-step",
+    is_flag=True,
+    help="Judge each step, also those after the runs have parted; takes longer, and more memory.",
+)
+@click.option(
     "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."
 )
 @force
@@ -60,6 +65,7 @@ def compare(
     write_accept: Path | None,
     bundle: Path | None,
     recompute: bool,
+    every_step: bool,
     everything: bool,
     force: bool,
     table: bool,
@@ -93,6 +99,8 @@ def compare(
             steps=steps,
             ranks=ranks,
             recompute=recompute,
+            # Whoever accepts the first difference wants to know of all others.
+            every_step=every_step or accept is not None or write_accept is not None,
             workers=workers,
             progress=progress,
         )

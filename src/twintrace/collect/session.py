@@ -141,6 +141,7 @@ class Session:
                 buffer=buffer,
                 overwrite=overwrite,
                 resume=resume,
+                folds=keep is not Keep.TENSOR and nonfinite is None,
             )
             self._observer = Observer(
                 framework, keep, self._writer, autograd=level is not Level.OP, room=room, tell=self.note

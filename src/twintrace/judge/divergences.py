@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..model.pairs import Part
-from ..model.results import CallResult, Divergence, TensorResult, badness
+from ..model.results import CallResult, Divergence, EqualStep, TensorResult, badness
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
@@ -99,6 +99,15 @@ def first_mistake(results: Sequence[CallResult], *, backward: bool) -> Divergenc
         if told is not None:
             mistake = replace(mistake, what=told[0], advice=told[1])
     return Divergence(result, backward, tuple(tensors), False, mistake.what, before, mistake.advice, mistake)
+
+
+def counting_equal_steps(found: Divergence, equal: Sequence[EqualStep]) -> Divergence:
+    """The same with the pairs of earlier steps that were passed over among those before it."""
+    earlier = [item for item in equal if item.step < found.result.step]
+    by_gradients = found.backward and found.mistake is None
+    return replace(
+        found, after=found.after + sum(item.with_gradients if by_gradients else item.with_calls for item in earlier)
+    )
 
 
 def _arises(result: CallResult) -> bool:

@@ -12,8 +12,9 @@ KnownOperation one operation of `twintrace doctor --operations`
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from .measurements import Measurement, StatisticsDifference
 from .pairs import Alone, Match, Part, TensorPair
@@ -245,6 +246,108 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class EqualStep:
+    """A step of a rank that is equal bit by bit on both sides, and has the structure of one that was judged."""
+
+    step: int
+    rank: int
+    pairs: int
+    """Number of its results: all that have tensors are the same."""
+    same: int = 0
+    """Of these, those that have tensors."""
+    with_calls: int = 0
+    """Of these, those of calls."""
+    with_gradients: int = 0
+    """Of these, those that have gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedStep:
+    """A step after the runs have parted: compared by its fingerprints, not judged."""
+
+    step: int
+    rank: int
+    tensors: int
+    """0 where the two sides make different calls."""
+    different: int
+
+
+class StepResults(Sequence[CallResult]):
+    """Results of many steps, by step and rank. Those of steps that are equal bit by bit are made when they are asked for, and are
+    not held: to go through all of them takes as long as it takes to judge all steps.
+    """
+
+    def __init__(
+        self,
+        judged: Sequence[CallResult],
+        equal: Sequence[EqualStep],
+        load: Callable[[int, int], Sequence[CallResult]],
+    ) -> None:
+        self.judged, self.equal, self._load = tuple(judged), tuple(equal), load
+
+    def with_judged(self, judged: Sequence[CallResult]) -> StepResults:
+        """The same with other results of the steps that were judged."""
+        return StepResults(judged, self.equal, self._load)
+
+    def at(self, step: int, rank: int) -> Sequence[CallResult]:
+        """Results of one step of one rank."""
+        if any((item.step, item.rank) == (step, rank) for item in self.equal):
+            return self._load(step, rank)
+        return [item for item in self.judged if (item.step, item.rank) == (step, rank)]
+
+    def __len__(self) -> int:
+        return len(self.judged) + sum(item.pairs for item in self.equal)
+
+    def __iter__(self) -> Iterator[CallResult]:
+        pending = list(reversed(self.equal))
+        for result in self.judged:
+            while pending and (pending[-1].step, pending[-1].rank) < (result.step, result.rank):
+                step = pending.pop()
+                yield from self._load(step.step, step.rank)
+            yield result
+        while pending:
+            step = pending.pop()
+            yield from self._load(step.step, step.rank)
+
+    @overload
+    def __getitem__(self, index: int) -> CallResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[CallResult]: ...
+    def __getitem__(self, index: int | slice) -> CallResult | Sequence[CallResult]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # its results are not hashable either
+
+
+def _equal(one: object, two: object) -> bool:
+    return one == two
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBit:
+    """The first value of which a bit differs, in the order in which the left run made them.
+
+    origin: data       it was given to the network
+            weights    the two begin with other weights or buffers
+            optimizer  weights, buffers or state that were made of equal gradients between two steps
+            random     a call that draws random numbers got others
+            call       a call made it of equal values
+            gradient   it came back in the backward pass, from outside of what was recorded
+    """
+
+    step: int
+    rank: int
+    origin: str
+    where: str
+    """The call and the place in it."""
+    tensor: int
+    """Its number on the left."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
 
@@ -257,7 +360,7 @@ class Comparison:
 
     left: Recording
     right: Recording
-    results: tuple[CallResult, ...]
+    results: Sequence[CallResult]
     only_left: tuple[tuple[int, int, Alone], ...]
     """(step, rank, who)."""
     only_right: tuple[tuple[int, int, Alone], ...]
@@ -277,6 +380,26 @@ class Comparison:
     """Results of the run that differ and could not be told, one sentence each."""
     lone: tuple[str, ...] = ()
     """Results of the run that one side alone has, one sentence each."""
+    followed: tuple[FollowedStep, ...] = ()
+    """Steps that were not judged, because the runs had parted before them."""
+    first_bit: FirstBit | None = None
+    """Where the first bit differs; None where none does, or where the two make different calls."""
+
+    @property
+    def judged(self) -> Sequence[CallResult]:
+        """Results without those of steps that are equal bit by bit."""
+        return self.results.judged if isinstance(self.results, StepResults) else self.results
+
+    @property
+    def equal_steps(self) -> tuple[EqualStep, ...]:
+        """Steps that were passed over, because they are equal bit by bit."""
+        return self.results.equal if isinstance(self.results, StepResults) else ()
+
+    def at(self, step: int, rank: int) -> Sequence[CallResult]:
+        """Results of one step of one rank."""
+        if isinstance(self.results, StepResults):
+            return self.results.at(step, rank)
+        return [item for item in self.results if (item.step, item.rank) == (step, rank)]
 
     def __bool__(self) -> bool:
         return self.code == 0
@@ -327,7 +450,7 @@ class Comparison:
         found: list[tuple[CallResult, Mistake]] = []
         seen: dict[tuple[int, int, Mistake], list[set[tuple[int, int]]]] = {}
         headline = [] if first is None or first.mistake is None else [(first.result, first.mistake)]
-        everything = ((result, mistake) for result in self.results for mistake in result.mistakes)
+        everything = ((result, mistake) for result in self.judged for mistake in result.mistakes)
         for place, mistake in (*headline, *everything):
             pairs = {(item.pair.left, item.pair.right) for item in place.tensors}
             known = seen.setdefault((place.step, place.rank, mistake), [])
@@ -346,7 +469,10 @@ class Comparison:
 
     def count(self, *outcomes: Outcome) -> int:
         """Number of pairs of calls with one of these outcomes."""
-        return sum(1 for result in self.results if result.verdict.outcome in outcomes)
+        equal = sum(item.same for item in self.equal_steps) if Outcome.SAME in outcomes else 0
+        if Outcome.UNKNOWN in outcomes:  # calls without tensors
+            equal += sum(item.pairs - item.same for item in self.equal_steps)
+        return equal + sum(1 for result in self.judged if result.verdict.outcome in outcomes)
 
     @property
     def saved(self) -> bool:
@@ -356,7 +482,7 @@ class Comparison:
     @property
     def comparable(self) -> bool:
         """Was there anything to compare: a pair of which something is known?"""
-        return any(result.verdict.outcome is not Outcome.UNKNOWN for result in self.results)
+        return any(result.verdict.outcome is not Outcome.UNKNOWN for result in self.judged)
 
     @property
     def agree(self) -> bool:
@@ -365,14 +491,14 @@ class Comparison:
         """
         if self.recomputed:
             return self.code == 0
-        compared = any(result.verdict.outcome.good for result in self.results)
-        return compared and not (self._differ or self._damaged)
+        compared = any(result.verdict.outcome.good for result in self.judged)
+        return compared and not (self._differ or self._damaged or self.followed)
 
     @property
     def _differ(self) -> bool:
         """Without recomputation: whether a pair differs with effect, or something that means something is alone."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
-        parted = any(not result.harmless for result in self.results)
+        parted = any(not result.harmless for result in self.judged)
         return bool(alone or self.left_out or self.strays or parted)
 
     @property
@@ -384,12 +510,12 @@ class Comparison:
             return 0 if self.agree else 1 if self._differ else 3
         if self.parted or self.left_out:
             return 1
-        return 3 if self.untold or self._damaged else 0
+        return 3 if self.untold or self._damaged or self.followed else 0
 
     @property
     def _damaged(self) -> bool:
         """Was something recorded that cannot be read any more? (What could not be recorded at all is no damage.)"""
-        tensors = (item for result in self.results for item in result.tensors if item.measurement is None)
+        tensors = (item for result in self.judged for item in result.tensors if item.measurement is None)
         unknown = (item for item in tensors if item.verdict.outcome is Outcome.UNKNOWN)
         return any(side.is_lost or side.payload is not None for item in unknown for side in (item.left, item.right))
 

@@ -254,7 +254,7 @@ def _recorded_with(result: Comparison, name: str, *values: str) -> bool:
 
 
 def _exactness(result: Comparison) -> str:
-    tensors = [item for found in result.results for item in found.tensors]
+    tensors = [item for found in result.judged for item in found.tensors]
     if all((item.left.fingerprint and item.right.fingerprint) or item.measurement for item in tensors):
         return "bit by bit"
     more = "" if _recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
@@ -441,8 +441,8 @@ def held_name(result: Comparison, found: Divergence, slot: str) -> str:
         return ""
     taken = {item.pair.left_slot: item.pair.left for item in found.result.tensors if item.pair.part is Part.INPUT}
     parameter = taken.get(f"0.{number}")
-    for other in result.results if parameter is not None else ():
-        if (other.step, other.rank) == (found.result.step, found.result.rank) and other.match.left:
+    for other in result.at(found.result.step, found.result.rank) if parameter is not None else ():
+        if other.match.left:
             for item in other.tensors:
                 if item.pair.part is Part.PARAMETER and item.pair.left == parameter:
                     return ".".join(filter(None, (other.match.left[0].site.name, item.pair.left_slot)))
@@ -476,9 +476,9 @@ def _numbers(item: TensorResult) -> Iterator[str]:
 def sureness(found: Divergence, result: Comparison) -> str:
     """Evidence that this is the place."""
     match = found.result.match
-    mark = next((place for place, item in enumerate(result.results) if item is found.result), 0)
+    mark = next((place for place, item in enumerate(result.judged) if item is found.result), 0)
     clean = not found.inherited and not any(
-        item.mistakes and item.step <= found.result.step for item in result.results[:mark]
+        item.mistakes and item.step <= found.result.step for item in result.judged[:mark]
     )
     pairs = (
         f"{_pairs(found.after)} before it {'agrees' if found.after == 1 else 'agree'}"
@@ -578,8 +578,7 @@ def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
     """Did these calls take the same weights in the step before?"""
     weights = [
         item
-        for before in result.results
-        if (before.step, before.rank) == (found.result.step - 1, found.result.rank)
+        for before in result.at(found.result.step - 1, found.result.rank)
         for item in before.tensors
         if before.holds(item)
     ]
@@ -611,7 +610,7 @@ def _alone(result: Comparison) -> Iterator[str]:
 
 def balance(result: Comparison) -> str:
     """Number of pairs of each outcome, and of calls that are alone."""
-    counts = Counter(item.verdict.outcome for item in result.results)
+    counts = Counter({outcome: result.count(outcome) for outcome in _WORDS})
     told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
     alone = ""
     if result.only_left or result.only_right:

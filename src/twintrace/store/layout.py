@@ -4,6 +4,7 @@
       manifest.json              what this is: format, version, framework, settings
       step0/rank0/journal.jsonl  records of one step of one rank, appended line by line
       step0/rank0/payload.bin    tensor bytes, each content once per rank of a trace (only with keep="tensor")
+      step1/rank0/numbers.bin    numbers of a step whose journal is that of an earlier one but for them
       rank0.stage                payload bytes on their way; gone after a clean end
 
 Names are made here and nowhere else, from numbers only: nothing that a model or a user named becomes a file name.
@@ -15,10 +16,15 @@ import re
 from pathlib import Path
 
 FORMAT = "twintrace"
-VERSION = 1
+VERSION = 2
+PLAIN_VERSION = 1
+"""Version of a trace in which every journal is whole."""
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 PAYLOAD = "payload.bin"
+NUMBERS = "numbers.bin"
+FOLDED = "journal.new"
+"""A folded journal before it takes the place of the whole one; left by a killed process, and ignored."""
 DRAFT = ".manifest-"
 
 _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
@@ -46,7 +52,7 @@ def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
         case (_, name) if is_folder:
             return bool(_RANK.fullmatch(name))
         case (_, _, name) if not is_folder:
-            return name in (JOURNAL, PAYLOAD)
+            return name in (JOURNAL, PAYLOAD, NUMBERS, FOLDED)
     return False
 
 

@@ -17,6 +17,7 @@ import json
 import os
 import stat
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,11 +28,14 @@ from ..model.errors import SessionError, TraceExistsError, TraceWriteError
 from ..model.tensors import Location
 from . import layout
 from .appending import append
+from .folding import NotFoldable, Numbers, Pattern, changed_lines, fold
 from .lines import MAX_MANIFEST, Wire, decode, seal
 from .stage import DEFAULT_BYTES, Stage
 
 # Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
 REMEMBERED = 1 << 19
+_PATTERNS = 8  # structures of steps that later ones may refer to: training, evaluation, the step that logs
+_MAX_FOLDED = 64 << 20  # bytes of a journal that is held in memory until its step ends, to be folded then
 
 
 class Lines(Protocol):
@@ -55,8 +59,9 @@ class Writer(Protocol):
 class Journal:
     """The append-only journal of one step of one rank."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, hold: bool = False) -> None:
         self.path = directory / layout.JOURNAL
+        self._held: list[bytes] | None = [] if hold else None
         try:
             directory.mkdir(parents=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
@@ -84,6 +89,14 @@ class Journal:
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
         self._size = append(self._file, data, self._size, where=self.path)
+        if self._held is not None:
+            self._held.append(data)
+            if self._size > _MAX_FOLDED:
+                self._held = None
+
+    def held(self) -> bytes | None:
+        """All that was written; None where it was not held, or is too much."""
+        return None if self._held is None else b"".join(self._held)
 
     def close(self) -> None:
         """Close the file; pending lines are written first."""
@@ -110,8 +123,12 @@ class Journal:
 class TraceWriter:
     """One rank's hand on a trace."""
 
-    def __init__(self, root: Path, *, rank: int, keep_payload: bool, buffer: int = DEFAULT_BYTES) -> None:
+    def __init__(
+        self, root: Path, *, rank: int, keep_payload: bool, buffer: int = DEFAULT_BYTES, folds: bool = False
+    ) -> None:
         self.root = root
+        self._folds = folds
+        self._patterns: dict[str, tuple[int, Pattern]] = {}  # by identity: the step that has it whole
         self.rank = rank
         self.keep_payload = keep_payload
         self._buffer = buffer
@@ -138,12 +155,17 @@ class TraceWriter:
         buffer: int = DEFAULT_BYTES,
         overwrite: bool = False,
         resume: bool = False,
+        folds: bool = False,
     ) -> TraceWriter:
         """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there.
 
         resume   go on in a trace of the same framework and settings, if there is one: its steps stay, others are added
+        folds    the journal of a step that repeats an earlier one is replaced by its numbers when the step ends
         """
-        document = {"format": layout.FORMAT, "version": layout.VERSION, "created": time.time(), **manifest}
+        if resume and _read_manifest(root / layout.MANIFEST).get("version") == layout.PLAIN_VERSION:
+            folds = False  # the trace goes on as it began
+        version = layout.VERSION if folds else layout.PLAIN_VERSION
+        document = {"format": layout.FORMAT, "version": version, "created": time.time(), **manifest}
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         try:
             if overwrite and world == 1:
@@ -163,7 +185,7 @@ class TraceWriter:
             ) from error
         except OSError as error:
             raise TraceWriteError(f"{root} cannot be written ({error.strerror}). Choose another path.") from error
-        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer)
+        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer, folds=folds)
 
     def has_step(self, step: int) -> bool:
         """Has this rank recorded that step already?"""
@@ -199,7 +221,7 @@ class TraceWriter:
                 f"{self.root} is another trace by now: somebody has recorded over this one. Choose another path."
             )
         self._directory = layout.journal_dir(self.root, step, self.rank)
-        journal = Journal(self._directory)
+        journal = Journal(self._directory, hold=self._folds)
         self._step, self._file_begun = step, False
         self._journal = journal
         stage = self._open_stage() if self.keep_payload else None
@@ -209,7 +231,8 @@ class TraceWriter:
             with contextlib.suppress(OSError):
                 position = [stage.begin(self._directory / layout.PAYLOAD), stage.size]
         self._file_begun = position is not None
-        head = {"k": "head", "format": layout.VERSION, "step": step, "rank": self.rank, "stage": position, **header}
+        version = layout.VERSION if self._folds else layout.PLAIN_VERSION
+        head = {"k": "head", "format": version, "step": step, "rank": self.rank, "stage": position, **header}
         journal.add(seal(head))
         try:
             journal.commit()
@@ -242,8 +265,49 @@ class TraceWriter:
         journal, self._journal = self._journal, None
         if journal:
             journal.close()
+            if self._folds:
+                self._fold(journal)
         if self._stage and self._file_begun:
             self._stage.end()
+
+    def _fold(self, journal: Journal) -> None:
+        """Put the step's numbers in the place of its journal, where an earlier step has the same structure.
+
+        The whole journal is there until the folded one takes its name, so a kill at any moment leaves one of the two. Whatever goes
+        wrong leaves the whole one.
+        """
+        whole = journal.held()
+        if not whole:
+            return
+        head, _, body = whole.partition(b"\n")
+        try:
+            pattern, numbers = fold(body, canonical=True)
+        except NotFoldable:
+            return
+        known = self._patterns.get(pattern.identity)
+        changed: dict[int, bytes] = {}
+        if known is None:
+            for step, reference in reversed(self._patterns.values()):
+                found = changed_lines(reference, pattern)
+                if found is not None:
+                    known, changed = (step, reference), found
+                    break
+        if known is None:
+            while len(self._patterns) >= _PATTERNS:
+                del self._patterns[next(iter(self._patterns))]
+            self._patterns[pattern.identity] = self._step, pattern
+            return
+        folded = self._directory / layout.FOLDED
+        beside = self._directory / layout.NUMBERS
+        try:
+            packed, line = folded_line(known[0], pattern, numbers, changed)
+            _write(beside, packed)
+            _write(folded, head + b"\n" + line)
+            folded.replace(journal.path)
+        except (OSError, TraceWriteError):
+            for file in (folded, beside):
+                with contextlib.suppress(OSError):
+                    file.unlink()
 
     def drain(self) -> None:
         """Wait until all payload bytes are in their files."""
@@ -274,6 +338,32 @@ class TraceWriter:
             except OSError:
                 self._stage_failed = True  # no room even for the ring: every tensor's record will say so
         return self._stage
+
+
+def folded_line(step: int, pattern: Pattern, numbers: Numbers, changed: Mapping[int, bytes]) -> tuple[bytes, bytes]:
+    """The packed numbers of a step, and the line that stands for its journal."""
+    packed, ends, counts = numbers.pack()
+    line: dict[str, Wire] = {
+        "k": "same",
+        "as": step,
+        "pattern": pattern.identity,
+        "numbers": [len(packed), f"{zlib.crc32(packed):08x}"],
+        "ends": ends,
+        "counts": counts,
+    }
+    if changed:
+        line["changed"] = {str(place): text.decode("utf-8", "surrogatepass") for place, text in changed.items()}
+    return packed, seal(line)
+
+
+def _write(file: Path, data: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        written = os.write(descriptor, data)
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    finally:
+        os.close(descriptor)
 
 
 def _identity(file: Path) -> tuple[int, int, int] | None:

@@ -16,6 +16,7 @@ from typing import Any
 from ..model.errors import UsageError
 from ..store import layout
 from ..store.lines import seal, unseal
+from ..store.reader import body_of
 
 
 def portable_copy(source: Path, target: Path, root: Path) -> None:
@@ -32,7 +33,7 @@ def portable_copy(source: Path, target: Path, root: Path) -> None:
     for step, rank in layout.journals(source):
         here, there = layout.journal_dir(source, step, rank), layout.journal_dir(target, step, rank)
         there.mkdir(parents=True)
-        lines = (here / layout.JOURNAL).read_bytes().splitlines(keepends=True)
+        lines = body_of(source, step, rank).splitlines(keepends=True)
         (there / layout.JOURNAL).write_bytes(b"".join(_portable(line, root) for line in lines))
         payload = here / layout.PAYLOAD
         if payload.exists() and payload.stat().st_size:
