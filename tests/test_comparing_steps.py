@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,8 @@ from twintrace.collect.session import unseen
 from twintrace.model.pairs import Alignment
 from twintrace.model.results import Comparison, StepResults
 from twintrace.model.verdicts import Outcome
+from twintrace.report import document
+from twintrace.report.comparison_sheet import comparison_sheet
 
 pytestmark = pytest.mark.needs_torch
 
@@ -249,6 +252,17 @@ def test_statistics_alone_are_not_passed_over_by_fingerprint(tmp_path):
     short, long = (tt.compare(left, other, every_step=every) for every in (False, True))
     assert short.code == long.code == 1
     assert short.divergence.result.step == long.divergence.result.step == PLANTED
+
+
+@pytest.mark.parametrize("plant", ["nothing", "data"])
+def test_reports_are_the_same(tmp_path, lefts, plant):
+    """Documents and pages have every pair of steps that were passed over, and point to the same ones."""
+    right = train(tmp_path / "right", plant=PLANTS[plant], plant_in=STEPS - 2)
+    short, long = (replace(tt.compare(lefts["module"], right, every_step=every), remarks=()) for every in (False, True))
+    assert short.equal_steps
+    assert "".join(document.pieces(short)) == "".join(document.pieces(long))
+    pages = [comparison_sheet(found) for found in (short, long)]
+    assert pages[0].index == pages[1].index
 
 
 class Pairer:
