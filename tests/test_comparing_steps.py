@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 import twintrace as tt
+from twintrace.api import comparing, stepping
 from twintrace.collect.session import unseen
+from twintrace.model.pairs import Alignment
 from twintrace.model.results import Comparison, StepResults
 from twintrace.model.verdicts import Outcome
+from twintrace.report import document
+from twintrace.report.comparison_sheet import comparison_sheet
 
 pytestmark = pytest.mark.needs_torch
 
@@ -247,6 +252,48 @@ def test_statistics_alone_are_not_passed_over_by_fingerprint(tmp_path):
     short, long = (tt.compare(left, other, every_step=every) for every in (False, True))
     assert short.code == long.code == 1
     assert short.divergence.result.step == long.divergence.result.step == PLANTED
+
+
+@pytest.mark.parametrize("plant", ["nothing", "data"])
+def test_reports_are_the_same(tmp_path, lefts, plant):
+    """Documents and pages have every pair of steps that were passed over, and point to the same ones."""
+    right = train(tmp_path / "right", plant=PLANTS[plant], plant_in=STEPS - 2)
+    short, long = (replace(tt.compare(lefts["module"], right, every_step=every), remarks=()) for every in (False, True))
+    assert short.equal_steps
+    assert "".join(document.pieces(short)) == "".join(document.pieces(long))
+    pages = [comparison_sheet(found) for found in (short, long)]
+    assert pages[0].index == pages[1].index
+
+
+class Pairer:
+    """Gives the alignments it was made with, one after the other, and counts."""
+
+    def __init__(self, *alignments):
+        self.left = list(alignments)
+
+    def __call__(self, left, right):
+        return self.left.pop(0)
+
+
+def paired(traces, alignments, steps):
+    """Alignments that are used for so many steps of one structure."""
+    walk = comparing._Walk(traces, None, Pairer(*alignments), None, None, True, False, False, True)
+    journals = [(traces[0].journal(step), traces[1].journal(step)) for step in range(1, steps + 1)]
+    return [walk._paired(stepping.outlines_of(both), None, None) for both in journals]
+
+
+def test_a_structure_is_paired_once(lefts):
+    one, two = (Alignment((), (), (), stray_left=(stray,)) for stray in ("one", "two"))
+    traces = (tt.open(lefts["module"]), tt.open(lefts["module"]))
+    assert paired(traces, [one, two], 4) == [one] * 4
+
+
+def test_the_pairing_of_two_programs_must_come_twice(tmp_path, lefts):
+    """Values may be alike by chance in one step."""
+    one, two = (Alignment((), (), (), stray_left=(stray,)) for stray in ("one", "two"))
+    traces = (tt.open(lefts["mix"]), tt.open(lefts["module"]))
+    assert paired(traces, [one, two, two, one], 4) == [one, two, two, two]
+    assert paired(traces, [one, one, two, two], 4) == [one] * 4
 
 
 def test_memory_does_not_grow_with_the_steps(tmp_path):

@@ -219,6 +219,14 @@ class _Carried:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pairing:
+    """Pairs of a step, and whether they hold for every step of its structure."""
+
+    alignment: Alignment
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """Facts about the journals of one step of one rank that are told of the traces as a whole."""
 
@@ -251,7 +259,7 @@ class _Walk:
         self.seen: dict[tuple[int, int], _Seen] = {}
         self._heads: list[tuple[Header, Header]] = []
         self._carried: dict[int, _Carried] = {}
-        self._pairings: dict[tuple[str, str, str], Alignment] = {}
+        self._pairings: dict[tuple[str, str, str], _Pairing] = {}
         self._quiet: dict[tuple[str, str, str], EqualStep] = {}
         """By structure: a step in which all is the same, and nothing is to be said."""
         self._parted_in: int | None = None
@@ -347,11 +355,16 @@ class _Walk:
         if outlines is None:
             return self._pair(left, right)
         known = self._pairings.get(outlines.key)
-        if known is None:
-            while len(self._pairings) >= _PAIRINGS:
-                del self._pairings[next(iter(self._pairings))]
-            known = self._pairings[outlines.key] = self._pair(left, right)
-        return known
+        if known is not None and known.sure:
+            return known.alignment
+        found = self._pair(left, right)
+        # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
+        # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
+        again = known is not None and known.alignment == found
+        while known is None and len(self._pairings) >= _PAIRINGS:
+            del self._pairings[next(iter(self._pairings))]
+        self._pairings[outlines.key] = _Pairing(found, again or outlines.same_program)
+        return found
 
     def _note_first_bit(self, journals: tuple[Journal, Journal], outlines: Outlines | None, carried: _Carried) -> None:
         if self._differs or outlines is None:

@@ -295,6 +295,14 @@ class StepResults(Sequence[CallResult]):
             return self._load(step, rank)
         return [item for item in self.judged if (item.step, item.rank) == (step, rank)]
 
+    def positions(self) -> Iterator[tuple[int, CallResult]]:
+        """Results of the steps that were judged, each with its place among all."""
+        pending, passed = list(reversed(self.equal)), 0
+        for number, result in enumerate(self.judged):
+            while pending and (pending[-1].step, pending[-1].rank) < (result.step, result.rank):
+                passed += pending.pop().pairs
+            yield number + passed, result
+
     def __len__(self) -> int:
         return len(self.judged) + sum(item.pairs for item in self.equal)
 
@@ -394,6 +402,10 @@ class Comparison:
     def equal_steps(self) -> tuple[EqualStep, ...]:
         """Steps that were passed over, because they are equal bit by bit."""
         return self.results.equal if isinstance(self.results, StepResults) else ()
+
+    def positions(self) -> Iterator[tuple[int, CallResult]]:
+        """Results that were judged, each with its place among all results."""
+        return self.results.positions() if isinstance(self.results, StepResults) else enumerate(self.results)
 
     def at(self, step: int, rank: int) -> Sequence[CallResult]:
         """Results of one step of one rank."""

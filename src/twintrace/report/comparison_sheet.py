@@ -9,6 +9,7 @@ of the worst tensor forward, and of the worst gradient.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -47,7 +48,8 @@ def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
 
     `values`: tensors can be asked for by their numbers, since the traces are at hand.
     """
-    results = comparison.results
+    results = tuple(comparison.results)  # asked for by their places, again and again
+    comparison = replace(comparison, results=results)
     order = sorted(range(len(results)), key=lambda at: _interest(results[at]))  # stable: as executed among equals
     positions = [0] * len(results)
     for position, row in enumerate(order):

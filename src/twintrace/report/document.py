@@ -45,7 +45,7 @@ def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
 
 def pieces(comparison: Comparison) -> Iterator[str]:
     """The text of the document, a result at a time."""
-    places = {id(result): place for place, result in enumerate(comparison.results)}
+    places = {id(result): place for place, result in comparison.positions()}
     head = {
         "format": FORMAT,
         "version": VERSION,

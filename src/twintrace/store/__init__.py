@@ -10,6 +10,7 @@ other tools' layouts.
     digest_numba.py, walk_numba.py, memory_numba.py     the same, compiled, where numba is installed
     device_sums.py      the same from sums that a device has made
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
+    folding.py    a step that repeats an earlier one, as its numbers alone
     appending.py  files that grow, and stay whole on a full disk
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     npy.py        one .npy file                     saved.py     a folder of them as a trace
