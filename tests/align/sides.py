@@ -56,7 +56,9 @@ class Module:
 
 
 class Maker:
-    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints; `kept` keeps values."""
+    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints; `kept` keeps values, `ordered` the
+    sums that depend on the order of elements.
+    """
 
     def __init__(
         self,
@@ -65,8 +67,10 @@ class Maker:
         known: bool = True,
         marks: bool = True,
         kept: bool = False,
+        ordered: bool = False,
         phase: Phase = Phase.FORWARD,
     ):
+        self.ordered = ordered
         self.framework, self.known, self.marks, self.kept, self.phase = framework, known, marks, kept, phase
         self.arrays: list[np.ndarray] = []
         self.asked: list[int] = []
@@ -187,13 +191,13 @@ class Maker:
         array = np.asarray(array)
         spec = Spec(DTYPES[str(array.dtype)], array.shape)
         mark = fingerprint(np.ascontiguousarray(array)) if self.known and self.marks else None
-        statistics = _statistics(array) if self.known else None
+        statistics = _statistics(array, self.ordered) if self.known else None
         self.tensors.append(Tensor(len(self.tensors), spec, "cpu", held, producer, statistics, mark))
         self.arrays.append(array)
         return Value(len(self.tensors) - 1, array)
 
 
-def _statistics(array: np.ndarray) -> Statistics:
+def _statistics(array: np.ndarray, ordered: bool = False) -> Statistics:
     wide = array.astype(np.float64).ravel()
     return Statistics(
         float(wide.min()),
@@ -204,7 +208,14 @@ def _statistics(array: np.ndarray) -> Statistics:
         0,
         0,
         int((wide == 0).sum()),
+        _order(wide) if ordered else None,
     )
+
+
+def _order(flat: np.ndarray) -> tuple[float, float]:
+    """Two sums with weights of mean square 1/9, as a trace has them."""
+    weights = np.random.default_rng(7).uniform(-(3**-0.5), 3**-0.5, (2, flat.size))
+    return float(weights[0] @ flat), float(weights[1] @ flat)
 
 
 def _written(value: Any) -> Any:

@@ -190,3 +190,26 @@ def test_a_norm_is_not_the_product_with_its_weight():
         f"mindspore.{name}" for name in ("pow#0", "mean#0", "rsqrt#0", "mul#0", "mul#1")
     )
     assert alone(found) == ([], [])
+
+
+def normed(parts: int, order: tuple[int, ...] = (0, 1, 2, 3, 4, 5)):
+    """A result that is made in one call or in two, its rows in some order, and the roots of it."""
+    made = Maker("torch", ordered=True)
+    x = made.given(noise(6, WIDTH))
+    rows = list(order)
+    if parts == 1:
+        y = made.call("torch.nn.functional.silu", [x], np.tanh(x.array)[rows])
+    else:
+        half = made.call("torch.sigmoid", [x], relu(x.array))
+        y = made.call("torch.mul", [x, half], np.tanh(x.array)[rows])
+    made.call("torch.sqrt", [y], np.sin(y.array) if order[0] == 0 else np.cos(3 * y.array))
+    return made.side()
+
+
+def test_alike_statistics_in_other_places_make_no_region():
+    """Outputs of norms have alike statistics: a region ends where the elements lie in their places, too."""
+    same, other = align(normed(1), normed(2)), align(normed(1), normed(2, (5, 4, 3, 2, 1, 0)))
+
+    assert names(same)["torch.nn.functional.silu#0"] == "torch.sigmoid#0 + torch.mul#0"
+    assert [match.confidence for match in same.matches if len(match.right) == 2] == [0.85]
+    assert not [match for match in other.matches if len(match.right) == 2 and match.confidence > 0.5]

@@ -1,7 +1,8 @@
 """Who makes and who uses a value."""
 
-from sides import Maker, noise
+from sides import Maker, alone, names, noise
 
+from twintrace.align import align
 from twintrace.align.strands import Strand
 from twintrace.align.webs import Web
 
@@ -19,3 +20,33 @@ def test_a_value_that_is_marked_after_it_was_made_has_the_same_makers_and_users(
     for number in (x.number, marked.number):
         assert (web.flow(0).makers[number], web.flow(0).users[number]) == ([0], [1, 2])
     assert given.number not in web.flow(0).makers, "equal values that nobody has made are no such thing"
+
+
+def scaled_norm(factor: float | None):
+    """An embedding, perhaps scaled, and the mean of its squares; both sides have it as their only product."""
+    made = Maker("torch")
+    x = made.given(noise(4, 8))
+    if factor is not None:
+        x = made.call("torch.mul", [x, factor], x.array * factor)
+    square = made.call("torch.mul", [x, x], x.array * x.array)
+    made.call("torch.mean", [square], square.array.mean(-1))
+    return made.side()
+
+
+def test_a_square_is_no_product_with_a_number():
+    """Both take the embedding; the one that scales it is alone."""
+    found = align(scaled_norm(5.0), scaled_norm(None))
+
+    assert names(found)["torch.mul#1"] == "torch.mul#0"
+    assert alone(found, skipped=False) == (["torch.mul#0"], [])
+
+
+def test_tensors_of_alike_statistics_in_other_places_are_shuffled():
+    maker, other = Maker("torch", ordered=True), Maker("torch", ordered=True)
+    array = noise(6, 50)
+    one = maker.given(array)
+    moved, same, turned = (other.given(item) for item in (array[::-1].copy(), array.copy(), array.T.copy()))
+    web = Web(Strand(maker.side()), Strand(other.side()))
+    assert web.is_shuffled(one.number, moved.number)
+    assert not web.is_shuffled(one.number, same.number)
+    assert not web.is_shuffled(one.number, turned.number), "another shape may be another layout"

@@ -14,7 +14,6 @@ from .features import Numbering
 from .sequences import longest_chain, weave
 from .strands import Strand
 from .units import COLUMNS, describe, worth
-from .values import in_other_places
 from .webs import Web
 
 _LEAST = 3.0
@@ -88,18 +87,14 @@ class Inference:
             ours, theirs = (_once([tuple(row[column] for column in key) for row in side]) for side in rows)
             for common in ours.keys() & theirs.keys():
                 one, two = ours[common], theirs[common]
-                if not self._web.conflict(left[one], right[two]) and not self._is_shuffled(left[one], right[two]):
+                if not self._web.conflict(left[one], right[two]) and not self._gives_shuffled(left[one], right[two]):
                     because, confidence = _saying(rows[0][one], rows[1][two])
                     self._web.pair(left[one], right[two], f"{because}, in another order", confidence - 0.05)
 
-    def _is_shuffled(self, left: int, right: int) -> bool:
-        """True if results of one shape have alike statistics and other values in their places: two outputs of norms, in 16 bits."""
+    def _gives_shuffled(self, left: int, right: int) -> bool:
         strands = self._web.strands
-        for one, two in zip(strands[0].outputs(left), strands[1].outputs(right), strict=False):
-            ours, theirs = strands[0].tensor(one.tensor), strands[1].tensor(two.tensor)
-            if ours.spec.shape == theirs.spec.shape and in_other_places(ours, theirs):
-                return True
-        return False
+        pairs = zip(strands[0].outputs(left), strands[1].outputs(right), strict=False)
+        return any(self._web.is_shuffled(one.tensor, two.tensor) for one, two in pairs)
 
 
 def _saying(left: _Row, right: _Row) -> tuple[str, float]:

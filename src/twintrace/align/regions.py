@@ -43,17 +43,21 @@ class Regions:
         sides = self._components(0), self._components(1)
         results = [[set(self._results(which, members)) for members in sides[which]] for which in (0, 1)]
         makers: dict[int, list[int]] = {}
-        by_class: dict[int, list[int]] = {}
+        by_class: dict[int, list[tuple[int, int]]] = {}
         for number, tensors in enumerate(results[1]):
             for tensor in tensors:
                 makers.setdefault(tensor, []).append(number)
-                by_class.setdefault(self._web.classes.of(1, tensor), []).append(number)
+                by_class.setdefault(self._web.classes.of(1, tensor), []).append((number, tensor))
         links: list[tuple[int, int, bool]] = []
         for number, tensors in enumerate(results[0]):
             for tensor in tensors:
                 value = self._web.classes.of(0, tensor)
                 if value >= 0:
-                    links += [(number, other, True) for other in by_class.get(value, ())]
+                    links += [
+                        (number, other, True)
+                        for other, there in by_class.get(value, ())
+                        if not self._web.is_shuffled(tensor, there)
+                    ]
                 partner = self._mapper.partner(0, tensor)
                 if partner is not None:
                     links += [(number, other, False) for other in makers.get(partner, ())]

@@ -21,9 +21,10 @@ from ..operations.families import MAKING, SHAPING
 from .classes import Classes
 from .strands import Slot, Strand
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
-from .values import Fill, fill_of, is_constant, numel
+from .values import Fill, fill_of, in_other_places, is_constant, numel
 
 _PRODUCTS = frozenset(("linear", "matmul", "conv", "conv_transpose", "einsum", "embedding"))
+_OF_TWO = frozenset(("mul", "add", "sub", "div"))
 """Different operations that may do the same with the same parameters."""
 _WRAPPED = 4
 """A module with more functions inside than this is more than a wrapper."""
@@ -255,9 +256,9 @@ class Web:
         They put out what the other side has elsewhere. Or each takes something that its partner does not, and the other side
         has it: a sum of other terms. Or they put out the same and take what only their own side has: runs that have parted
         do not meet again, so these two get there by different ways, and the ways are to be compared as a whole. Different
-        operations must take just the same.
+        operations must take just the same. A square is no product with something else.
         """
-        if self.elsewhere(left, right):
+        if self.elsewhere(left, right) or self._takes_twice(0, left) != self._takes_twice(1, right):
             return True
         takes = self.takes(0, left), self.takes(1, right)
         only = takes[0] - takes[1], takes[1] - takes[0]
@@ -269,6 +270,20 @@ class Web:
             return False
         same = self.gives(0, left) & self.gives(1, right)
         return bool(same) or any(map(self.classes.shared, only[0] | only[1]))
+
+    def is_shuffled(self, left: int, right: int) -> bool:
+        """True if tensors of one shape have alike statistics and other values in their places: two outputs of norms, in 16 bits."""
+        ours, theirs = self.strands[0].tensor(left), self.strands[1].tensor(right)
+        return ours.spec.shape == theirs.spec.shape and in_other_places(ours, theirs)
+
+    def _takes_twice(self, which: int, index: int) -> bool:
+        """Does it combine one value with itself, and with nothing else?"""
+        strand = self.strands[which]
+        if operation(strand.calls[index]) not in _OF_TWO:
+            return False
+        taken = [slot.tensor for slot in strand.inputs(index) if slot.part is Part.INPUT]
+        numbers = {self.classes.of(which, number) for number in taken}
+        return len(taken) == 2 and (len(set(taken)) == 1 or (len(numbers) == 1 and min(numbers) >= 0))
 
     def _holds(self, which: int, index: int) -> bool:
         strand = self.strands[which]
