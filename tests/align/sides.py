@@ -56,8 +56,8 @@ class Module:
 
 
 class Maker:
-    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints; `kept` keeps values, `ordered` the
-    sums that depend on the order of elements.
+    """Makes a record. `known=False` leaves out statistics and fingerprints, `marks=False` the fingerprints; `kept` keeps values,
+    `ordered` the sums that depend on the order of elements.
     """
 
     def __init__(
