@@ -231,3 +231,61 @@ def test_both_of_two_mistakes_reach_the_result(tmp_path: Path) -> None:
     assert len(whys) == 2
     assert whys[0].startswith("eps")
     assert whys[1].startswith("negative_slope")
+
+
+@DTYPES
+@pytest.mark.parametrize("fault", ["", "exchanged", "element"])
+def test_one_weight_for_two_layers(tmp_path: Path, dtype: torch.dtype, fault: str) -> None:
+    """Gate and up in one product, or in two of their own: the same, unless the two are exchanged or an element is another."""
+    both = nn.Linear(16, 48, bias=False).to(dtype)
+    gate, up, down = (
+        nn.Linear(16, 24, bias=False),
+        nn.Linear(16, 24, bias=False),
+        nn.Linear(24, 16, bias=False).to(dtype),
+    )
+    halves = both.weight.detach().chunk(2)
+    with torch.no_grad():
+        for layer, half in zip((gate, up), reversed(halves) if fault == "exchanged" else halves, strict=True):
+            layer.to(dtype).weight.copy_(half)
+        if fault == "element":
+            up.weight[3, 5] += 0.5
+
+    def fused(net: Any, x: torch.Tensor) -> Any:
+        one, two = net.both(x).chunk(2, dim=-1)
+        return net.down(F.silu(one) * two)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        if side:
+            net = Net(lambda net, x: net.down(F.silu(net.gate(x)) * net.up(x)), gate=gate, up=up, down=down)
+        else:
+            net = Net(fused, both=both, down=down)
+        with record(net):
+            net(rand(8, 16).to(dtype)).float().square().mean().backward()
+
+    assert compared(tmp_path, run).code == (1 if fault else 0)
+
+
+def test_a_recurrent_layer_that_one_side_unrolls(tmp_path: Path) -> None:
+    """A GRU in one call, and in more than ten for every step: hundreds of calls between two compared values are one function."""
+    gru, steps = nn.GRU(6, 5, batch_first=True), 24
+
+    def unrolled(net: Any, x: torch.Tensor) -> Any:
+        state = x.new_zeros(x.shape[0], 5)
+        states = []
+        for step in range(steps):
+            ours = (x[:, step] @ net.gru.weight_ih_l0.T + net.gru.bias_ih_l0).chunk(3, -1)
+            theirs = (state @ net.gru.weight_hh_l0.T + net.gru.bias_hh_l0).chunk(3, -1)
+            reset, keep = torch.sigmoid(ours[0] + theirs[0]), torch.sigmoid(ours[1] + theirs[1])
+            new = torch.tanh(ours[2] + reset * theirs[2])
+            state = (1 - keep) * new + keep * state
+            states.append(state)
+        return torch.stack(states, 1)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net((unrolled if side else lambda net, x: net.gru(x)[0]), gru=gru)
+        with record(net):
+            net(rand(3, steps, 6)).square().mean().backward()
+
+    found = compared(tmp_path, run)
+
+    assert found.code == 0, tt.verdict(found)

@@ -226,6 +226,7 @@ VARIANTS = [
     ("batch_norm", {"training": False, "running_mean": positive(4), "running_var": positive(4)}),
     *[(name, RECURRENT | ARGUMENTS[name] | {"bidirectional": True, "params": ARGUMENTS[name]["params"] * 2})
       for name in ("lstm", "gru", "rnn")],
+    ("gru", RECURRENT | ARGUMENTS["gru"] | {"batch_first": True}), ("lstm", RECURRENT | ARGUMENTS["lstm"] | {"batch_first": True}),
     ("pow", {"other": 3}), ("pow", {"other": 0.5}), ("div", {"other": 3.0}), ("cumprod", {"dim": 0}),
     ("index_put", {"indices": (whole(2),), "values": positive(2, 4), "accumulate": True}),
     ("repeat_interleave", {"repeats": torch.tensor([1, 2, 0]), "dim": 0}), ("renorm", {"p": 1.0}),

@@ -24,7 +24,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
-from .leaves import relation
+from .leaves import is_part, relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -442,6 +442,10 @@ class Recomputation:
     def relation(self, left: int, right: int) -> str:
         """How two different tensors that no recorded call made belong together; empty if nothing is seen."""
         return relation(self, left, right)
+
+    def is_part(self, left: int, right: int) -> bool:
+        """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""
+        return is_part(self, left, right)
 
     @staticmethod
     def relative(f: Tensor, g: Tensor) -> float:

@@ -139,6 +139,8 @@ class RunningError(TorchDispatchMode):
 
     def _in_place(self, function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The out-of-place function, whose value and error are then copied into the first argument."""
+        if name in _RESHAPED:  # the same storage, and with it its errors
+            return function(*args, **kwargs)
         overloads = getattr(aten, name.removesuffix("_"), None)
         if overloads is None:
             self.unknown.add(name)
@@ -329,6 +331,11 @@ _EXACT = frozenset(
         "bincount",
     ]
 )
+
+_RESHAPED = frozenset((
+    "transpose_", "t_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "requires_grad_",
+))  # fmt: skip
+"""Functions that write no value: they change the shape of a tensor in place."""
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
