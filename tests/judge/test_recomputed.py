@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,60 @@ def test_a_recurrent_layer_that_one_side_unrolls(tmp_path: Path) -> None:
     found = compared(tmp_path, run)
 
     assert found.code == 0, tt.verdict(found)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", ["meaning", "inputs", "kernel"])
+def test_the_four_terms_of_a_pair(tmp_path: Path, dtype: torch.dtype, kind: str) -> None:
+    """Meaning and inherited are those of an independent computation, in JSON and on the page; the four add up."""
+    x, layer = rand(32, 24).to(dtype), nn.Linear(24, 16).to(dtype)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        how = "tanh" if side and kind == "meaning" else "none"
+        shift = 1e-2 if side and kind == "inputs" else 0.0
+        net = Net(lambda net, x: F.gelu(net.a(x) * (1 + shift), approximate=how), a=layer)
+        wrong = Wrong() if side and kind == "kernel" else nullcontext()
+        with record(net), wrong:
+            net(x)
+
+    class Wrong(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            return result * 1.5 if function is torch.ops.aten.gelu.default else result
+
+    found = compared(tmp_path, run)
+    [pair] = [item for item in found.results if item.match.left and item.match.left[0].site.name.endswith("gelu")]
+    [output] = [item for item in pair.tensors if item.pair.part == "output"]
+    with torch.no_grad():
+        hidden = [layer(x) * 1.0, layer(x) * (1.01 if kind == "inputs" else 1.0)]
+        left, right = F.gelu(hidden[0]), F.gelu(hidden[1], approximate="tanh" if kind == "meaning" else "none")
+        right = right * 1.5 if kind == "kernel" else right
+
+    def g(value: torch.Tensor) -> torch.Tensor:
+        return F.gelu(value.double(), approximate="tanh" if kind == "meaning" else "none")
+
+    exact = F.gelu(hidden[0].double())
+    parts = [left - exact, exact - g(hidden[0]), g(hidden[0]) - g(hidden[1]), g(hidden[1]) - right]
+    assert torch.allclose(sum(parts), left.double() - right.double(), rtol=0, atol=1e-12)
+    terms = output.terms
+    assert terms is not None
+    assert terms.left is not None
+    assert terms.left <= 1
+    assert terms.right is not None
+    assert (terms.right > 1) is (kind == "kernel")
+    assert terms.meaning == pytest.approx(float(parts[1].norm() / exact.norm()), rel=1e-6, abs=1e-15)
+    assert terms.inherited == pytest.approx(float(parts[2].norm() / left.double().norm()), rel=1e-6, abs=1e-15)
+    assert (terms.meaning > 1e-9, terms.inherited > 1e-9) == (kind == "meaning", kind == "inputs")
+
+    tt.api.write_json(found, tmp_path / "report.json")
+    tt.api.write_html(found, tmp_path / "report.html")
+    wire = json.loads((tmp_path / "report.json").read_text())
+    values = [
+        tensor
+        for result in wire["results"]
+        for tensor in result["tensors"]
+        if any(call["name"].endswith("gelu") for call in result["left"]) and tensor["part"] == "output"
+    ]
+    told = [values[0][f"term_{name}"] for name in ("left", "meaning", "inherited", "right")]
+    assert told == pytest.approx([terms.left, terms.meaning, terms.inherited, terms.right])
+    assert "The difference, taken apart in float64" in (tmp_path / "report.html").read_text()

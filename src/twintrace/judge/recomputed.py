@@ -306,6 +306,7 @@ class Recomputed:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
+        terms = replace(terms, inherited=self._re.inherited_size(left, right, self._bound))
         precise = self._precision(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)

@@ -204,6 +204,24 @@ class Recomputation:
         # A bound is the worst case: what is more than the rounding of storing the result is still there.
         return _relative_difference(two, one) > _GONE * coarse * SINGLE
 
+    def inherited_size(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float | None:
+        """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known."""
+        given = self.from_left(bound)
+        edge = [number for number in right.edge if number in bound]
+        try:
+            if all(torch.equal(given(number), self.values[1](number)) for number in edge):
+                return 0.0
+            meanings = [of_one_parameter(meaning, right.tensor) for meaning in self.meanings(1, right)]
+            with torch.no_grad():
+                one, two = (run(meanings, values, right.copies)[right.tensor] for values in (given, self.values[1]))
+            base = self.values[0](left.tensor)
+        except (NotRecomputable, RuntimeError, KeyError):
+            return None
+        if one.shape != two.shape or one.numel() != base.numel():
+            return None
+        sizes = [value[value.isfinite()].double().norm() for value in (one - two, base)] if not one.is_complex() else []
+        return float(sizes[0] / sizes[1]) if sizes and float(sizes[1]) else None
+
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
         """Parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
 
