@@ -306,11 +306,11 @@ def judge_result(
         limit = limit + _bounded(error, want, precision)
     difference = (got - want).abs()
     both_nan = got.isnan() & want.isnan()
-    overflow = (
-        got.isinf() & (want.abs() + limit >= precision.largest * (1 - precision.unit)) & (got.sign() == want.sign())
-    )
-    saturated = (got.abs() >= _SATURATED * precision.largest) & (want.abs() + limit >= precision.largest)
-    saturated &= got.sign() == want.sign()
+    alike = (
+        got.sgn() == want.sgn() if not got.is_complex() else torch.ones_like(both_nan)
+    )  # of complex numbers a direction
+    overflow = got.isinf() & (want.abs() + limit >= precision.largest * (1 - precision.unit)) & alike
+    saturated = (got.abs() >= _SATURATED * precision.largest) & (want.abs() + limit >= precision.largest) & alike
     fine = both_nan | overflow | saturated | (got == want)
     bad = ~fine & (got.isnan() | want.isnan() | got.isinf() | want.isinf())
     ratios = torch.where(fine, 0.0, difference / limit)
@@ -318,7 +318,7 @@ def judge_result(
     worst = int(ratios.argmax())
     ratio = float(ratios.view(-1)[worst]) if ratios.is_contiguous() else float(ratios.reshape(-1)[worst])
     finite = ~(fine & ~(got == want)) & ~bad
-    size = float(want[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
+    size = float(want[finite].abs().pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
     spread = float(difference[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
     relative = spread / size if size else 0.0
     index = tuple(int(item) for item in torch.unravel_index(torch.tensor(worst), got.shape))
@@ -427,6 +427,10 @@ class Audit:
     backward_failure: str = ""
 
 
+_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity"))
+"""Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
+_COMPLEX_UNITS = 8.0
+"""Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 _ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish"))
 """Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
 
@@ -461,6 +465,10 @@ def _audit(
     meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, operand_unit: float, sixteen: bool
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
     results = [(number, key) for number, key in meaning.results.items()]
+    given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
+    complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
+    if complicated and any(values.spec(number).dtype[0] == "c" for number in given):
+        raise NotRecomputable("it computes with complex numbers, whose rounding has no bound here")
     dtypes = [values.spec(number).dtype for number, _ in results]
     dtype = max(
         (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
@@ -519,7 +527,7 @@ def _audit(
         terms = (
             _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
         )
-        bound = mode.of(want)
+        bound = mode.of(want) if not want.is_complex() else _COMPLEX_UNITS * precision.unit * want.abs()
         if accuracy.absolute or accuracy.input:
             source = operands.get("input")
             size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()

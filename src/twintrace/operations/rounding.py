@@ -275,7 +275,6 @@ _EXACT = frozenset(
         "arange",
         "scalar_tensor",
         "eye",
-        "linspace",
         "eq",
         "ne",
         "lt",
@@ -542,6 +541,12 @@ def _bent(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **_: Any) -> Err
     """Functions of one argument whose slope is at most 1.5 (hardswish), or that of a given weight."""
     slope = 1.5 + max((float(abs(item)) for item in args if isinstance(item, int | float)), default=0.0)
     return _sum(_times(slope, _of(mode, x)), mode.rounded(y, mode.function_units))
+
+
+@_rule("linspace")
+def _linspace(mode: RunningError, y: Tensor, start: float, end: float, *_: Any, **__: Any) -> Error:
+    """Steps from either end, each a rounded step times its number."""
+    return mode.rounded(torch.full_like(y, max(abs(start), abs(end))), 2.0)
 
 
 @_rule("angle")
