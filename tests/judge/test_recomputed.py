@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,118 @@ def test_both_of_two_mistakes_reach_the_result(tmp_path: Path) -> None:
     assert len(whys) == 2
     assert whys[0].startswith("eps")
     assert whys[1].startswith("negative_slope")
+
+
+@DTYPES
+@pytest.mark.parametrize("fault", ["", "exchanged", "element"])
+def test_one_weight_for_two_layers(tmp_path: Path, dtype: torch.dtype, fault: str) -> None:
+    """Gate and up in one product, or in two of their own: the same, unless the two are exchanged or an element is another."""
+    both = nn.Linear(16, 48, bias=False).to(dtype)
+    gate, up, down = (
+        nn.Linear(16, 24, bias=False),
+        nn.Linear(16, 24, bias=False),
+        nn.Linear(24, 16, bias=False).to(dtype),
+    )
+    halves = both.weight.detach().chunk(2)
+    with torch.no_grad():
+        for layer, half in zip((gate, up), reversed(halves) if fault == "exchanged" else halves, strict=True):
+            layer.to(dtype).weight.copy_(half)
+        if fault == "element":
+            up.weight[3, 5] += 0.5
+
+    def fused(net: Any, x: torch.Tensor) -> Any:
+        one, two = net.both(x).chunk(2, dim=-1)
+        return net.down(F.silu(one) * two)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        if side:
+            net = Net(lambda net, x: net.down(F.silu(net.gate(x)) * net.up(x)), gate=gate, up=up, down=down)
+        else:
+            net = Net(fused, both=both, down=down)
+        with record(net):
+            net(rand(8, 16).to(dtype)).float().square().mean().backward()
+
+    assert compared(tmp_path, run).code == (1 if fault else 0)
+
+
+def test_a_recurrent_layer_that_one_side_unrolls(tmp_path: Path) -> None:
+    """A GRU in one call, and in more than ten for every step: hundreds of calls between two compared values are one function."""
+    gru, steps = nn.GRU(6, 5, batch_first=True), 24
+
+    def unrolled(net: Any, x: torch.Tensor) -> Any:
+        state = x.new_zeros(x.shape[0], 5)
+        states = []
+        for step in range(steps):
+            ours = (x[:, step] @ net.gru.weight_ih_l0.T + net.gru.bias_ih_l0).chunk(3, -1)
+            theirs = (state @ net.gru.weight_hh_l0.T + net.gru.bias_hh_l0).chunk(3, -1)
+            reset, keep = torch.sigmoid(ours[0] + theirs[0]), torch.sigmoid(ours[1] + theirs[1])
+            new = torch.tanh(ours[2] + reset * theirs[2])
+            state = (1 - keep) * new + keep * state
+            states.append(state)
+        return torch.stack(states, 1)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net((unrolled if side else lambda net, x: net.gru(x)[0]), gru=gru)
+        with record(net):
+            net(rand(3, steps, 6)).square().mean().backward()
+
+    found = compared(tmp_path, run)
+
+    assert found.code == 0, tt.verdict(found)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", ["meaning", "inputs", "kernel"])
+def test_the_four_terms_of_a_pair(tmp_path: Path, dtype: torch.dtype, kind: str) -> None:
+    """Meaning and inherited are those of an independent computation, in JSON and on the page; the four add up."""
+    x, layer = rand(32, 24).to(dtype), nn.Linear(24, 16).to(dtype)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        how = "tanh" if side and kind == "meaning" else "none"
+        shift = 1e-2 if side and kind == "inputs" else 0.0
+        net = Net(lambda net, x: F.gelu(net.a(x) * (1 + shift), approximate=how), a=layer)
+        wrong = Wrong() if side and kind == "kernel" else nullcontext()
+        with record(net), wrong:
+            net(x)
+
+    class Wrong(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            return result * 1.5 if function is torch.ops.aten.gelu.default else result
+
+    found = compared(tmp_path, run)
+    [pair] = [item for item in found.results if item.match.left and item.match.left[0].site.name.endswith("gelu")]
+    [output] = [item for item in pair.tensors if item.pair.part == "output"]
+    with torch.no_grad():
+        hidden = [layer(x) * 1.0, layer(x) * (1.01 if kind == "inputs" else 1.0)]
+        left, right = F.gelu(hidden[0]), F.gelu(hidden[1], approximate="tanh" if kind == "meaning" else "none")
+        right = right * 1.5 if kind == "kernel" else right
+
+    def g(value: torch.Tensor) -> torch.Tensor:
+        return F.gelu(value.double(), approximate="tanh" if kind == "meaning" else "none")
+
+    exact = F.gelu(hidden[0].double())
+    parts = [left - exact, exact - g(hidden[0]), g(hidden[0]) - g(hidden[1]), g(hidden[1]) - right]
+    assert torch.allclose(sum(parts), left.double() - right.double(), rtol=0, atol=1e-12)
+    terms = output.terms
+    assert terms is not None
+    assert terms.left is not None
+    assert terms.left <= 1
+    assert terms.right is not None
+    assert (terms.right > 1) is (kind == "kernel")
+    assert terms.meaning == pytest.approx(float(parts[1].norm() / exact.norm()), rel=1e-6, abs=1e-15)
+    assert terms.inherited == pytest.approx(float(parts[2].norm() / left.double().norm()), rel=1e-6, abs=1e-15)
+    assert (terms.meaning > 1e-9, terms.inherited > 1e-9) == (kind == "meaning", kind == "inputs")
+
+    tt.api.write_json(found, tmp_path / "report.json")
+    tt.api.write_html(found, tmp_path / "report.html")
+    wire = json.loads((tmp_path / "report.json").read_text())
+    values = [
+        tensor
+        for result in wire["results"]
+        for tensor in result["tensors"]
+        if any(call["name"].endswith("gelu") for call in result["left"]) and tensor["part"] == "output"
+    ]
+    told = [values[0][f"term_{name}"] for name in ("left", "meaning", "inherited", "right")]
+    assert told == pytest.approx([terms.left, terms.meaning, terms.inherited, terms.right])
+    assert "The difference, taken apart in float64" in (tmp_path / "report.html").read_text()

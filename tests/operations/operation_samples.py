@@ -92,7 +92,7 @@ ARGUMENTS = {
         "need_weights": False, "average_attn_weights": True, "batch_first": False,
     },
     "scaled_dot_product_attention": {"scale": 0.5}, "batch_norm": {"training": True}, "instance_norm": IMAGE,
-    "layer_norm": {"normalized_shape": (4,)}, "group_norm": IMAGE | {"num_groups": 2},
+    "weight_norm": {"g": positive(3, 1)}, "layer_norm": {"normalized_shape": (4,)}, "group_norm": IMAGE | {"num_groups": 2},
     "rms_norm": {"normalized_shape": (4,), "eps": 1e-6}, "local_response_norm": IMAGE | {"size": 3},
     "l2_normalize": {"dim": (1,), "eps": 1e-6}, "renorm": {"p": 2.0, "dim": 0, "maxnorm": 0.5},
     "cross_entropy": LOGITS, "nll_loss": LOGITS, "multi_margin_loss": LOGITS, "multilabel_margin_loss": {"target": whole(3, 4)},
@@ -226,6 +226,7 @@ VARIANTS = [
     ("batch_norm", {"training": False, "running_mean": positive(4), "running_var": positive(4)}),
     *[(name, RECURRENT | ARGUMENTS[name] | {"bidirectional": True, "params": ARGUMENTS[name]["params"] * 2})
       for name in ("lstm", "gru", "rnn")],
+    ("gru", RECURRENT | ARGUMENTS["gru"] | {"batch_first": True}), ("lstm", RECURRENT | ARGUMENTS["lstm"] | {"batch_first": True}),
     ("pow", {"other": 3}), ("pow", {"other": 0.5}), ("div", {"other": 3.0}), ("cumprod", {"dim": 0}),
     ("index_put", {"indices": (whole(2),), "values": positive(2, 4), "accumulate": True}),
     ("repeat_interleave", {"repeats": torch.tensor([1, 2, 0]), "dim": 0}), ("renorm", {"p": 1.0}),

@@ -197,3 +197,10 @@ def test_elementary_functions_that_torch_has_below_its_kernels(seed):
         input=x * 9,
         other=y.abs() + 1,
     )
+
+
+@few
+@given(seed=seeds, shape=st.sampled_from([(6, 40), (4, 3, 5, 5), (7, 2)]), dim=st.integers(0, 1))
+def test_weight_norm(seed, shape, dim):
+    lengths = [size if axis == dim else 1 for axis, size in enumerate(shape)]
+    check("weight_norm", torch._weight_norm, v=draw(seed, *shape), g=draw(seed + 1, *lengths), dim=dim)

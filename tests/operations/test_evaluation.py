@@ -298,3 +298,39 @@ def test_a_masked_probability_is_zero(dtype: torch.dtype, framework: str) -> Non
         found = audit(meaning, values_of(damaged), Gradients({1: 2}, {0: [3]}), framework=framework)
         assert (found.forward[1].ratio > 1) is (number == 1)
         assert (found.backward[3].ratio > 1) is (number == 3)
+
+
+def test_complex_numbers() -> None:
+    """Elementwise products and moves are judged; what has no bound is not recomputed, and no error of the comparison."""
+    a, b = (torch.complex(rand(8, 9, seed=seed), rand(8, 9, seed=seed + 1)) for seed in (0, 2))
+
+    def audited(meaning: Meaning, result: torch.Tensor) -> Audit:
+        tensors = {0: a, 1: b, 2: result}
+        values = Values(
+            lambda number: tensors[number].numpy(), lambda number: Spec("c64", tuple(tensors[number].shape))
+        )
+        return audit(meaning, values)
+
+    product = Meaning("mul", {"input": Operand(0), "other": Operand(1)}, {2: 0})
+    turned = Meaning("permute", {"input": Operand(0), "dims": (1, 0)}, {2: 0})
+    wrong = (a * b).clone()
+    wrong[2, 3] *= 1.00001
+
+    assert audited(product, a * b).forward[2].ratio <= 1
+    assert audited(product, wrong).forward[2].ratio > 1
+    assert audited(product, a * b.conj()).forward[2].ratio > 1000
+    assert audited(turned, a.T.contiguous()).forward[2].ratio == 0
+    assert audited(turned, a.T.contiguous() * 1.01).forward[2].ratio > 1
+    assert "complex" in audited(Meaning("exp", {"input": Operand(0)}, {2: 0}), a.exp()).failure
+
+
+@pytest.mark.parametrize("steps", [2, 9, 257])
+def test_steps_between_two_numbers(steps: int) -> None:
+    """`linspace` multiplies a rounded step: more than one rounding of the result, and less than two of its ends."""
+    meaning = Meaning("linspace", {"start": -1.0, "end": 3.7, "steps": steps, "dtype": "f32"}, {0: 0})
+    right = torch.linspace(-1.0, 3.7, steps)
+    wrong = right.clone()
+    wrong[-1] *= 1.0001
+
+    assert audit(meaning, values_of({0: right})).forward[0].ratio <= 1
+    assert audit(meaning, values_of({0: wrong})).forward[0].ratio > 1

@@ -76,3 +76,19 @@ def test_the_weight_of_another_layer_is_named():
 def test_the_same_name_is_no_other_layer():
     left, right = {"layer": W, "other": W}, {"layer": W * 2, "other": W}
     assert relation(both(left, right), 2, 2) != "the right has here what the left has as layer.weight"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "part"),
+    [
+        (W, W[:2].copy(), True),
+        (W[1::2].copy(), W, True),
+        (W, W[:, 3:].copy(), True),
+        (W, W[:2] + np.float32(1), False),
+        (W, W[:1].copy(), False),  # one row alone tells nothing
+        (W, W, False),
+        (W, W[:2].T.copy(), False),
+    ],
+)
+def test_a_weight_of_which_the_other_is_a_part(left, right, part):
+    assert both(left, right).is_part(1, 1) is part

@@ -77,6 +77,14 @@ class Bearings:
         }
         self._changing: set[int] = set()  # calls of which something comes that is compared, and differs
         self._known: dict[int, tuple[Bearing, tuple[int, ...]]] = {}
+        self._arounds: dict[int, int | None] = {}
+
+    def _around(self, user: int) -> int | None:
+        """The call itself or a module around it that is compared as a whole; looked for once, in networks that are unrolled too."""
+        if user not in self._arounds:
+            free = self._web.is_free(self._which, user)
+            self._arounds[user] = _compared_whole(self._web, self._which, user) if free else user
+        return self._arounds[user]
 
     def of(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
         """The bearing of a call, and the calls with a partner that come first behind it."""
@@ -125,7 +133,7 @@ class Bearings:
                     takers[around] = None
                     through = True
             for user in users:
-                around = user if not web.is_free(which, user) else _compared_whole(web, which, user)
+                around = self._around(user)
                 if around is not None and self._is_compared(around):
                     takers[around] = None
                     through = True

@@ -395,8 +395,9 @@ def _is_repeated(one: Tensor, two: Tensor) -> bool:
 
 
 def _kind(tensor: Tensor) -> str:
+    """Truth values, whole numbers, complex numbers or floating point numbers: bf16 is one of these, for all its first letter."""
     dtype = tensor.spec.dtype
-    return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else dtype[0]
+    return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else "c" if dtype[0] == "c" else "f"
 
 
 def _unknown(tensor: Tensor) -> bool:

@@ -289,6 +289,9 @@ class Recomputed:
             if sizes[0] != sizes[1] and pair.part is Part.INPUT and modules and not item.left.requires_grad:
                 # A mask for all heads, and one for each: what is made of it will tell.
                 return Judged(Status.SAME, because="given in another shape", discarded=True)
+            if sizes[0] != sizes[1] and self._re.is_part(pair.left, pair.right):
+                # One weight for several layers, and one for each of them: what is made of it will tell.
+                return Judged(Status.SAME, because="rows of one weight, in several", discarded=True)
             return self._leaf(item)
         incoming = self._incoming(left, right)
         random = self._random(left, right)
@@ -303,6 +306,7 @@ class Recomputed:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
+        terms = replace(terms, inherited=self._re.inherited_size(left, right, self._bound))
         precise = self._precision(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)

@@ -330,7 +330,7 @@ class _Parts:
         """Distances over the limit where something is not finite or beyond it; which elements have a distance."""
         precision = self._precision
         reach = want.abs() + limit
-        alike = got.sgn() == want.sgn()
+        alike = got.sgn() == want.sgn() if not got.is_complex() else torch.ones_like(reach, dtype=torch.bool)
         overflow = got.isinf() & (reach >= precision.largest * (1 - precision.unit)) & alike
         saturated = (got.abs() >= _SATURATED * precision.largest) & (reach >= precision.largest) & alike
         excused = (got.isnan() & want.isnan()) | overflow | saturated
@@ -486,6 +486,10 @@ class Audit:
     backward_failure: str = ""
 
 
+_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity"))
+"""Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
+_COMPLEX_UNITS = 8.0
+"""Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 _ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish"))
 """Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
 
@@ -520,6 +524,10 @@ def _audit(
     meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, operand_unit: float, sixteen: bool
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
     results = [(number, key) for number, key in meaning.results.items()]
+    given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
+    complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
+    if complicated and any(values.spec(number).dtype[0] == "c" for number in given):
+        raise NotRecomputable("it computes with complex numbers, whose rounding has no bound here")
     dtypes = [values.spec(number).dtype for number, _ in results]
     dtype = max(
         (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
@@ -574,7 +582,7 @@ def _audit(
         terms = (
             _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
         )
-        bound = mode.of(want)
+        bound = mode.of(want) if not want.is_complex() else _COMPLEX_UNITS * precision.unit * want.abs()
         if accuracy.absolute or accuracy.input:
             source = operands.get("input")
             size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()

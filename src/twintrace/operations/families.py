@@ -54,7 +54,7 @@ gelu quick_gelu | geluactivation newgeluactivation
 silu | siluactivation
 softmax | internalsoftmax maskedsoftmax
 dropout feature_dropout alpha_dropout | dropoutdomask
-identity detach positive | copy depend identityn lazyclone
+identity detach positive | copy identityn lazyclone
 assign copy
 transfer | cpu cuda npu moveto
 cast | astype asdtype scalarcast mixedprecisioncast

@@ -952,6 +952,13 @@ def _normalize(input: Tensor, p: float, dim: int, eps: float) -> Result:
     return input / torch.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
 
 
+@kernel("weight_norm")
+def _weight_norm(v: Tensor, g: Tensor, dim: int) -> Result:
+    """A direction times a length for each place on an axis."""
+    others = [axis for axis in range(v.dim()) if axis != dim]
+    return v * (g / v.square().sum(others, keepdim=True).sqrt())
+
+
 @kernel("l2_normalize")
 def _l2_normalize(input: Tensor, dim: Sequence[int], eps: float) -> Result:
     """The bound is on the sum of squares, before the root."""

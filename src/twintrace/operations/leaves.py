@@ -42,6 +42,26 @@ def relation(recomputation: Recomputation, left: int, right: int) -> str:
     return _relation(one, two, unit)
 
 
+def is_part(recomputation: Recomputation, left: int, right: int) -> bool:
+    """True if all rows of the smaller tensor are among those of the larger, bit by bit, along one of the axes."""
+    try:
+        smaller, larger = sorted(
+            (recomputation.values[0](left), recomputation.values[1](right)), key=lambda value: value.numel()
+        )
+    except NotRecomputable:
+        return False
+    if smaller.ndim != larger.ndim or not 0 < smaller.numel() < larger.numel() <= _LARGEST:
+        return False
+    for axis in range(smaller.ndim):
+        rows = [value.movedim(axis, 0).reshape(value.shape[axis], -1).contiguous() for value in (smaller, larger)]
+        if rows[0].shape[1] == rows[1].shape[1]:
+            few, many = ({row.numpy().tobytes() for row in part} for part in rows)
+            # Rows of a constant are in everything that has one: only different ones tell whose they are.
+            if few <= many and len(few) > 1:
+                return True
+    return False
+
+
 def _elsewhere(recomputation: Recomputation, left: int, right: int) -> str:
     """The same bits under another name on the other side: weights of another layer."""
     for which, number, other in ((1, right, "left"), (0, left, "right")):

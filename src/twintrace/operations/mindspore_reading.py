@@ -41,8 +41,6 @@ SILENT = frozenset(
         "IsDimUnKnown",
         "StringToEnum",
         "sequence_len",
-        "ScalarToTensor",
-        "Depend",
         "TupleGetItem",
     )
 )

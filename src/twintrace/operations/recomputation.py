@@ -25,7 +25,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Score, Values, audit, run
-from .leaves import relation
+from .leaves import is_part, relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -219,6 +219,24 @@ class Recomputation:
         two, other = self._compute(1, right, self.values[1])
         limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
         return not bool(((one - two).abs() <= limit).logical_or(one == two).all())
+
+    def inherited_size(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float | None:
+        """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known."""
+        given = self.from_left(bound)
+        edge = [number for number in right.edge if number in bound]
+        try:
+            if all(torch.equal(given(number), self.values[1](number)) for number in edge):
+                return 0.0
+            meanings = [of_one_parameter(meaning, right.tensor) for meaning in self.meanings(1, right)]
+            with torch.no_grad():
+                one, two = (run(meanings, values, right.copies)[right.tensor] for values in (given, self.values[1]))
+            base = self.values[0](left.tensor)
+        except (NotRecomputable, RuntimeError, KeyError):
+            return None
+        if one.shape != two.shape or one.numel() != base.numel():
+            return None
+        sizes = [value[value.isfinite()].double().norm() for value in (one - two, base)] if not one.is_complex() else []
+        return float(sizes[0] / sizes[1]) if sizes and float(sizes[1]) else None
 
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
         """Parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
@@ -464,6 +482,10 @@ class Recomputation:
     def relation(self, left: int, right: int) -> str:
         """How two different tensors that no recorded call made belong together; empty if nothing is seen."""
         return relation(self, left, right)
+
+    def is_part(self, left: int, right: int) -> bool:
+        """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""
+        return is_part(self, left, right)
 
     @staticmethod
     def relative(f: Tensor, g: Tensor) -> float:

@@ -172,6 +172,8 @@ class RunningError(TorchDispatchMode):
 
     def _in_place(self, function: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The out-of-place function, whose value and error are then copied into the first argument."""
+        if name in _RESHAPED:  # the same storage, and with it its errors
+            return function(*args, **kwargs)
         overloads = getattr(aten, name.removesuffix("_"), None)
         if overloads is None:
             self.unknown.add(name)
@@ -308,7 +310,6 @@ _EXACT = frozenset(
         "arange",
         "scalar_tensor",
         "eye",
-        "linspace",
         "eq",
         "ne",
         "lt",
@@ -364,6 +365,11 @@ _EXACT = frozenset(
         "bincount",
     ]
 )
+
+_RESHAPED = frozenset((
+    "transpose_", "t_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "requires_grad_",
+))  # fmt: skip
+"""Functions that write no value: they change the shape of a tensor in place."""
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -575,6 +581,12 @@ def _bent(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **_: Any) -> Err
     """Functions of one argument whose slope is at most 1.5 (hardswish), or that of a given weight."""
     slope = 1.5 + max((float(abs(item)) for item in args if isinstance(item, int | float)), default=0.0)
     return _sum(_times(slope, _of(mode, x)), mode.rounded(y, mode.function_units))
+
+
+@_rule("linspace")
+def _linspace(mode: RunningError, y: Tensor, start: float, end: float, *_: Any, **__: Any) -> Error:
+    """Steps from either end, each a rounded step times its number."""
+    return mode.rounded(torch.full_like(y, max(abs(start), abs(end))), 2.0)
 
 
 @_rule("angle")

@@ -21,8 +21,10 @@ from .telling import meaning_of
 
 _TENSOR_FLOAT = 2.0**-11
 _BRAIN_FLOAT = 2.0**-8
-_LONGEST = 256
-"""Calls between two compared values beyond which nobody would believe a region."""
+_LONGEST = 4096
+"""Calls between two compared values up to which a region is computed: a recurrent layer that a framework unrolls is ten calls for
+every step, layer and direction (MindSpore's GRU), and all of them are one call on the other side.
+"""
 
 
 @dataclass(frozen=True, slots=True)

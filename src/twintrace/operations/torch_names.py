@@ -159,6 +159,7 @@ bucketize(input, boundaries, *, out_int32=False, right=False) = bucketize
 searchsorted(sorted_sequence, input, *, out_int32=False, right=False) = searchsorted
 cosine_similarity(x1, x2, dim=1, eps=1e-8) = cosine_similarity
 normalize(input, p=2.0, dim=1, eps=1e-12, out=None) = normalize
+_weight_norm(v, g, dim=0) = weight_norm
 renorm(input, p, dim, maxnorm) = renorm(p=p, dim=dim, maxnorm=maxnorm)
 
 conv<n>d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)

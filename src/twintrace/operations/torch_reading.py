@@ -24,7 +24,8 @@ _HOMES = (
     ("torch.nn.functional.", "F"), ("torch.Tensor.", "Tensor"), ("torch._C._nn.", "F"), ("torch._C._linalg.", "linalg"),
     ("torch._C._special.", "special"), ("torch._C._fft.", "fft"), ("torch.functional.", "functional"),
     ("torch.linalg.", "linalg"), ("torch.special.", "special"), ("torch.fft.", "fft"), ("torch._VF.", "torch"),
-    ("torch._C.TensorBase.", "Tensor"), ("torch._C._VariableFunctions.", "torch"), ("torch.", "torch"),
+    ("torch._C.TensorBase.", "Tensor"), ("torch._C._VariableFunctions.", "torch"), ("torch._VariableFunctionsClass.", "torch"),
+    ("torch.", "torch"),
 )  # fmt: skip
 _BY_LAYOUT = frozenset(
     (
@@ -89,7 +90,7 @@ def as_it_stands(recorded: Recorded, home: str, name: str, overload: str) -> Mea
         raise NotTold("it depends on how its operand lies in memory, or runs in one precision only")
     if not home or recorded.call.site.kind is Kind.SAVE:
         raise NotTold("not PyTorch's")
-    if home == "torch" and recorded.name.count(".") > 1 and not recorded.name.startswith("torch._VF"):
+    if home == "torch" and recorded.name.count(".") > 1 and not recorded.name.startswith("torch._V"):
         raise NotTold("neither a function nor a method")  # torch.optim, torch.distributed, torch.nn.utils …
     dotted = f"{where}.{name}" + (f".{overload}" if overload else "")
     arguments = {str(place): value for place, value in enumerate(recorded.args)}
