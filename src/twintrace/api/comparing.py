@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence, certain, relative_error
-from ..judge.recomputed import Recomputed
+from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
 from ..model.choices import PolicyName
 from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
@@ -33,8 +33,8 @@ from ..model.results import (
     EqualStep,
     FirstBit,
     FollowedStep,
+    Mistake,
     Recording,
-    Status,
     StepResults,
     TensorResult,
 )
@@ -211,7 +211,7 @@ class _Carried:
     """What the steps of one rank leave to the next."""
 
     before: Aftermath | None = None
-    standing: Mapping[tuple[str, str], Status] = field(default_factory=dict)
+    standing: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     passed: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     """By structure: the last step that was passed over since one was judged."""
     was_equal: bool = False
@@ -276,7 +276,8 @@ class _Walk:
             self._note_first_bit(journals, outlines, carried)
             self._catch_up(carried)
             part = self._judge(place, outlines, carried, progress)
-            self.parts[place] = replace(part, left_behind=Aftermath(), standing={})
+            self._count_what_reached(part.reached, place)
+            self.parts[place] = replace(part, left_behind=Aftermath(), standing={}, reached=frozenset())
             self._differs = self._differs or not all(map(_is_same, part.results))
             self._note_parting(place)
             if outlines is not None and outlines.equal and _is_quiet(part):
@@ -290,6 +291,15 @@ class _Walk:
         if outlines is not None:  # other tools' dumps may take long to be read again
             for trace in self._traces:
                 trace.forget()
+
+    def _count_what_reached(self, reached: frozenset[Mistake], place: tuple[int, int]) -> None:
+        """Mistakes of earlier steps count if a result of this one shows them: in a state that a network carries along."""
+        for other, part in self.parts.items():
+            if other[1] != place[1] or not reached:
+                continue
+            results = [_with_effect(result, reached) for result in part.results]
+            if any(new is not old for new, old in zip(results, part.results, strict=True)):
+                self.parts[other] = replace(part, results=results, parted=True)
 
     def recording(self, which: int) -> Recording:
         """One side, as far as it was gone through."""
@@ -403,7 +413,18 @@ _STANDING = 200_000
 """Values whose standing is carried from step to step, 0.2 KB each."""
 
 
-def _worth_knowing(standing: Mapping[tuple[str, str], Status]) -> Mapping[tuple[str, str], Status]:
+def _with_effect(result: CallResult, reached: frozenset[Mistake]) -> CallResult:
+    """The result, with those of its mistakes as effective that were among those that reached something."""
+    counted = tuple(
+        mistake
+        if mistake.effective or replace(mistake, effective=True) not in reached
+        else replace(mistake, effective=True)
+        for mistake in result.mistakes
+    )
+    return result if counted == result.mistakes else replace(result, mistakes=counted)
+
+
+def _worth_knowing(standing: Mapping[tuple[str, str], Standing]) -> Mapping[tuple[str, str], Standing]:
     """Without the oldest values that are the same on both sides: a value that differs is not among them."""
     if len(standing) <= _STANDING:
         return standing
@@ -627,7 +648,7 @@ class _Part:
     strays: int
     left_behind: Aftermath
     """How far apart rounding may have left the weights."""
-    standing: Mapping[tuple[str, str], Status]
+    standing: Mapping[tuple[str, str], Standing]
     """Standing of the values that the step made, by the fingerprints of both sides."""
     parted: bool = False
     """True if a mistake reaches a result."""
@@ -637,6 +658,8 @@ class _Part:
     """Results that one side alone has."""
     notes: tuple[str, ...] = ()
     """Differences that no setting removes."""
+    reached: frozenset[Mistake] = frozenset()
+    """Mistakes that reach a result, of this step or of an earlier one."""
 
 
 def _steps_alone(parts: Mapping[tuple[int, int], _Part]) -> set[int]:
@@ -678,7 +701,7 @@ def _compare_place(
     before: Aftermath | None,
     equal_nan: bool,
     brief: bool,
-    standing: Mapping[tuple[str, str], Status] | None,
+    standing: Mapping[tuple[str, str], Standing] | None,
 ) -> _Part:
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     sides = (_side(journals[0]), _side(journals[1]))
@@ -725,6 +748,7 @@ def _compare_place(
         judgement.untold,
         judgement.lone,
         judgement.notes,
+        judgement.reached,
     )
 
 

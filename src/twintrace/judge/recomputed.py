@@ -103,6 +103,12 @@ class Judgement:
     """Results and gradients that one side alone has, one sentence each."""
     notes: tuple[str, ...] = ()
     """Differences that nobody can set right, one sentence each."""
+    reached: frozenset[Mistake] = frozenset()
+    """Mistakes that reach a result, those of earlier steps among them."""
+
+
+Standing = tuple[Status, frozenset[Mistake]]
+"""What was found of a value that a step left behind, and the mistakes that it comes from."""
 
 
 class Recomputed:
@@ -120,7 +126,7 @@ class Recomputed:
         alignment: Alignment,
         results: Sequence[CallResult],
         recomputation: Recomputation,
-        before: Mapping[tuple[str, str], Status] | None = None,
+        before: Mapping[tuple[str, str], Standing] | None = None,
     ) -> None:
         self._alignment = alignment
         self._results = results
@@ -162,7 +168,7 @@ class Recomputed:
         """Calls that were told already, by side."""
         self._senders = tuple(side.senders() for side in self._sides)
         self._received = tuple(side.received() for side in self._sides)
-        self._left_behind: dict[tuple[str, str], Status] = {}
+        self._left_behind: dict[tuple[str, str], Standing] = {}
         self._match_of: tuple[dict[int, Match], dict[int, Match]] = ({}, {})
         for match in alignment.matches:
             for which, calls in enumerate((match.left, match.right)):
@@ -170,7 +176,7 @@ class Recomputed:
                     self._match_of[which].setdefault(call.id, match)
 
     @property
-    def left_behind(self) -> Mapping[tuple[str, str], Status]:
+    def left_behind(self) -> Mapping[tuple[str, str], Standing]:
         """Standing of the values that this step made, by the fingerprints of both sides."""
         return {**self._before, **self._left_behind}
 
@@ -244,7 +250,7 @@ class Recomputed:
             self._known[0].add(item.pair.left)
             self._known[1].add(item.pair.right)
             if item.left.fingerprint and item.right.fingerprint:
-                self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status
+                self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
         return self._values[key]
 
     def _are_other_steps(self, item: TensorResult, left: Slice, right: Slice) -> bool:
@@ -357,7 +363,7 @@ class Recomputed:
         left, right, pair = item.left, item.right, item.pair
         inherited = self._before.get((left.fingerprint or "", right.fingerprint or ""))
         if inherited is not None:
-            return Judged(inherited, because="an earlier step left it so")
+            return Judged(inherited[0], because="an earlier step left it so", sources=inherited[1])
         gradient = self._gradients.get((pair.left, pair.right))
         if gradient is None and pair.left in self._gradient_of[0] and pair.right in self._gradient_of[1]:
             gradient = _together([self._gradient_of[0][pair.left], self._gradient_of[1][pair.right]])
@@ -1174,12 +1180,15 @@ class Recomputed:
             _attach(results, call, which, mistake)
         untold: list[str] = []
         reached: set[Mistake] = set()
+        unknown = any(status is Status.PARTED and not sources for status, sources in self._before.values())
         for number, result in enumerate(results):
             for place, item in enumerate(result.tensors):
                 own = judged[number].get(place)
                 if own is None or not _is_end(item, ends[0]):
                     continue
                 reached |= own.sources if own.status is Status.PARTED else set()
+                if own.status is Status.PARTED and not own.sources and unknown:
+                    untold.append(f"{_name(item.pair)} differs by what an earlier step left behind")
                 if own.status is Status.UNTOLD:
                     untold.append(own.untold or f"{_name(item.pair)} depends on calls that could not be recomputed")
         for result in results:
@@ -1214,7 +1223,8 @@ class Recomputed:
             f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
             for names, size in self._notes.items()
         ) + tuple(self._remarks)
-        return Judgement(finished, tuple(dict.fromkeys(untold)), bool(reached or mistakes), tuple(mistakes), notes)
+        parted = bool(reached or mistakes)
+        return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
 
     def _ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
@@ -1237,7 +1247,25 @@ class Recomputed:
                 specs = {number: side.tensor(number).spec for number in made}
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
             found.update(dict.fromkeys(made, call))
-        return found
+        return found | self._state(which)
+
+    def _state(self, which: int) -> dict[int, Call]:
+        """State that a step leaves in tensors that were there before it, as it is last: buffers and attributes."""
+        side = self._sides[which]
+        there = {number for call in side.calls for number in call.buffers.values()}
+        last: dict[int, Call] = {}
+        for call in sorted(side.calls, key=lambda item: item.order):
+            if not call.mutates or not side.is_leaf(call) or call.site.phase is not Phase.FORWARD:
+                continue
+            taken, made = inputs_of(call), outputs_of(call)
+            for slot in call.mutates:
+                before, after = taken.get(slot), made.get(f"after.{slot}", made.get(""))
+                if before is None or after is None or (before not in there and side.maker(before) is not None):
+                    continue
+                last.pop(before, None)
+                last[after] = call
+                there.add(after)
+        return {number: call for number, call in last.items() if side.tensor(number).spec.dtype[0] not in "iub"}
 
     def _small_effects(
         self, results: Sequence[CallResult], reached: Collection[Mistake], ends: Mapping[int, Call]
@@ -1270,8 +1298,8 @@ class Recomputed:
         """
         handled: tuple[set[int], set[int]] = (set(), set())
         for which in (0, 1):
-            for number in ends[which]:
-                if number in self._known[which]:
+            for number, call in ends[which].items():
+                if number in self._known[which] or _writes_state(call):
                     continue
                 rest = self._sides[which].slice(number, self._known[which])
                 partners = [self._partner(which, edge) for edge in rest.edge]
@@ -1425,7 +1453,9 @@ class Recomputed:
             for number, call in alone[which].items():
                 spec = self._sides[which].tensor(number).spec
                 maker = self._sides[which].maker(number) or call
-                if call.gradients and call.site.kind is not Kind.MODULE:
+                if _writes_state(call):
+                    found.append((f"only the {side} changes a state of the network, {spec}, by {name_of(call)}", True))
+                elif call.gradients and call.site.kind is not Kind.MODULE:
                     found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
                 elif call.site.kind is not Kind.MODULE or alone[1 - which]:
                     found.append(
@@ -1438,6 +1468,11 @@ class Recomputed:
 
 
 _UNSEEN = Judged(Status.SAME)
+
+
+def _writes_state(call: Call) -> bool:
+    """True if a call of the forward pass writes to something that was there before it."""
+    return bool(call.mutates) and call.site.kind is not Kind.MODULE and call.site.phase is Phase.FORWARD
 
 
 def _attach(results: list[CallResult], call: Call, which: int, mistake: Mistake) -> None:

@@ -201,10 +201,12 @@ class _Search:
     # --- calls ----------------------------------------------------------------------------------------------------------
 
     def _lone_calls(self, which: int, every: bool = False) -> Iterator[Candidate]:
-        """Calls that one side alone makes (or `every` call), left out: one of their operands is handed on."""
+        """Calls that one side alone makes (or `every` call), left out: one of their operands is handed on. The last one first: what
+        it does with the result is what those before it were made for.
+        """
         meanings, others = (self._left, self._right) if which == 0 else (self._right, self._left)
         more = Counter(item.operation for item in meanings) - Counter(item.operation for item in others)
-        for place, meaning in enumerate(meanings):
+        for place, meaning in reversed([*enumerate(meanings)]):
             if not every and meaning.operation not in more and any(meaning is pair[which] for pair in self._pairs):
                 continue
             advice = (
@@ -387,8 +389,10 @@ class _Mask:
     @property
     def text(self) -> str:
         """Places that a mask leaves open: `12 of 100 places, a window of 4`."""
-        allowed = self.allowed.reshape(-1, *self.allowed.shape[-2:])[0]
         open_ = f"{int((~self.allowed).sum())} of {self.allowed.numel()} places"
+        if self.allowed.dim() < 2:  # of labels, not of scores
+            return open_
+        allowed = self.allowed.reshape(-1, *self.allowed.shape[-2:])[0]
         rows, columns = allowed.shape
         distance = torch.arange(rows)[:, None] - torch.arange(columns)[None] + (columns - rows)
         for kind, shape in (("causal", distance >= 0), ("", None)):
@@ -474,23 +478,35 @@ def _as_other(meaning: Meaning, other: Meaning) -> Meaning | None:
 
 
 def _left_out(meanings: Sequence[Meaning], place: int) -> Iterator[list[Meaning]]:
-    """The calls without one of them, which hands one of its operands on; nothing where it has several results."""
+    """The calls without one of them, which hands one of its operands on: of several results each that of its own place in a list;
+    nothing where there is no such list.
+    """
     meaning = meanings[place]
-    if len(meaning.results) != 1:
-        return
-    (result,) = meaning.results
     kept = [item for number, item in enumerate(meanings) if number != place]
-    for _, substitute in meaning.operands():
-        changed = [
-            replace(
-                item,
-                arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
-            )
-            for item in kept
+    ways: list[dict[int, Operand]] = [dict.fromkeys(meaning.results, operand) for _, operand in meaning.operands()]
+    if len(meaning.results) > 1:
+        lists = [value for value in meaning.arguments.values() if isinstance(value, tuple)]
+        ways = [
+            {number: value[key] for number, key in meaning.results.items() if isinstance(key, int)}  # type: ignore[misc]
+            for value in lists
+            if len(value) == len(meaning.results) and all(isinstance(item, Operand) for item in value)
         ]
-        if not any(result == operand.tensor for item in kept for _, operand in item.operands()):
-            changed.append(Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone"))
-        yield changed
+    for way in ways:
+        changed = kept
+        for result, substitute in way.items():
+            changed = [
+                replace(
+                    item,
+                    arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
+                )
+                for item in changed
+            ]
+        last = [
+            Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone")
+            for result, substitute in way.items()
+            if not any(result == operand.tensor for item in kept for _, operand in item.operands())
+        ]
+        yield [*changed, *last]
 
 
 def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:

@@ -1,0 +1,81 @@
+"""State that a network carries along: buffers and attributes are results, and what is left in them counts in later steps."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import twintrace as tt  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+
+
+class Net(nn.Module):
+    """A layer whose input is shifted by a running mean, which each step moves by a share of its own."""
+
+    def __init__(self, share: float, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.share, self.how = nn.Linear(6, 6), share, how
+        self.register_buffer("mean", torch.ones(6))
+        self.carried = torch.zeros(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.layer(x - self.mean - self.carried)
+        with torch.no_grad():
+            if self.how == "buffer":
+                self.mean.mul_(1 - self.share).add_(h.mean(0), alpha=self.share)
+            elif self.how == "attribute":
+                self.carried = h.mean(0).detach() * self.share
+        return h
+
+
+def recorded(path, share: float, how: str, steps: int):
+    net = Net(share, how)
+    batch = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
+    with tt.record(path, net, level="mix", keep="tensor") as recorder:
+        for _ in range(steps):
+            net(batch).square().mean().backward()
+            recorder.step()
+    return path
+
+
+def compared(folder, left: tuple[float, str], right: tuple[float, str], steps: int):
+    return tt.compare(recorded(folder / "a", *left, steps), recorded(folder / "b", *right, steps))
+
+
+@pytest.mark.parametrize("how", ["buffer", "attribute"])
+def test_the_same_state_agrees(how, tmp_path):
+    assert compared(tmp_path, (0.1, how), (0.1, how), 3).code == 0
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_buffer_that_is_updated_otherwise_is_a_difference(steps, tmp_path):
+    found = compared(tmp_path, (0.1, "buffer"), (0.2, "buffer"), steps)
+    assert found.code == 1
+    assert found.divergence.result.step == 0
+    assert "mul_" in str(found).splitlines()[0]
+    assert "factor: 0.9 | 0.8" in str(found)
+
+
+def test_a_buffer_that_one_side_alone_updates_is_a_difference(tmp_path):
+    found = compared(tmp_path, (0.1, "buffer"), (0.1, "none"), 1)
+    assert found.code == 1
+    assert "only the left changes a state of the network, f32[6], by torch.Tensor.add_" in str(found)
+
+
+def test_what_a_step_leaves_in_an_attribute_counts_in_the_next(tmp_path):
+    """Nothing of the first step depends on it: the second step's results do."""
+    found = compared(tmp_path, (0.1, "attribute"), (0.5, "attribute"), 3)
+    assert found.code == 1
+    assert found.divergence.result.step == 0
+    assert "factor: 0.1 | 0.5" in str(found)
+
+
+def test_what_nobody_takes_is_without_effect(tmp_path):
+    """In the only step an attribute is a value that nothing was made of."""
+    found = compared(tmp_path, (0.1, "attribute"), (0.5, "attribute"), 1)
+    assert found.code == 0
+    assert "Without effect on any result" in str(found)
