@@ -13,6 +13,7 @@ those are paired by their values alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,12 @@ _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
 _ASKED = "the mapping says so"
 _BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
+
+
+_LISTED = re.compile(r"0\.\d+")
+"""A parameter in the list that an optimizer's step takes."""
+_OF_PARAMETER = re.compile(r"(0\.|kw\.gradients\.|parameters\.|kw\.state\.|state\.)(\d+)(?=\.|$)")
+"""A parameter, its gradient, its new value or its state in such a step, by its place in the list."""
 
 
 class Mapped(NamedTuple):
@@ -84,7 +91,10 @@ class Mapper:
         `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one operation that moves
         nothing: where all goes in as it is, all comes out as it is.
         """
-        if named and _same_slots(left, right):
+        moved = self._moved_parameters(left, right) if named else None
+        if moved is not None:
+            chosen = moved
+        elif named and _same_slots(left, right):
             chosen = [_Chosen(one, two, "") for one, two in zip(left, right, strict=True)]
         else:
             chosen = []
@@ -114,6 +124,49 @@ class Mapper:
             tuple(_stray(slot, right, operation, functions[0]) for slot in left if id(slot) not in taken[0]),
             tuple(_stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
         )
+
+    def _moved_parameters(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[_Chosen] | None:
+        """Slots of two optimizers' steps whose parameters are in another order, or not the same; None if each is in its place.
+
+        A parameter belongs to the one that the forward pass has in its stead; its gradient and its state go with it.
+        """
+        ours, theirs = (
+            {slot.slot.partition(".")[2]: slot.tensor for slot in side if _LISTED.fullmatch(slot.slot)}
+            for side in (left, right)
+        )
+        if not ours or not theirs or not any(slot.slot.startswith("kw.gradients") for slot in left):
+            return None
+        places = {tensor: place for place, tensor in theirs.items()}
+        known = {
+            place: places.get(partner)
+            for place, tensor in ours.items()
+            if (partner := self.partner(0, tensor)) is not None
+        }
+        fitting = {
+            place: other
+            for place, other in known.items()
+            if other is not None and numel(self._left.tensor(ours[place])) == numel(self._right.tensor(theirs[other]))
+        }
+        for place, tensor in ours.items():  # what the forward pass does not know stays where it is, if it fits
+            other = theirs.get(place)
+            if place in known or other is None or self.partner(1, other) is not None:
+                continue
+            if self._left.tensor(tensor).spec.shape == self._right.tensor(other).spec.shape:
+                fitting[place] = place
+        if fitting == {place: place for place in ours} and len(ours) == len(theirs):
+            return None
+        there = {(slot.part, slot.slot, slot.turn): slot for slot in right}
+        chosen = []
+        for slot in left:
+            match = _OF_PARAMETER.match(slot.slot)
+            name: str | None = slot.slot
+            if match is not None:
+                moved = fitting.get(match[2])
+                name = None if moved is None else f"{match[1]}{moved}{slot.slot[match.end() :]}"
+            same = there.get((slot.part, name, slot.turn)) if name is not None else None
+            if same is not None:
+                chosen.append(_Chosen(slot, same, "" if name == slot.slot else "the same parameter"))
+        return chosen
 
     def _as_it_is(self, pair: TensorPair) -> bool:
         shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape

@@ -1439,6 +1439,20 @@ class Recomputed:
             return bound.left if bound is not None else None
         return next((right for right, bound in self._bound.items() if bound.left == number), None)
 
+    def _forgotten(self, which: int, call: Call, number: int) -> str:
+        """Name of a parameter that one side's optimizer updates and the other's does not take, though the network has it."""
+        before = _updated(call, number) if call.site.phase is Phase.UPDATE else None
+        partner = None if before is None else self._partner(which, before)
+        other = self._sides[1 - which]
+        updates = [item for item in other.calls if item.site.phase is Phase.UPDATE]
+        if before is None or partner is None or not updates:
+            return ""
+        if math.prod(other.tensor(partner).spec.shape) != math.prod(self._sides[which].tensor(before).spec.shape):
+            return ""
+        if any(partner in inputs_of(item).values() for item in updates):
+            return ""
+        return self._sides[which].parameter_name(before) or "a parameter"
+
     def _lone_results(
         self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
     ) -> list[tuple[str, bool]]:
@@ -1453,7 +1467,15 @@ class Recomputed:
             for number, call in alone[which].items():
                 spec = self._sides[which].tensor(number).spec
                 maker = self._sides[which].maker(number) or call
-                if _writes_state(call):
+                forgotten = self._forgotten(which, call, number)
+                if forgotten:
+                    found.append(
+                        (
+                            f"only the {side}'s optimizer updates {forgotten}, {spec}: is it given to the {other}'s?",
+                            True,
+                        )
+                    )
+                elif _writes_state(call):
                     found.append((f"only the {side} changes a state of the network, {spec}, by {name_of(call)}", True))
                 elif call.gradients and call.site.kind is not Kind.MODULE:
                     found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
@@ -1468,6 +1490,13 @@ class Recomputed:
 
 
 _UNSEEN = Judged(Status.SAME)
+
+
+def _updated(call: Call, number: int) -> int | None:
+    """The parameter that an optimizer's step made a new value of, as it was before; None of anything else."""
+    slot = next((slot for slot, made in outputs_of(call).items() if made == number), "")
+    place = slot.rpartition("parameters.")[2]
+    return inputs_of(call).get(f"0.{place}") if place.isdigit() else None
 
 
 def _writes_state(call: Call) -> bool:

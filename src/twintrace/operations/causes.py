@@ -107,7 +107,10 @@ class _Search:
         self._re = recomputation
         self._slices = left, right
         self._bound = bound
-        self._left, self._right = recomputation.meanings(0, left), recomputation.meanings(1, right)
+        self._left, self._right = (  # optimizers may have their parameters in another order
+            [of_one_parameter(meaning, part.tensor) for meaning in recomputation.meanings(which, part)]
+            for which, part in enumerate((left, right))
+        )
         self._pairs = list(_partners(self._left, self._right))
 
     def candidates(self) -> Iterator[Candidate]:
