@@ -89,7 +89,7 @@ class Trace(Written, store.Trace):
 
 
 def _strain(tensor: Tensor) -> tuple[int, float]:
-    """How many values are not finite, and the largest magnitude as a share of what the type can hold."""
+    """Number of values that are not finite, and the largest magnitude as a share of what the type can hold."""
     known = tensor.statistics
     if known is None:
         return 0, 0.0

@@ -108,7 +108,7 @@ class Judgement:
 
 
 Standing = tuple[Status, frozenset[Mistake]]
-"""What was found of a value that a step left behind, and the mistakes that it comes from."""
+"""Status of a value that a step left behind, and the mistakes that it comes from."""
 
 
 class Recomputed:
@@ -312,7 +312,7 @@ class Recomputed:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
-        terms = replace(terms, inherited=self._re.inherited_size(left, right, self._bound))
+        terms = replace(terms, inherited=self._re.inherited(left, right, self._bound))
         precise = self._precision(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)
@@ -336,7 +336,7 @@ class Recomputed:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
-        if incoming.status is Status.PARTED and not self._still_visible(item, left, right, incoming.sources):
+        if incoming.status is Status.PARTED and not self._still_visible(item, terms.inherited, right, incoming.sources):
             incoming = Judged(Status.CLEAN)
         return Judged(
             worse(Status.CLEAN, incoming.status), terms, _told(terms, incoming.status), sources=incoming.sources
@@ -686,7 +686,9 @@ class Recomputed:
             return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
         return "none of the changes that were tried explains it"
 
-    def _still_visible(self, item: TensorResult, left: Slice, right: Slice, sources: Collection[Mistake]) -> bool:
+    def _still_visible(
+        self, item: TensorResult, inherited: float | None, right: Slice, sources: Collection[Mistake]
+    ) -> bool:
         """True if a mistake before is more than rounding here. One that never was more cannot be gone by that."""
         if any(mistake.kind in ("meaning", "leaf") and mistake.size < _SMALL for mistake in sources):
             return True
@@ -697,19 +699,10 @@ class Recomputed:
         if error >= _SHARES or measured is None:
             return True
         try:
-            visible = self._is_inherited(error, left, right) or self._re.inherited(right, self._bound, item.pair.layout)
+            visible = self._re.is_visible(inherited, right, self._bound)
         except _not_recomputable():
             return True
         return visible and not self._is_forgotten(item, right, sources)
-
-    def _is_inherited(self, error: float, left: Slice, right: Slice) -> bool:
-        """True if two results are further apart than both roundings: calls that mean the same inherited the rest."""
-        if len(left.calls) != 1 or len(right.calls) != 1:
-            return False
-        scores = (
-            self._re.audit(which, part.calls[0]).forward.get(part.tensor) for which, part in enumerate((left, right))
-        )
-        return self._re.exceeds(error, scores, right)
 
     def _is_forgotten(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
         """True if a selective operation drops what a mistake changed, so that all that is left of the difference is rounding."""

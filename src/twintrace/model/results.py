@@ -391,7 +391,7 @@ class Comparison:
     followed: tuple[FollowedStep, ...] = ()
     """Steps that were not judged, because the runs had parted before them."""
     first_bit: FirstBit | None = None
-    """Where the first bit differs; None where none does, or where the two make different calls."""
+    """Place of the first bit that differs; None where none does, or where the two make different calls."""
 
     @property
     def judged(self) -> Sequence[CallResult]:

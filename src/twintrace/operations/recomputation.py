@@ -24,7 +24,7 @@ from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .causes import Cause, cause_of
-from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Score, Values, audit, run
+from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
 from .leaves import is_part, relation
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
@@ -202,41 +202,32 @@ class Recomputation:
             and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
         )
 
-    def exceeds(self, error: float, roundings: Iterable[Score | None], right: Slice) -> bool:
-        """True if a relative difference of two results is more than their own roundings and that of storing one."""
-        known = [score.relative if score is not None else math.inf for score in roundings]
-        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE)
-        return error - sum(known) > _GONE * max(coarse, SINGLE)
-
-    def inherited(self, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> bool:
-        """True if the different inputs of two slices make more than rounding of a difference: g(X_L) - g(X_R)."""
-        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
-        one, two = self._result(1, right, self.from_left(bound)), self._result(1, right, self.values[1])
-        # A bound is the worst case: what is more than the rounding of storing the result is there even within it.
-        if _relative_difference(two, one) > _GONE * coarse * SINGLE:
-            return True
-        one, error = self._compute(1, right, self.from_left(bound))
-        two, other = self._compute(1, right, self.values[1])
-        limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
-        return not bool(((one - two).abs() <= limit).logical_or(one == two).all())
-
-    def inherited_size(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float | None:
+    def inherited(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float | None:
         """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known."""
         given = self.from_left(bound)
         edge = [number for number in right.edge if number in bound]
         try:
             if all(torch.equal(given(number), self.values[1](number)) for number in edge):
                 return 0.0
-            meanings = [of_one_parameter(meaning, right.tensor) for meaning in self.meanings(1, right)]
-            with torch.no_grad():
-                one, two = (run(meanings, values, right.copies)[right.tensor] for values in (given, self.values[1]))
+            one, two = self._result(1, right, given), self._result(1, right, self.values[1])
             base = self.values[0](left.tensor)
-        except (NotRecomputable, RuntimeError, KeyError):
+        except (NotRecomputable, RuntimeError):
             return None
-        if one.shape != two.shape or one.numel() != base.numel():
+        if one.shape != two.shape or one.numel() != base.numel() or one.is_complex():
             return None
-        sizes = [value[value.isfinite()].double().norm() for value in (one - two, base)] if not one.is_complex() else []
-        return float(sizes[0] / sizes[1]) if sizes and float(sizes[1]) else None
+        apart, size = (float(value[value.isfinite()].double().norm()) for value in (one - two, base))
+        return apart / size if size else None
+
+    def is_visible(self, inherited: float | None, right: Slice, bound: Mapping[int, Bound]) -> bool:
+        """True if what two slices inherited (`inherited`) is more than rounding. Raises NotRecomputable."""
+        coarse = UNITS.get(self.values[1].spec(right.tensor).dtype, SINGLE) / SINGLE
+        # A bound is the worst case: what is more than the rounding of storing the result is there even within it.
+        if inherited is not None and inherited > _GONE * coarse * SINGLE:
+            return True
+        one, error = self._compute(1, right, self.from_left(bound))
+        two, other = self._compute(1, right, self.values[1])
+        limit = (error + other) * max(coarse, 1.0) + 2 * coarse * SINGLE * two.abs()
+        return not bool(((one - two).abs() <= limit).logical_or(one == two).all())
 
     def summands(self, which: int, gradient: int, parts: Sequence[int]) -> tuple[int, ...] | None:
         """Parts whose sum is a recorded gradient, up to the rounding of adding them; None if there are none.
