@@ -8,56 +8,53 @@ known to be equal (on all cores, one pair of arrays at a time), and the pairs ar
 
 from __future__ import annotations
 
-import functools
-import math
 import os
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..judge import Aftermath, Bench, Case, Policy, first_backward, first_forward, first_mistake, policy_named
+from ..judge import Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
-from ..judge.policies import Evidence, certain, relative_error
-from ..judge.recomputed import Recomputed, Standing
-from ..judge.settings import different_settings
+from ..judge.policies import Evidence
 from ..model.choices import PolicyName
-from ..model.errors import ReportError, TraceError, TwintraceError, UsageError
+from ..model.errors import ReportError, TraceError, UsageError
 from ..model.measurements import Measurement
-from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
-from ..model.records import Call, Damage, Header
+from ..model.pairs import Alignment, Part, Side
 from ..model.results import (
     CallResult,
     Divergence,
-    EqualStep,
-    FirstBit,
     FollowedStep,
-    Mistake,
-    Recording,
     StepResults,
     TensorResult,
 )
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
-from ..operations.sides import Side as Graph
 from ..store.registry import open_trace
-from ..store.trace import Journal, Trace
+from ..store.trace import Trace
+from .places import (
+    PlaceResult,
+    Progress,
+    can_recompute,
+    graphs_of,
+    listed,
+    measure_pair,
+    recomputation_of,
+    side_of,
+    silent,
+)
 from .results import Comparison
-from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of, sentence, spans
+from .stepping import sentence, spans
+from .walking import Walk
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
 
 Source = str | os.PathLike[str] | Trace
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, and how many there are."""
 
 _PICTURES = 200
 """Pairs that differ and get a picture of where. More would make a report large, and nobody looks at them."""
-_TENSORS = 100_000
-"""Descriptions of tensors held at once, about 1 KB each."""
 
 
 def compare(
@@ -165,9 +162,9 @@ def compare_traces(
     common, left_out = _places(traces, steps, ranks)
     shortcuts = shortcuts and len(common) > 1
     recompute = recompute and can_recompute()
-    walk = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
+    walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
     for number, place in enumerate(common):
-        walk.visit(place, _silent if progress is None else _among(progress, number, len(common)))
+        walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
     parts, equal = walk.parts, tuple(walk.equal)
     results = tuple(result for part in parts.values() for result in part.results)
     if pictures:
@@ -181,8 +178,8 @@ def compare_traces(
 
     def load(step: int, rank: int) -> Sequence[CallResult]:
         """Results of a step that is equal bit by bit: nothing that came before has a bearing on them."""
-        one = _Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, False)
-        one.visit((step, rank), _silent)
+        one = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, False)
+        one.visit((step, rank), silent)
         return one.parts[step, rank].results
 
     return Comparison(
@@ -203,254 +200,6 @@ def compare_traces(
         tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
         tuple(walk.followed),
         walk.first_bit,
-    )
-
-
-@dataclass(slots=True)
-class _Carried:
-    """What the steps of one rank leave to the next."""
-
-    before: Aftermath | None = None
-    standing: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
-    passed: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-    """By structure: the last step that was passed over since one was judged."""
-    was_equal: bool = False
-    """True if the step before is equal bit by bit."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairing:
-    """Pairs of a step, and whether they hold for every step of its structure."""
-
-    alignment: Alignment
-    sure: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """Facts about the journals of one step of one rank that are told of the traces as a whole."""
-
-    calls: tuple[int, int]
-    damage: tuple[tuple[Damage, ...], tuple[Damage, ...]]
-    complete: tuple[bool, bool]
-
-
-class _Walk:
-    """Goes through the steps of two traces in their order, and judges them as far as they have to be judged."""
-
-    def __init__(
-        self,
-        traces: tuple[Trace, Trace],
-        policy: Policy,
-        pair: Callable[[Side, Side], Alignment],
-        repeat: Trace | None,
-        workers: int | None,
-        equal_nan: bool,
-        brief: bool,
-        recompute: bool,
-        shortcuts: bool,
-    ) -> None:
-        self._traces, self._policy, self._pair, self._repeat, self._workers = traces, policy, pair, repeat, workers
-        self._equal_nan, self._brief, self.recompute, self._shortcuts = equal_nan, brief, recompute, shortcuts
-        self.parts: dict[tuple[int, int], _Part] = {}
-        self.equal: list[EqualStep] = []
-        self.followed: list[FollowedStep] = []
-        self.first_bit: FirstBit | None = None
-        self.seen: dict[tuple[int, int], _Seen] = {}
-        self._heads: list[tuple[Header, Header]] = []
-        self._carried: dict[int, _Carried] = {}
-        self._pairings: dict[tuple[str, str, str], _Pairing] = {}
-        self._quiet: dict[tuple[str, str, str], EqualStep] = {}
-        """By structure: a step in which all is the same, and nothing is to be said."""
-        self._parted_in: int | None = None
-        self._follows = self._differs = False
-
-    def visit(self, place: tuple[int, int], progress: Progress) -> None:
-        """Judge one step of one rank, or pass it over."""
-        journals = (self._traces[0].journal(*place), self._traces[1].journal(*place))
-        if not self._heads:
-            self._heads.append((journals[0].header, journals[1].header))
-        carried = self._carried.setdefault(place[1], _Carried())
-        outlines = outlines_of(journals) if self._shortcuts else None
-        if not self._pass_over(place, outlines, carried) and not self._follow(place, outlines):
-            self._note_first_bit(journals, outlines, carried)
-            self._catch_up(carried)
-            part = self._judge(place, outlines, carried, progress)
-            self._count_what_reached(part.reached, place)
-            self.parts[place] = replace(part, left_behind=Aftermath(), standing={}, reached=frozenset())
-            self._differs = self._differs or not all(map(_is_same, part.results))
-            self._note_parting(place)
-            if outlines is not None and outlines.equal and _is_quiet(part):
-                self._quiet[outlines.skeleton] = _equal_step(place, part)
-        carried.was_equal = outlines is not None and outlines.equal
-        self.seen[place] = _Seen(
-            (len(journals[0]), len(journals[1])),
-            (journals[0].damage, journals[1].damage),
-            (journals[0].complete, journals[1].complete),
-        )
-        if outlines is not None:  # other tools' dumps may take long to be read again
-            for trace in self._traces:
-                trace.forget()
-
-    def _count_what_reached(self, reached: frozenset[Mistake], place: tuple[int, int]) -> None:
-        """Mistakes of earlier steps count if a result of this one shows them: in a state that a network carries along."""
-        for other, part in self.parts.items():
-            if other[1] != place[1] or not reached:
-                continue
-            results = [_with_effect(result, reached) for result in part.results]
-            if any(new is not old for new, old in zip(results, part.results, strict=True)):
-                self.parts[other] = replace(part, results=results, parted=True)
-
-    def recording(self, which: int) -> Recording:
-        """One side, as far as it was gone through."""
-        trace, head = self._traces[which], self._heads[0][which] if self._heads else None
-        return Recording(
-            trace.path,
-            trace.framework,
-            trace.layout,
-            trace.steps,
-            trace.ranks,
-            sum(seen.calls[which] for seen in self.seen.values()),
-            head.environment if head else {},
-            head.settings if head else {},
-        )
-
-    def _pass_over(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried) -> bool:
-        known = None if outlines is None else self._quiet.get(outlines.skeleton)
-        if outlines is None or known is None or not outlines.equal:
-            return False
-        self.equal.append(replace(known, step=place[0], rank=place[1]))
-        carried.passed.pop(outlines.skeleton, None)  # the last place is the latest
-        carried.passed[outlines.skeleton] = place
-        return True
-
-    def _follow(self, place: tuple[int, int], outlines: Outlines | None) -> bool:
-        """Long after the parting: what differs is counted."""
-        if self._parted_in is None or outlines is None:
-            return False
-        if not self._follows:
-            judged = {step for step, _ in self.parts if step > self._parted_in}
-            self._follows = place[0] not in judged and len(judged) >= JUDGED_AFTER
-        if self._follows:
-            same = outlines.same_program
-            counts = (len(outlines.apart), int(outlines.apart.sum())) if same else (0, 0)
-            self.followed.append(FollowedStep(*place, *counts))
-        return self._follows
-
-    def _catch_up(self, carried: _Carried) -> None:
-        """What the steps that were passed over leave behind is asked of the last of each structure: they only leave the latest."""
-        passed, carried.passed = carried.passed, {}
-        for place in passed.values():
-            self._judge(place, None, carried, _silent)
-
-    def _judge(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried, progress: Progress) -> _Part:
-        part = _compare_place(
-            self._traces,
-            place,
-            self._policy,
-            functools.partial(self._paired, outlines),
-            self._repeat,
-            self._workers,
-            progress,
-            f"step {place[0]}, rank {place[1]}",
-            carried.before,
-            self._equal_nan,
-            self._brief,
-            carried.standing if self.recompute else None,
-        )
-        carried.before, carried.standing = part.left_behind, _worth_knowing(part.standing)
-        return part
-
-    def _paired(self, outlines: Outlines | None, left: Side, right: Side) -> Alignment:
-        if outlines is None:
-            return self._pair(left, right)
-        known = self._pairings.get(outlines.key)
-        if known is not None and known.sure:
-            return known.alignment
-        found = self._pair(left, right)
-        # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
-        # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
-        again = known is not None and known.alignment == found
-        while known is None and len(self._pairings) >= _PAIRINGS:
-            del self._pairings[next(iter(self._pairings))]
-        self._pairings[outlines.key] = _Pairing(found, again or outlines.same_program)
-        return found
-
-    def _note_first_bit(self, journals: tuple[Journal, Journal], outlines: Outlines | None, carried: _Carried) -> None:
-        if self._differs or outlines is None:
-            return
-        from ..operations.traits import traits_of
-
-        side = _side(journals[0])
-        graph = Graph(side.framework, side.calls, side.tensor, str(journals[0].header.settings.get("level", "mix")))
-
-        def draws(call: Call) -> bool:
-            meaning = graph.meaning(call)
-            return meaning is not None and traits_of(meaning).random
-
-        self.first_bit = first_bit(journals[0], outlines, carried.was_equal, draws)
-
-    def _note_parting(self, place: tuple[int, int]) -> None:
-        """From the step on in which the first difference is found that no later one can come before: one that is large, or that is
-        in the first bit of two runs of one program.
-        """
-        if self._parted_in is not None or not self._shortcuts:
-            return
-        part = self.parts[place]
-        if self.recompute:
-            guilty = [mistake for result in part.results for mistake in result.mistakes]
-            first = self.first_bit is not None and (self.first_bit.step, self.first_bit.rank) == place
-            parted = part.parted and any(item.effective and (first or not item.marginal) for item in guilty)
-        else:
-            parted = any(not result.harmless for result in part.results)
-        if parted:
-            self._parted_in = place[0]
-
-
-_PAIRINGS = 8
-"""Structures of steps whose pairings are held."""
-_STANDING = 200_000
-"""Values whose standing is carried from step to step, 0.2 KB each."""
-
-
-def _with_effect(result: CallResult, reached: frozenset[Mistake]) -> CallResult:
-    """The result, with those of its mistakes as effective that were among those that reached something."""
-    counted = tuple(
-        mistake
-        if mistake.effective or replace(mistake, effective=True) not in reached
-        else replace(mistake, effective=True)
-        for mistake in result.mistakes
-    )
-    return result if counted == result.mistakes else replace(result, mistakes=counted)
-
-
-def _worth_knowing(standing: Mapping[tuple[str, str], Standing]) -> Mapping[tuple[str, str], Standing]:
-    """Without the oldest values that are the same on both sides: a value that differs is not among them."""
-    if len(standing) <= _STANDING:
-        return standing
-    kept = {bits: status for bits, status in standing.items() if bits[0] != bits[1]}
-    return dict(list(kept.items())[-_STANDING:])
-
-
-def _is_same(result: CallResult) -> bool:
-    """True if nothing differs; also of a call without tensors, of which nothing is to be told."""
-    return not result.tensors or result.verdict.outcome is Outcome.SAME
-
-
-def _is_quiet(part: _Part) -> bool:
-    """Is all the same in a step, so that nothing is to be said of it?"""
-    alone = part.only_left or part.only_right or part.strays
-    told = part.parted or part.untold or part.lone or part.notes
-    return not alone and not told and all(_is_same(item) and not item.mistakes for item in part.results)
-
-
-def _equal_step(place: tuple[int, int], part: _Part) -> EqualStep:
-    return EqualStep(
-        *place,
-        len(part.results),
-        sum(1 for item in part.results if item.tensors),
-        sum(1 for item in part.results if item.match.left),
-        sum(1 for item in part.results if item.backward is not None),
     )
 
 
@@ -476,7 +225,7 @@ def pair_up(
     common, _ = _places(traces, steps, ranks)
     mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
     return {
-        place: align(_side(traces[0].journal(*place)), _side(traces[1].journal(*place)), mapping=mapped)
+        place: align(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
 
@@ -540,17 +289,8 @@ def _among(progress: Progress, number: int, count: int) -> Progress:
     return tell
 
 
-def _first_half(progress: Progress) -> Progress:
-    """Tells of work after which as much again is to come."""
-    return lambda what, done, total: progress(what, done, 2 * total)
-
-
 _PARTS = 1000
 """Into how many parts a step is divided where several are told of together."""
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
 
 
 def _not_there(
@@ -621,7 +361,7 @@ def _places(
         which = "" if steps is None and ranks is None else " among those that were asked for"
         raise TraceError(
             f"{traces[0].path} and {traces[1].path} have no step and rank in common{which}: the left has "
-            f"{_listed(traces[0].places)}; the right has {_listed(traces[1].places)}."
+            f"{listed(traces[0].places)}; the right has {listed(traces[1].places)}."
         )
     return sorted(left & right), sorted(left ^ right)
 
@@ -630,167 +370,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _listed(places: Sequence[tuple[int, int]]) -> str:
-    shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
-    return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
-
-
 # --- one step of one rank ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Results of one step of one rank."""
-
-    results: list[CallResult]
-    only_left: tuple[Alone, ...]
-    only_right: tuple[Alone, ...]
-    strays: int
-    left_behind: Aftermath
-    """How far apart rounding may have left the weights."""
-    standing: Mapping[tuple[str, str], Standing]
-    """Standing of the values that the step made, by the fingerprints of both sides."""
-    parted: bool = False
-    """True if a mistake reaches a result."""
-    untold: tuple[str, ...] = ()
-    """Results that could not be told."""
-    lone: tuple[str, ...] = ()
-    """Results that one side alone has."""
-    notes: tuple[str, ...] = ()
-    """Differences that no setting removes."""
-    reached: frozenset[Mistake] = frozenset()
-    """Mistakes that reach a result, of this step or of an earlier one."""
-
-
-def _steps_alone(parts: Mapping[tuple[int, int], _Part]) -> set[int]:
+def _steps_alone(parts: Mapping[tuple[int, int], PlaceResult]) -> set[int]:
     """The steps with calls that only one side makes, and that mean something."""
     both = ((place, item) for place, part in parts.items() for item in part.only_left + part.only_right)
     return {place[0] for place, item in both if not item.skipped}
-
-
-def _side(journal: Journal) -> Side:
-    calls = sorted(journal.calls(), key=lambda call: call.id)
-    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
-
-
-def _values(journal: Journal) -> Callable[[int], Any]:
-    """The values of a journal's tensors as numbers; None where they were not kept or cannot be read, which is told elsewhere."""
-    from ..store.arrays import as_float
-
-    def values(number: int) -> Any:
-        tensor = journal.tensor(number)
-        if tensor.payload is None:
-            return None
-        try:
-            return as_float(journal.array(tensor), tensor.spec.dtype)
-        except (TwintraceError, OSError):
-            return None
-
-    return values
-
-
-def _compare_place(
-    traces: tuple[Trace, Trace],
-    place: tuple[int, int],
-    policy: Policy,
-    pair: Callable[[Side, Side], Alignment],
-    repeat: Trace | None,
-    workers: int | None,
-    progress: Progress,
-    label: str,
-    before: Aftermath | None,
-    equal_nan: bool,
-    brief: bool,
-    standing: Mapping[tuple[str, str], Standing] | None,
-) -> _Part:
-    journals = (traces[0].journal(*place), traces[1].journal(*place))
-    sides = (_side(journals[0]), _side(journals[1]))
-    progress(f"{label}: pairing", 0, 1)
-    alignment = pair(*sides)
-    noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
-    told = f"{label}: measuring"
-    measuring = progress if standing is None else _first_half(progress)
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
-    foreign = sides[0].framework != sides[1].framework
-    graphs = _graphs(journals, sides)
-    readers = graphs[0].meaning, graphs[1].meaning
-    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
-    inside = _inside(sides[0].calls)
-    cases = [
-        Case(
-            match,
-            [replace(measured[_key(pair)], pair=pair) for pair in match.tensors],
-            max((inside.get(call.id, 0) for call in match.left), default=0),
-        )
-        for match in alignment.matches
-    ]
-    gradients = [replace(measured[_key(pair)], pair=pair) for pair in alignment.parameter_gradients]
-    results = bench.judge(*place, cases, gradients)
-    results += bench.judge_gradients(*place, gradients)
-    strays = _stray_gradients(alignment, sides)
-    if standing is None:
-        return _Part(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
-    progress(f"{label}: recomputing", 1, 2)
-    from ..operations.workers import working
-
-    judge = Recomputed(alignment, results, _recomputation(journals, graphs), standing)
-    with working():
-        judgement = judge.judge()
-    progress(f"{label}: recomputing", 1, 1)
-    return _Part(
-        judgement.results,
-        alignment.only_left,
-        alignment.only_right,
-        strays,
-        bench.left_behind,
-        judge.left_behind,
-        judgement.parted,
-        judgement.untold,
-        judgement.lone,
-        judgement.notes,
-        judgement.reached,
-    )
-
-
-def can_recompute() -> bool:
-    """True if PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
-    from importlib.machinery import EXTENSION_SUFFIXES
-    from importlib.util import find_spec
-
-    loaded = sys.modules.get("torch")
-    if loaded is not None:
-        core = getattr(getattr(loaded, "_C", None), "__file__", None) or ""
-        return core.endswith(tuple(EXTENSION_SUFFIXES))
-    try:
-        return find_spec("torch._C") is not None
-    except (ImportError, AttributeError, ValueError):
-        return False
-
-
-def _graphs(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
-    """Both sides as graphs of values, which know what their calls mean."""
-    found = [
-        Graph(
-            side.framework,
-            side.calls,
-            # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
-            functools.lru_cache(_TENSORS)(side.tensor),
-            str(journal.header.settings.get("level", "mix")),
-            journal.header.precision,
-        )
-        for side, journal in zip(sides, journals, strict=True)
-    ]
-    return found[0], found[1]
-
-
-def _recomputation(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
-    from ..operations.evaluation import Values
-    from ..operations.recomputation import Recomputation
-
-    def reading(which: int) -> Values:
-        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec)
-
-    return Recomputation(graphs, (reading(0), reading(1)))
 
 
 def _with_share(
@@ -804,7 +390,7 @@ def _with_share(
     place = found.result.step, found.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     first = found.tensors[0]
-    recomputation = _recomputation(journals, _graphs(journals, (_side(journals[0]), _side(journals[1]))))
+    recomputation = recomputation_of(journals, graphs_of(journals, (side_of(journals[0]), side_of(journals[1]))))
     end = _end(results, place, recomputation)
     if end is None or end.pair.right == first.pair.right:
         return found
@@ -848,182 +434,7 @@ def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: R
     return max(ends, key=lambda end: end[0], default=(0, None))[1]
 
 
-def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
-    """Gradients that one side alone has, and should not: within one framework all of them, between two those of parameters
-    that have a partner. A weight that the other side keeps in three pieces has none.
-    """
-    if sides[0].framework == sides[1].framework:
-        inner = (item for match in alignment.matches for item in (*match.only_left, *match.only_right))
-        return len(alignment.stray_left) + len(alignment.stray_right) + sum(item.part.backward for item in inner)
-    paired: tuple[set[str], set[str]] = (set(), set())
-    for match in alignment.matches:
-        for pair in match.tensors:
-            if pair.part is Part.PARAMETER:
-                paired[0].update(f"{call.site.name}.{pair.left_slot}" for call in match.left)
-                paired[1].update(f"{call.site.name}.{pair.right_slot}" for call in match.right)
-    strays = (alignment.stray_left, alignment.stray_right)
-    return sum(item.slot in names for side, names in zip(strays, paired, strict=True) for item in side)
-
-
-def _inside(calls: Iterable[Call]) -> dict[int, int]:
-    """Number of calls made within each."""
-    found: dict[int, int] = {}
-    for call in sorted(calls, key=lambda call: -call.id):  # what is inside has a higher number
-        if call.parent is not None:
-            found[call.parent] = found.get(call.parent, 0) + 1 + found.get(call.id, 0)
-    return found
-
-
-def _noise(
-    trace: Trace, repeat: Trace, place: tuple[int, int], policy: Policy, workers: int | None
-) -> Mapping[int, float]:
-    """Distance between two runs of the left side, by the number of the left tensor."""
-    from ..align import align
-
-    if place not in repeat.places:
-        raise UsageError(
-            f"noise: {repeat.path} has no step {place[0]} of rank {place[1]}; it has {_listed(repeat.places)}. "
-            f"Give a trace of the left run repeated, with the same steps and ranks."
-        )
-    journals = (trace.journal(*place), repeat.journal(*place))
-    alignment = align(_side(journals[0]), _side(journals[1]))
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, _silent, "")
-    another = next(_unlike(journals, alignment, measured), None)
-    if another is not None:
-        raise UsageError(
-            f"noise: {repeat.path} is no repeated run of {trace.path}, so it does not tell how far two of its runs are apart: "
-            f"in step {place[0]} of rank {place[1]} {another}. Record the left program once more, with nothing changed."
-        )
-    return {key[0]: error for key, item in measured.items() if (error := relative_error(item))}
-
-
-def _unlike(
-    journals: tuple[Journal, Journal], alignment: Alignment, measured: Mapping[_Key, Evidence]
-) -> Iterator[str]:
-    """Why two traces are not those of one program that ran twice; nothing if they are."""
-    frameworks = [journal.header.framework for journal in journals]
-    if frameworks[0] != frameworks[1]:
-        yield f"one is of {frameworks[0]}, the other of {frameworks[1]}"
-    for only, alone in (("the first", alignment.only_left), ("the second", alignment.only_right)):
-        if alone:
-            yield f"only {only} calls {alone[0].call.site}"
-    for number, match in enumerate(sorted(alignment.matches, key=lambda match: match.left[0].order)):
-        sites = [" … ".join(str(call.site) for call in calls) for calls in (match.left, match.right)]
-        if sites[0] != sites[1]:
-            yield f"the first calls {sites[0]} where the second calls {sites[1]}"
-        for name, values in different_settings(match.left, match.right).items():
-            if not (
-                name.startswith("argument ") and _near(*values)
-            ):  # a number that was computed may be as unsteady as a tensor
-                yield f"{sites[0]} has {name}: {' | '.join(values)}"
-        for pair in match.tensors:
-            specs = [
-                str(journal.tensor(tensor).spec)
-                for journal, tensor in zip(journals, (pair.left, pair.right), strict=True)
-            ]
-            if specs[0] != specs[1]:
-                yield f"{sites[0]} has {pair.part} {pair.left_slot}: {' | '.join(specs)}"
-            fed = pair.part is Part.PARAMETER or (pair.part is Part.INPUT and not number)
-            if fed and (relative_error(measured[_key(pair)]) or 0.0) > _UNRELATED:
-                yield f"the {pair.part} {pair.left_slot} of {sites[0]} has other values: it was given other data or weights"
-
-
-def _near(left: str, right: str) -> bool:
-    try:
-        return math.isclose(float(left), float(right), rel_tol=0.1)
-    except ValueError:
-        return False
-
-
 # --- measuring --------------------------------------------------------------------------------------------------------
-
-_Key = tuple[int, int, Layout]
-_UNRELATED = 0.5
-"""A relative error from which on two values have nothing in common."""
-
-
-def _key(pair: TensorPair) -> _Key:
-    return pair.left, pair.right, pair.layout
-
-
-def _tensor_pairs(alignment: Alignment) -> Iterator[tuple[TensorPair, tuple[str, ...]]]:
-    for match in alignment.matches:
-        sites = [call.site for call in (*match.left, *match.right)]
-        names = tuple(dict.fromkeys(name for site in sites for name in (site.name, site.path)))
-        for pair in match.tensors:
-            yield pair, names
-    for pair in alignment.parameter_gradients:
-        yield pair, (pair.left_slot, pair.right_slot)
-
-
-def _measure_all(
-    pairs: Iterable[tuple[TensorPair, tuple[str, ...]]],
-    journals: tuple[Journal, Journal],
-    policy: Policy,
-    workers: int | None,
-    progress: Progress,
-    label: str,
-    *,
-    brief: bool = False,
-) -> dict[_Key, Evidence]:
-    """Evidence on each pair of tensors. Values are read only where the bits are not known to be equal."""
-    from ..engine.local import Local
-    from ..measure.statistics import difference
-
-    found: dict[_Key, Evidence] = {}
-    to_read: list[Evidence] = []
-    for pair, names in pairs:
-        if _key(pair) in found:
-            continue
-        left, right = journals[0].tensor(pair.left), journals[1].tensor(pair.right)
-        apart = difference(left.statistics, right.statistics) if left.statistics and right.statistics else None
-        item = Evidence(pair, left, right, None, apart, names)
-        found[_key(pair)] = item
-        verdict = certain(
-            replace(item, statistics=None)
-        )  # what the statistics say is asked only if there is nothing else
-        decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
-        if not decided and left.payload is not None and right.payload is not None:
-            to_read.append(item)
-
-    def task(item: Evidence) -> Evidence:
-        return _measured(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
-
-    for number, done in enumerate(Local(workers).run(task, to_read), 1):
-        item = done.result()
-        found[_key(item.pair)] = item
-        progress(label, number, len(to_read))
-    return found
-
-
-def _measured(
-    item: Evidence,
-    journals: tuple[Journal, Journal],
-    tolerance: tuple[float, float],
-    *,
-    heat: bool = False,
-    brief: bool = False,
-) -> Evidence:
-    """Both values read and measured; a damaged one costs its row, not the comparison."""
-    from ..measure.values import measure
-
-    rtol, atol = tolerance
-    try:
-        arrays = [journal.array(tensor) for journal, tensor in zip(journals, (item.left, item.right), strict=True)]
-        found = measure(
-            arrays[0],
-            arrays[1],
-            item.left.spec.dtype,
-            item.right.spec.dtype,
-            item.pair.layout,
-            rtol=rtol,
-            atol=atol,
-            heat=heat,
-            brief=brief,
-        )
-    except (TwintraceError, OSError) as error:
-        return replace(item, failure=str(error))
-    return replace(item, measurement=found)
 
 
 def _with_pictures(
@@ -1046,7 +457,7 @@ def _with_pictures(
         known = item.measurement
         assert known is not None
         evidence = Evidence(item.pair, item.left, item.right)
-        drawn = _measured(evidence, journals, (known.rtol, known.atol), heat=True).measurement
+        drawn = measure_pair(evidence, journals, (known.rtol, known.atol), heat=True).measurement
         return drawn or known
 
     changed = list(results)
@@ -1061,7 +472,7 @@ def _with_pictures(
 # --- what is told of the traces themselves ----------------------------------------------------------------------------
 
 
-def _remarks(traces: tuple[Trace, Trace], walk: _Walk, left_out: Sequence[tuple[int, int]]) -> Iterator[str]:
+def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[int, int]]) -> Iterator[str]:
     parts = list(walk.parts.values())
     if left_out:
         more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
@@ -1082,7 +493,7 @@ def _remarks(traces: tuple[Trace, Trace], walk: _Walk, left_out: Sequence[tuple[
             yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
         open_ones = [place for place, seen in walk.seen.items() if not seen.complete[which]]
         if open_ones:
-            yield f"{trace.path} ended before {_listed(open_ones)} was closed; what it wrote is compared."
+            yield f"{trace.path} ended before {listed(open_ones)} was closed; what it wrote is compared."
     unreadable = [
         item
         for part in parts
@@ -1131,7 +542,7 @@ def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
         yield f"{count} NaN on both sides, first: {places(found[0])}."
 
 
-def _precisions(parts: Sequence[_Part]) -> Iterator[str]:
+def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
     """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
     from ..report.text import places
 

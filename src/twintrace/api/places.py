@@ -1,0 +1,379 @@
+"""One step of one rank: paired, measured, judged.
+
+compare_place(traces, (step, rank), …)      a PlaceResult: the results, and what the step leaves to the next
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..judge import Aftermath, Bench, Case, Policy
+from ..judge.policies import Evidence, certain, relative_error
+from ..judge.recomputed import Recomputed, Standing
+from ..judge.settings import different_settings
+from ..model.errors import TwintraceError, UsageError
+from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
+from ..model.records import Call
+from ..model.results import (
+    CallResult,
+    Mistake,
+)
+from ..model.verdicts import Outcome
+from ..operations.sides import Side as Graph
+from ..store.trace import Journal, Trace
+
+if TYPE_CHECKING:
+    from ..operations.recomputation import Recomputation
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, and how many there are."""
+
+
+_TENSORS = 100_000
+"""Descriptions of tensors held at once, about 1 KB each."""
+
+
+def _first_half(progress: Progress) -> Progress:
+    """Tells of work after which as much again is to come."""
+    return lambda what, done, total: progress(what, done, 2 * total)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Nobody wants to know."""
+
+
+def listed(places: Sequence[tuple[int, int]]) -> str:
+    shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
+    return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceResult:
+    """Results of one step of one rank."""
+
+    results: list[CallResult]
+    only_left: tuple[Alone, ...]
+    only_right: tuple[Alone, ...]
+    strays: int
+    left_behind: Aftermath
+    """How far apart rounding may have left the weights."""
+    standing: Mapping[tuple[str, str], Standing]
+    """Standing of the values that the step made, by the fingerprints of both sides."""
+    parted: bool = False
+    """True if a mistake reaches a result."""
+    untold: tuple[str, ...] = ()
+    """Results that could not be told."""
+    lone: tuple[str, ...] = ()
+    """Results that one side alone has."""
+    notes: tuple[str, ...] = ()
+    """Differences that no setting removes."""
+    reached: frozenset[Mistake] = frozenset()
+    """Mistakes that reach a result, of this step or of an earlier one."""
+
+
+def side_of(journal: Journal) -> Side:
+    calls = sorted(journal.calls(), key=lambda call: call.id)
+    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
+
+
+def _values(journal: Journal) -> Callable[[int], Any]:
+    """The values of a journal's tensors as numbers; None where they were not kept or cannot be read, which is told elsewhere."""
+    from ..store.arrays import as_float
+
+    def values(number: int) -> Any:
+        tensor = journal.tensor(number)
+        if tensor.payload is None:
+            return None
+        try:
+            return as_float(journal.array(tensor), tensor.spec.dtype)
+        except (TwintraceError, OSError):
+            return None
+
+    return values
+
+
+def compare_place(
+    traces: tuple[Trace, Trace],
+    place: tuple[int, int],
+    policy: Policy,
+    pair: Callable[[Side, Side], Alignment],
+    repeat: Trace | None,
+    workers: int | None,
+    progress: Progress,
+    label: str,
+    before: Aftermath | None,
+    equal_nan: bool,
+    brief: bool,
+    standing: Mapping[tuple[str, str], Standing] | None,
+) -> PlaceResult:
+    journals = (traces[0].journal(*place), traces[1].journal(*place))
+    sides = (side_of(journals[0]), side_of(journals[1]))
+    progress(f"{label}: pairing", 0, 1)
+    alignment = pair(*sides)
+    noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
+    told = f"{label}: measuring"
+    measuring = progress if standing is None else _first_half(progress)
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
+    foreign = sides[0].framework != sides[1].framework
+    graphs = graphs_of(journals, sides)
+    readers = graphs[0].meaning, graphs[1].meaning
+    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
+    inside = _inside(sides[0].calls)
+    cases = [
+        Case(
+            match,
+            [replace(measured[key_of(pair)], pair=pair) for pair in match.tensors],
+            max((inside.get(call.id, 0) for call in match.left), default=0),
+        )
+        for match in alignment.matches
+    ]
+    gradients = [replace(measured[key_of(pair)], pair=pair) for pair in alignment.parameter_gradients]
+    results = bench.judge(*place, cases, gradients)
+    results += bench.judge_gradients(*place, gradients)
+    strays = _stray_gradients(alignment, sides)
+    if standing is None:
+        return PlaceResult(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
+    progress(f"{label}: recomputing", 1, 2)
+    from ..operations.workers import working
+
+    judge = Recomputed(alignment, results, recomputation_of(journals, graphs), standing)
+    with working():
+        judgement = judge.judge()
+    progress(f"{label}: recomputing", 1, 1)
+    return PlaceResult(
+        judgement.results,
+        alignment.only_left,
+        alignment.only_right,
+        strays,
+        bench.left_behind,
+        judge.left_behind,
+        judgement.parted,
+        judgement.untold,
+        judgement.lone,
+        judgement.notes,
+        judgement.reached,
+    )
+
+
+def can_recompute() -> bool:
+    """True if PyTorch itself is there to compute with; MSAdapter, which has its name, is not."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+    from importlib.util import find_spec
+
+    loaded = sys.modules.get("torch")
+    if loaded is not None:
+        core = getattr(getattr(loaded, "_C", None), "__file__", None) or ""
+        return core.endswith(tuple(EXTENSION_SUFFIXES))
+    try:
+        return find_spec("torch._C") is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
+    """Both sides as graphs of values, which know what their calls mean."""
+    found = [
+        Graph(
+            side.framework,
+            side.calls,
+            # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
+            functools.lru_cache(_TENSORS)(side.tensor),
+            str(journal.header.settings.get("level", "mix")),
+            journal.header.precision,
+        )
+        for side, journal in zip(sides, journals, strict=True)
+    ]
+    return found[0], found[1]
+
+
+def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
+    from ..operations.evaluation import Values
+    from ..operations.recomputation import Recomputation
+
+    def reading(which: int) -> Values:
+        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec)
+
+    return Recomputation(graphs, (reading(0), reading(1)))
+
+
+def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
+    """Gradients that one side alone has, and should not: within one framework all of them, between two those of parameters
+    that have a partner. A weight that the other side keeps in three pieces has none.
+    """
+    if sides[0].framework == sides[1].framework:
+        inner = (item for match in alignment.matches for item in (*match.only_left, *match.only_right))
+        return len(alignment.stray_left) + len(alignment.stray_right) + sum(item.part.backward for item in inner)
+    paired: tuple[set[str], set[str]] = (set(), set())
+    for match in alignment.matches:
+        for pair in match.tensors:
+            if pair.part is Part.PARAMETER:
+                paired[0].update(f"{call.site.name}.{pair.left_slot}" for call in match.left)
+                paired[1].update(f"{call.site.name}.{pair.right_slot}" for call in match.right)
+    strays = (alignment.stray_left, alignment.stray_right)
+    return sum(item.slot in names for side, names in zip(strays, paired, strict=True) for item in side)
+
+
+def _inside(calls: Iterable[Call]) -> dict[int, int]:
+    """Number of calls made within each."""
+    found: dict[int, int] = {}
+    for call in sorted(calls, key=lambda call: -call.id):  # what is inside has a higher number
+        if call.parent is not None:
+            found[call.parent] = found.get(call.parent, 0) + 1 + found.get(call.id, 0)
+    return found
+
+
+def _noise(
+    trace: Trace, repeat: Trace, place: tuple[int, int], policy: Policy, workers: int | None
+) -> Mapping[int, float]:
+    """Distance between two runs of the left side, by the number of the left tensor."""
+    from ..align import align
+
+    if place not in repeat.places:
+        raise UsageError(
+            f"noise: {repeat.path} has no step {place[0]} of rank {place[1]}; it has {listed(repeat.places)}. "
+            f"Give a trace of the left run repeated, with the same steps and ranks."
+        )
+    journals = (trace.journal(*place), repeat.journal(*place))
+    alignment = align(side_of(journals[0]), side_of(journals[1]))
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, silent, "")
+    another = next(_unlike(journals, alignment, measured), None)
+    if another is not None:
+        raise UsageError(
+            f"noise: {repeat.path} is no repeated run of {trace.path}, so it does not tell how far two of its runs are apart: "
+            f"in step {place[0]} of rank {place[1]} {another}. Record the left program once more, with nothing changed."
+        )
+    return {key[0]: error for key, item in measured.items() if (error := relative_error(item))}
+
+
+def _unlike(
+    journals: tuple[Journal, Journal], alignment: Alignment, measured: Mapping[_Key, Evidence]
+) -> Iterator[str]:
+    """Why two traces are not those of one program that ran twice; nothing if they are."""
+    frameworks = [journal.header.framework for journal in journals]
+    if frameworks[0] != frameworks[1]:
+        yield f"one is of {frameworks[0]}, the other of {frameworks[1]}"
+    for only, alone in (("the first", alignment.only_left), ("the second", alignment.only_right)):
+        if alone:
+            yield f"only {only} calls {alone[0].call.site}"
+    for number, match in enumerate(sorted(alignment.matches, key=lambda match: match.left[0].order)):
+        sites = [" … ".join(str(call.site) for call in calls) for calls in (match.left, match.right)]
+        if sites[0] != sites[1]:
+            yield f"the first calls {sites[0]} where the second calls {sites[1]}"
+        for name, values in different_settings(match.left, match.right).items():
+            if not (
+                name.startswith("argument ") and _near(*values)
+            ):  # a number that was computed may be as unsteady as a tensor
+                yield f"{sites[0]} has {name}: {' | '.join(values)}"
+        for pair in match.tensors:
+            specs = [
+                str(journal.tensor(tensor).spec)
+                for journal, tensor in zip(journals, (pair.left, pair.right), strict=True)
+            ]
+            if specs[0] != specs[1]:
+                yield f"{sites[0]} has {pair.part} {pair.left_slot}: {' | '.join(specs)}"
+            fed = pair.part is Part.PARAMETER or (pair.part is Part.INPUT and not number)
+            if fed and (relative_error(measured[key_of(pair)]) or 0.0) > _UNRELATED:
+                yield f"the {pair.part} {pair.left_slot} of {sites[0]} has other values: it was given other data or weights"
+
+
+def _near(left: str, right: str) -> bool:
+    try:
+        return math.isclose(float(left), float(right), rel_tol=0.1)
+    except ValueError:
+        return False
+
+
+_Key = tuple[int, int, Layout]
+
+
+_UNRELATED = 0.5
+"""A relative error from which on two values have nothing in common."""
+
+
+def key_of(pair: TensorPair) -> _Key:
+    return pair.left, pair.right, pair.layout
+
+
+def _tensor_pairs(alignment: Alignment) -> Iterator[tuple[TensorPair, tuple[str, ...]]]:
+    for match in alignment.matches:
+        sites = [call.site for call in (*match.left, *match.right)]
+        names = tuple(dict.fromkeys(name for site in sites for name in (site.name, site.path)))
+        for pair in match.tensors:
+            yield pair, names
+    for pair in alignment.parameter_gradients:
+        yield pair, (pair.left_slot, pair.right_slot)
+
+
+def _measure_all(
+    pairs: Iterable[tuple[TensorPair, tuple[str, ...]]],
+    journals: tuple[Journal, Journal],
+    policy: Policy,
+    workers: int | None,
+    progress: Progress,
+    label: str,
+    *,
+    brief: bool = False,
+) -> dict[_Key, Evidence]:
+    """Evidence on each pair of tensors. Values are read only where the bits are not known to be equal."""
+    from ..engine.local import Local
+    from ..measure.statistics import difference
+
+    found: dict[_Key, Evidence] = {}
+    to_read: list[Evidence] = []
+    for pair, names in pairs:
+        if key_of(pair) in found:
+            continue
+        left, right = journals[0].tensor(pair.left), journals[1].tensor(pair.right)
+        apart = difference(left.statistics, right.statistics) if left.statistics and right.statistics else None
+        item = Evidence(pair, left, right, None, apart, names)
+        found[key_of(pair)] = item
+        verdict = certain(
+            replace(item, statistics=None)
+        )  # what the statistics say is asked only if there is nothing else
+        decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
+        if not decided and left.payload is not None and right.payload is not None:
+            to_read.append(item)
+
+    def task(item: Evidence) -> Evidence:
+        return measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
+
+    for number, done in enumerate(Local(workers).run(task, to_read), 1):
+        item = done.result()
+        found[key_of(item.pair)] = item
+        progress(label, number, len(to_read))
+    return found
+
+
+def measure_pair(
+    item: Evidence,
+    journals: tuple[Journal, Journal],
+    tolerance: tuple[float, float],
+    *,
+    heat: bool = False,
+    brief: bool = False,
+) -> Evidence:
+    """Both values read and measured; a damaged one costs its row, not the comparison."""
+    from ..measure.values import measure
+
+    rtol, atol = tolerance
+    try:
+        arrays = [journal.array(tensor) for journal, tensor in zip(journals, (item.left, item.right), strict=True)]
+        found = measure(
+            arrays[0],
+            arrays[1],
+            item.left.spec.dtype,
+            item.right.spec.dtype,
+            item.pair.layout,
+            rtol=rtol,
+            atol=atol,
+            heat=heat,
+            brief=brief,
+        )
+    except (TwintraceError, OSError) as error:
+        return replace(item, failure=str(error))
+    return replace(item, measurement=found)
