@@ -82,16 +82,35 @@ class Arranger:
             return AS_IT_IS
         return self._tried(left, right, usual, orders)
 
+    def confirmed(self, left: int, right: int, what: str = "") -> Layout | None:
+        """How the right tensor lies on the left one, if bits, the flow of data or the values say so; shapes alone do not."""
+        strands = self._web.strands
+        one, two = strands[0].tensor(left), strands[1].tensor(right)
+        usual = layout_between(one, two, what)
+        if one.fingerprint is not None and one.fingerprint == two.fingerprint and one.spec.dtype == two.spec.dtype:
+            return usual
+        known = self._known.get((left, right))
+        if known is not None and fits(one, two, known):
+            return known
+        orders = _orders(one.spec.shape, two.spec.shape)
+        if usual is not None and usual not in orders:
+            orders = (usual, *orders)
+        return self._followed(left, right, orders) or self._fitting(left, right, usual, orders)
+
     # --- by values ------------------------------------------------------------------------------------------------
 
     def _tried(self, left: int, right: int, usual: Layout | None, orders: tuple[Layout, ...]) -> Layout | None:
+        return self._fitting(left, right, usual, orders) or usual
+
+    def _fitting(self, left: int, right: int, usual: Layout | None, orders: tuple[Layout, ...]) -> Layout | None:
+        """The first order of axes in which the values agree; None where there is none, or no values."""
         strands = self._web.strands
         tensors = strands[0].tensor(left), strands[1].tensor(right)
         if not orders or alike(*tensors) < 0:
-            return usual  # not the same elements, in whatever order
+            return None  # not the same elements, in whatever order
         arrays = self._values[0](left), self._values[1](right)
         if arrays[0] is None or arrays[1] is None:
-            return usual
+            return None
         self.read += 1
         flat = np.asarray(arrays[0]).reshape(-1)
         places = np.unique(np.linspace(0, flat.size - 1, _SAMPLE).astype(np.int64))
@@ -103,7 +122,7 @@ class Arranger:
             theirs = _picked(np.asarray(arrays[1]), layout, index, tensors[0].spec.shape).astype(np.float64)
             if _agree(ours, theirs, 2 * tolerance(*tensors) * scale):
                 return layout
-        return usual
+        return None
 
     # --- by the flow of data --------------------------------------------------------------------------------------
 

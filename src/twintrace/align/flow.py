@@ -15,6 +15,7 @@ from math import prod
 
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
+from ..model.sites import Kind
 from ..operations.families import MAKING, MOVING, SHAPING
 from .mappings import Mapping
 from .strands import OUT, Strand
@@ -117,8 +118,9 @@ class Flowing:
             and is_operation(call)
             and what not in SHAPING | MOVING
         )
+        ends = call.parent is None and call.site.kind is Kind.MODULE
         mapped = self._mapper.map(
-            slots[0], slots[1], what, named=bond.named, forced=forced, functions=functions, computes=computes
+            slots[0], slots[1], what, named=bond.named, forced=forced, functions=functions, computes=computes, ends=ends
         )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 

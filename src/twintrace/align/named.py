@@ -71,7 +71,7 @@ def _within(left: Strand, right: Strand, ours: Iterable[int], theirs: Iterable[i
         partners = others.get(key)
         if partners is None:
             continue
-        if len(members) == len(partners) and (len(members) == 1 or _same_lines(left, right, members, partners)):
+        if len(members) == len(partners) and _are_counterparts(left, right, members, partners):
             yield from (Named(one, two, True) for one, two in zip(members, partners, strict=True))
         else:
             yield from _told_apart(left, right, members, partners)
@@ -83,6 +83,15 @@ def _grouped(strand: Strand, members: Iterable[int]) -> dict[tuple[str, ...], li
         site = strand.calls[index].site
         groups.setdefault((site.phase, site.kind, site.name, site.path), []).append(index)
     return groups
+
+
+def _are_counterparts(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> bool:
+    """True of calls from the same lines; of one on each side unless it is a function in another line that takes other shapes."""
+    if _same_lines(left, right, ours, theirs):
+        return True
+    (one, two) = ours[0], theirs[0]
+    is_module = left.calls[one].site.kind is Kind.MODULE
+    return len(ours) == 1 and (is_module or shapes_of(left, one) == shapes_of(right, two))
 
 
 def _same_lines(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> bool:

@@ -24,7 +24,7 @@ from ..operations.operands import operand_of, ranks
 from .arrangements import Arranger
 from .layouts import AS_IT_IS, fits, layout_between
 from .strands import IN, OUT, Slot, Strand
-from .values import alike, numel, scale_of, tolerance
+from .values import alike, in_other_places, numel, scale_of, tolerance
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
@@ -85,11 +85,12 @@ class Mapper:
         forced: Mapping[str, str] | None = None,
         functions: tuple[str, str] = ("", ""),
         computes: bool = False,
+        ends: bool = False,
     ) -> Mapped:
         """Pair two lists of slots.
 
         `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one operation that moves
-        nothing: where all goes in as it is, all comes out as it is.
+        nothing: where all goes in as it is, all comes out as it is; `ends` that what comes out is a result of the run.
         """
         moved = self._moved_parameters(left, right) if named else None
         if moved is not None:
@@ -109,8 +110,11 @@ class Mapper:
         pairs: list[TensorPair] = []
         for item in chosen:
             followed = None if item.follows is None else pairs[item.follows].layout
-            inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
-            pair = self._pair(item, operation, named, followed, inherited)
+            if named:
+                pair = self._named_pair(item, operation, pairs, ends)
+            else:
+                inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
+                pair = self._pair(item, operation, followed, inherited)
             pairs.append(pair)
             if followed is None:
                 self._arranger.remember(pair.left, pair.right, pair.layout)
@@ -172,20 +176,35 @@ class Mapper:
         shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape
         return pair.layout == AS_IT_IS and shapes[0] == shapes[1]
 
-    def _pair(
-        self, chosen: _Chosen, operation: str, named: bool, followed: Layout | None, inherited: bool
-    ) -> TensorPair:
-        left, right, because, _ = chosen
-        part = right.part if right.part in _HELD else left.part
-        layout = AS_IT_IS
-        if not named:  # in one program another shape is a difference
-            one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-            fitting = followed is not None and fits(one, two, followed)
-            found = followed if fitting else self._between(left, right, operation, inherited)
-            layout = found or AS_IT_IS
-            if layout != AS_IT_IS:
-                because = because or str(layout)
-        return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
+    def _pair(self, chosen: _Chosen, operation: str, followed: Layout | None, inherited: bool) -> TensorPair:
+        left, right = chosen.left, chosen.right
+        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        fitting = followed is not None and fits(one, two, followed)
+        layout = followed if fitting else self._between(left, right, operation, inherited)
+        return _laid_pair(chosen, layout or AS_IT_IS)
+
+    def _named_pair(self, chosen: _Chosen, operation: str, pairs: Sequence[TensorPair], ends: bool) -> TensorPair:
+        """A pair in one program, where another shape is a difference unless the values lie in another order, or came in so."""
+        left, right = chosen.left, chosen.right
+        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        same = one.spec.shape == two.spec.shape
+        carried = any(pair.layout != AS_IT_IS for pair in pairs)
+        if (
+            numel(one) != numel(two)
+            or numel(one) < 2
+            or (same and not carried and not (alike(one, two) == 1 and in_other_places(one, two)))
+        ):
+            return _laid_pair(chosen, AS_IT_IS)
+        if left.part.backward:
+            group = _FOLLOWS.get(left.part)
+            of = [pair.layout for pair in pairs if group and pair.part in group and pair.left_slot == left.slot]
+            return _laid_pair(chosen, of[0] if of and fits(one, two, of[0]) else AS_IT_IS)
+        if ends and left.part in OUT:
+            return _laid_pair(chosen, AS_IT_IS)
+        layout = self._arranger.confirmed(left.tensor, right.tensor, operation)
+        if layout is None and carried:
+            layout = self._arranger.between(left.tensor, right.tensor, operation, inherited=same)
+        return _laid_pair(chosen, layout or AS_IT_IS)
 
     def _between(self, left: Slot, right: Slot, operation: str, inherited: bool) -> Layout | None:
         if left.part.backward:  # gradients go with their tensors; without them only shapes tell
@@ -389,6 +408,13 @@ class Mapper:
             if any(sorted(shape) == sorted(other) for shape in near[which]):
                 return other not in near[which]
         return False
+
+
+def _laid_pair(chosen: _Chosen, layout: Layout) -> TensorPair:
+    left, right, because, _ = chosen
+    part = right.part if right.part in _HELD else left.part
+    because = because or ("" if layout == AS_IT_IS else str(layout))
+    return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
 
 
 def _is_loose(slot: str) -> bool:

@@ -65,6 +65,8 @@ _SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention"
 """Operations whose gradient forgets an operand where their result does: a masked score."""
 _LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
 """Operations whose gradient does not depend on the values that they take."""
+_PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_select"))
+"""Operations that take some elements of their first operand."""
 _ORDER = {status: place for place, status in enumerate(Status)}
 
 
@@ -190,7 +192,7 @@ class Recomputed:
             for incoming in (True, False):
                 for place, item in enumerate(result.tensors):
                     if not item.pair.part.backward and _comes_in(item.pair) is incoming:
-                        judged[number][place] = self._value(item)
+                        judged[number][place] = self._turned(result, item) or self._value(item)
         self._judge_gradients(judged)
         made = {
             (item.pair.left, item.pair.right)
@@ -253,6 +255,24 @@ class Recomputed:
                 self._left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
         return self._values[key]
 
+    def _turned(self, result: CallResult, item: TensorResult) -> Judged | None:
+        """Verdict on a result of the run that lies in another order than its partner, which was compared inside; else None."""
+        pair, bound = item.pair, self._bound.get(item.pair.right)
+        if pair.part is not Part.OUTPUT or bound is None or bound.left != pair.left or bound.layout == Layout():
+            return None
+        roots = [call for call in (*result.match.left, *result.match.right) if call.site.kind is Kind.MODULE]
+        if not roots or any(call.parent is not None for call in roots):
+            return None
+        specs = f"{item.left.spec} | {item.right.spec}"
+        order = "another shape" if bound.layout.axes is None else "another order"
+        if pair.layout == bound.layout:  # two programs, which may return it as each likes
+            self._remarks.append(f"the results are returned in {order} ({bound.layout}): {specs}")
+            return None
+        what = f"the two results are returned in {order}: {specs}"
+        why = f"the right's values are the left's in {order} ({bound.layout})"
+        mistake = Mistake("meaning", what, why, "return it as the other side does")
+        return Judged(Status.PARTED, None, what, (mistake,), sources=frozenset((mistake,)))
+
     def _are_other_steps(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if results of different sizes are made by other operations: a factor that one side applies before a product and the
         other after it. If they are no steps to one result, that result will tell.
@@ -262,13 +282,25 @@ class Recomputed:
             meanings = [self._sides[which].meaning(call) for call in part.calls]
             kinds.append(sorted(meaning.operation for meaning in meanings if meaning and not traits_of(meaning).moves))
         makers = [*self._sides[0].makers(item.pair.left), *self._sides[1].makers(item.pair.right)]
+        taken = self._sides[0].takers(item.pair.left) and self._sides[1].takers(item.pair.right)
+        if taken and self._picks_rows(0, left) != self._picks_rows(1, right):
+            return (
+                True  # an expert, or a layer, for the tokens that need it on one side and for all of them on the other
+            )
         if any(call.site.kind is Kind.MODULE for call in makers):
             return False
-        taken = self._sides[0].takers(item.pair.left) and self._sides[1].takers(item.pair.right)
         moved = (
             not kinds[0] and not kinds[1] and bool(taken)
         )  # the same values in another shape: who takes them will tell
         return kinds[0] != kinds[1] or moved
+
+    def _picks_rows(self, which: int, part: Slice) -> bool:
+        """True if a call of a slice takes some rows of a tensor, which another tensor says."""
+        for call in part.calls:
+            meaning = self._sides[which].meaning(call)
+            if meaning is not None and meaning.operation in _PICKING and len(list(meaning.operands())) > 1:
+                return True
+        return False
 
     def _is_by_the_way(self, which: int, number: int) -> bool:
         """True if a tensor is one of several that a call puts out, and nobody takes it."""

@@ -17,7 +17,7 @@ _UNARY = """
 abs acos acosh asin asinh atan atanh cos cosh deg2rad rad2deg digamma erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2
 neg positive real imag conj angle reciprocal rsqrt sqrt square sin sinc sinh tan tanh sigmoid logsigmoid softsign tanhshrink relu
 relu6 silu mish selu hardswish hardsigmoid i0 sign sgn signbit ceil floor trunc frac isfinite isinf isnan isneginf isposinf
-logical_not bitwise_not identity detach nonzero view_as_real view_as_complex
+logical_not bitwise_not identity detach view_as_real view_as_complex
 """
 
 _BINARY = """
@@ -74,6 +74,7 @@ logsumexp(input, dim: axes, keepdim=False)
 all(input, dim: axes = None, keepdim=False)
 any(input, dim: axes = None, keepdim=False)
 count_nonzero(input, dim: axes = None)
+nonzero(input, as_tuple=False)
 var(input, dim: axes = None, correction=1, keepdim=False)
 std(input, dim: axes = None, correction=1, keepdim=False)
 var_mean(input, dim: axes = None, correction=1, keepdim=False)

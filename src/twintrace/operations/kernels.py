@@ -103,8 +103,8 @@ def _cast(input: Tensor, dtype: str) -> Result:
 
 
 @kernel("nonzero")
-def _nonzero(input: Tensor) -> Any:
-    return torch.nonzero(input)
+def _nonzero(input: Tensor, as_tuple: bool) -> Any:
+    return torch.nonzero(input, as_tuple=True) if as_tuple else torch.nonzero(input)
 
 
 def _binary(function: Callable[..., Tensor], *, real: bool) -> Kernel:

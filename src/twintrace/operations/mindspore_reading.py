@@ -210,7 +210,7 @@ def _where(recorded: Recorded) -> Meaning:
             given(bound["other"], bound["y"]) if not isinstance(bound["other"], Operand) else bound["other"]
         )
     if bound["other"] is None:
-        raise NotTold("where with one argument")
+        return recorded.meaning("nonzero", {"input": bound["condition"], "as_tuple": True})
     return recorded.meaning("where", bound)
 
 

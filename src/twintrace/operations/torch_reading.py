@@ -164,7 +164,7 @@ def _where(recorded: Recorded) -> Meaning:
     if "Tensor." in recorded.name and recorded.name.startswith("torch.Tensor"):
         bound["condition"], bound["input"] = bound["input"], bound["condition"]
     if bound["other"] is None:
-        return recorded.meaning("nonzero", {"input": bound["condition"]})
+        return recorded.meaning("nonzero", {"input": bound["condition"], "as_tuple": True})
     return recorded.meaning("where", bound)
 
 
