@@ -90,6 +90,75 @@ class HeadsFlattened(Heads):
         return inner @ self.w.reshape(8, WIDTH)
 
 
+class Causal(nn.Module):
+    """Attention over a whole sequence."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.scale = scale
+
+    def heads(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (2, WIDTH // 2)).transpose(1, 2)
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.transpose(-2, -1) * self.scale
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + k.shape[-2] - q.shape[-2])
+        return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.attend(*(self.heads(layer(x)) for layer in (self.q, self.k, self.v)))
+        return self.o(y.transpose(1, 2).flatten(2))
+
+
+class Cached(Causal):
+    """The same in two parts: the first tokens' keys and values are kept for the last ones."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts, keys, values = [], None, None
+        for part in (x[:, :3], x[:, 3:]):
+            q, k, v = (self.heads(layer(part)) for layer in (self.q, self.k, self.v))
+            keys, values = (k, v) if keys is None else (torch.cat((keys, k), 2), torch.cat((values, v), 2))
+            parts.append(self.attend(q, keys, values))
+        return self.o(torch.cat(parts, 2).transpose(1, 2).flatten(2))
+
+
+class FoldedHeads(Causal):
+    """Batch and heads in one axis."""
+
+    def heads(self, x: torch.Tensor) -> torch.Tensor:
+        return super().heads(x).flatten(0, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.attend(*(self.heads(layer(x)) for layer in (self.q, self.k, self.v)))
+        return self.o(y.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2))
+
+
+class Rotated(nn.Module):
+    """Rotary positions of pairs of neighbours, in real numbers."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.o, self.factor = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4), factor
+        self.register_buffer("angles", torch.outer(torch.arange(5.0), 10.0 ** -torch.arange(WIDTH // 2)))
+
+    def turn(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        one, two = x[..., ::2], x[..., 1::2]
+        turned = one * angles.cos() - two * angles.sin(), one * angles.sin() + two * angles.cos()
+        return torch.stack(turned, -1).flatten(-2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.o(self.turn(self.a(x), self.angles * self.factor))
+
+
+class RotatedByComplexNumbers(Rotated):
+    def turn(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+        return torch.view_as_real(turned).flatten(-2)
+
+
 def recorded(path, net: nn.Module, shape: tuple[int, ...]):
     batch = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -116,6 +185,8 @@ TOKENS, SQUARE, IMAGES = (3, 5, WIDTH), (4, 4, WIDTH), (2, 6, 5, 5)
         (Block, BlockOfConvolutions, IMAGES),
         (Block, BlockOfConvolutions, (2, 6, 6, 6)),
         (Heads, HeadsFlattened, TOKENS),
+        (Causal, FoldedHeads, TOKENS),
+        (Causal, FoldedHeads, (2, 6, WIDTH)),
     ],
 )
 def test_another_layout_of_the_same_network_agrees(left, right, shape, tmp_path):
@@ -129,6 +200,23 @@ def test_a_mistake_in_another_layout_is_named(other, shape, tmp_path):
     assert found.code == 1
     assert "gelu" in str(found).splitlines()[0]
     assert "approximate" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (Causal(), Cached(1.02)),
+        (Causal(1.02), Cached()),
+        (Causal(), FoldedHeads(1.02)),
+        (Rotated(), RotatedByComplexNumbers(1.1)),
+    ],
+)
+def test_another_factor_in_another_layout_is_a_difference(left, right, tmp_path):
+    assert compared(tmp_path, left, right, *TOKENS).code == 1
+
+
+def test_complex_numbers_are_no_other_precision(tmp_path):
+    assert compared(tmp_path, Rotated(), RotatedByComplexNumbers(), *TOKENS).code != 1
 
 
 @pytest.mark.parametrize(

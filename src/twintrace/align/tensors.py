@@ -189,12 +189,10 @@ class Mapper:
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same = one.spec.shape == two.spec.shape
         carried = any(pair.layout != AS_IT_IS for pair in pairs)
-        if (
-            numel(one) != numel(two)
-            or numel(one) < 2
-            or (same and not carried and not (alike(one, two) == 1 and in_other_places(one, two)))
-        ):
-            return _laid_pair(chosen, AS_IT_IS)
+        weights = left.part in _HELD or (one.producer is None and one.requires_grad)
+        moved = not weights and alike(one, two) == 1 and in_other_places(one, two)
+        if numel(one) != numel(two) or numel(one) < 2 or (same and not carried and not moved):
+            return _laid_pair(chosen, AS_IT_IS)  # a square weight that lies otherwise is another weight
         if left.part.backward:
             group = _FOLLOWS.get(left.part)
             of = [pair.layout for pair in pairs if group and pair.part in group and pair.left_slot == left.slot]

@@ -618,8 +618,8 @@ class Recomputed:
                 left=blamed[0], right=blamed[1],
             )  # fmt: skip
         types = self._computed_in(0, left), self._computed_in(1, right)
-        if types[0] == types[1] or not all(map(_is_float, types)):
-            return None
+        if not all(map(_is_float, types)) or unit(types[0], types[0]) == unit(types[1], types[1]):
+            return None  # complex numbers of two f32 have the precision of f32
         both_half = all(
             unit(dtype, dtype) > _SINGLE for dtype in types
         )  # neither is finer; a cast to f32 and back loses nothing
