@@ -1,10 +1,10 @@
 """THE BENCH: numbers and a policy in; verdicts with reasons out.
 
-    recomputed.py    verdicts by recomputation: mistakes, their causes, what they reach
+    recomputed.py    verdicts by recomputation; state.py: what has been judged, values.py: the forward pass, backward.py: gradients,
+                     explanations.py: causes, conclusion.py: which mistakes reach a result
     policies.py      what is allowed: auto | msprobe | troubleshooter | torch_testing | rtol and atol by hand
     tolerances.py    rtol and atol per dtype and per name, from a TOML file
     rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes
-    operations.py    what an operation does to errors: sums, cancels, exponentiates, decides
     settings.py      what was set differently, whatever the two sides call it
     bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
     optimizers.py    what a record of an optimizer's step says

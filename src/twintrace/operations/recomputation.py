@@ -40,7 +40,7 @@ _EXACT = 64 * 2.0**-29
 _UNBOUNDED = 1e-4
 """Relative difference in meaning that is passed over where the running error bound is infinite."""
 _LEAF_UNITS = 4.0
-"""Units by which leaves may differ before they count as different; see `judge.recomputed`."""
+"""Units by which leaves may differ before they count as different; see `judge.values`."""
 _WOBBLE = 4.0
 """Multiple of the effect of rounded constants that is no difference in meaning: their roundings add up differently."""
 _ADDED = 16.0

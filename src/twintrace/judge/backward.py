@@ -1,0 +1,444 @@
+"""Verdicts on gradients: each call's by its vector-Jacobian product, sums by what was sent back, cuts by what is missing.
+
+Gradients(state).judge(item)     the standing of one pair of gradients
+Gradients(state).cut_off(1)      the call that stops gradients on the right alone, as a mistake
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..model.pairs import Layout, Part, TensorPair
+from ..model.records import Call
+from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.verdicts import Outcome
+from ..operations.sides import inputs_of, name_of, outputs_of
+from ..operations.traits import traits_of
+from .rounding import unit
+from .state import (
+    ORDER,
+    SHARES,
+    SINGLE,
+    UNSEEN,
+    Judged,
+    JudgeState,
+    attach,
+    kernel_mistake,
+    name_of_pair,
+    times_bound,
+    together,
+    told,
+    worse,
+)
+from .values import LEAF_UNITS, SELECTIVE
+
+if TYPE_CHECKING:
+    from ..operations.meanings import Meaning
+
+_NOISE = 64.0
+"""Units of the element type by which gradients may differ after many layers, relative to their norm."""
+_UNAUDITED = 1 / 32
+"""Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
+_LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
+"""Operations whose gradient does not depend on the values that they take."""
+
+
+class Gradients:
+    """Judges pairs of gradients, in the order of the backward pass."""
+
+    def __init__(self, state: JudgeState) -> None:
+        self._state = state
+        self._parameters: dict[tuple[int, int], int | None] = {}
+        """Weights by the side and the number of a gradient that is called by a name that no module has."""
+
+    def judge(self, item: TensorResult) -> Judged:
+        key = item.pair.left, item.pair.right
+        if key not in self._state.gradients:
+            judged = self._judge_gradient(item)
+            if judged.mistakes:
+                judged.sources = judged.sources | frozenset(judged.mistakes)
+            self._state.gradients[key] = judged
+            if item.left.fingerprint and item.right.fingerprint:
+                self._state.gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged
+            for which, number in enumerate(key):
+                known = self._state.gradient_of[which].get(number)
+                if known is None or ORDER[known.status] < ORDER[judged.status]:
+                    self._state.gradient_of[which][number] = judged
+        return self._state.gradients[key]
+
+    def _judge_gradient(self, item: TensorResult) -> Judged:
+        if item.verdict.outcome is Outcome.SAME:
+            return Judged(Status.SAME)
+        parts = self._parts(item.pair)
+        if all(
+            len(sent) == 1 and sent[0][1] == number
+            for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)
+        ):
+            return self._sent(item, parts[0], parts[1])
+        return self._added_up(item, parts)
+
+    def _parts(self, pair: TensorPair) -> list[Sequence[tuple[Call, int]]]:
+        """`(call, gradient)` of what each side's gradient was added up of. The gradient of an input is what one call sent back, or
+        the calls in one module; that of an output or a parameter comes from all who took it.
+        """
+        values = self._values_of_gradient(pair)
+        found: list[Sequence[tuple[Call, int]]] = []
+        for which, number in enumerate((pair.left, pair.right)):
+            side, value = self._state.sides[which], values[which]
+            if pair.part is Part.INPUT_GRADIENT:
+                senders = self._state.senders[which].get(number, ())
+                own = [(call, number) for call, of in senders if value is None or of == value] or [
+                    (call, number) for call, _ in senders
+                ]
+                found.append(own[:1] or side.contributions_inside(number))
+            else:
+                found.append(side.contributions(value) if value is not None else ())
+        return found
+
+    def _sent(self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]) -> Judged:
+        """Gradients that a call on each side has sent back: each is audited by its own vector-Jacobian product."""
+        ratios: list[float | None] = [None, None]
+        mistakes: list[Mistake] = []
+        incoming, untold = Judged(Status.CLEAN), ""
+        for which, sent in enumerate((left, right)):
+            number = (item.pair.left, item.pair.right)[which]
+            call, _ = sent[0]
+            audit = self._state.recomputation.audit(which, call)
+            score = audit.backward.get(number)
+            incoming = together([incoming, self._comes_back(which, call)])
+            if score is None:
+                untold = (
+                    untold or audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+                )
+                continue
+            ratios[which] = score.ratio
+            if score.ratio > 1 and (which, number) not in self._state.accused:
+                self._state.accused.add((which, number))
+                mistakes.append(replace(kernel_mistake(which, call, score), backward=True))
+        terms = Terms(ratios[0], None, None, ratios[1])
+        if mistakes:
+            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
+        if untold:
+            return self._untold_gradient(item, incoming, untold)
+        unexplained = self._unexplained(item, incoming, (left, right))
+        if unexplained is not None:
+            return unexplained
+        return Judged(incoming.status, terms, told(terms, incoming.status), sources=incoming.sources)
+
+    def _comes_back(self, which: int, call: Call) -> Judged:
+        """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
+        found = [
+            self._standing_of_gradient(which, gradient.tensor, set())
+            for gradient in call.gradients
+            if gradient.role == "output"
+        ]
+        return together([*found, *self._behind_gradients(which, call)])
+
+    def _behind_gradients(self, which: int, call: Call) -> list[Judged]:
+        """Standings of the values that the gradients of a call depend on."""
+        meaning = self._state.sides[which].meaning(call)
+        if meaning is not None and (traits_of(meaning).moves or meaning.operation in _LINEAR):
+            # Gradients go where the values came from, whatever these are: only a mask decides.
+            masks = [operand.tensor for path, operand in meaning.operands() if path in ("mask", "condition")]
+            return [self._state.standing(which, number) for number in masks]
+        made = [self._state.standing(which, number) for number in outputs_of(call).values()]
+        taken = [self._state.standing(which, number) for number in inputs_of(call).values()]
+        lost = all(judged.status is not Status.PARTED for judged in made)
+        if lost and meaning is not None and meaning.operation in SELECTIVE:
+            taken = [judged for judged in taken if judged.status is not Status.PARTED]
+        return [*made, *taken]
+
+    def _standing_of_gradient(self, which: int, number: int, seen: set[int]) -> Judged:
+        """Standing of a gradient; of one that was not compared, that of what it was made of."""
+        known = self._state.gradient_of[which].get(number)
+        if known is not None or number in seen:
+            return known or UNSEEN
+        seen.add(number)
+        found: list[Judged] = []
+        for call, _ in self._state.senders[which].get(number, ()):
+            found.append(self._audited_gradient(which, call, number))
+            found += [
+                self._standing_of_gradient(which, gradient.tensor, seen)
+                for gradient in call.gradients
+                if gradient.role == "output"
+            ]
+            found += self._behind_gradients(which, call)
+        for _, value in self._state.received[which].get(number, ()):
+            for _, other in self._state.sides[which].contributions(value):
+                if other != number:
+                    found.append(self._standing_of_gradient(which, other, seen))
+        return together(found)
+
+    def _audited_gradient(self, which: int, call: Call, number: int) -> Judged:
+        """Standing of what a call sent back, by its own vector-Jacobian product alone."""
+        audit = self._state.recomputation.audit(which, call)
+        score = audit.backward.get(number)
+        if score is None:
+            why = audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
+            return Judged(Status.SAME, unaudited=why)
+        if score.ratio <= 1:
+            return UNSEEN
+        if (which, number) not in self._state.accused:
+            self._state.accused.add((which, number))
+            at = ((call,), ()) if which == 0 else ((), (call,))
+            mistake = replace(kernel_mistake(which, call, score), backward=True, left=at[0], right=at[1])
+            self._state.between.append((which, call, mistake))
+            return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
+        return Judged(Status.PARTED)
+
+    def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
+        """A gradient that is the sum of what the calls that took its value sent back."""
+        numbers = (item.pair.left, item.pair.right)
+        if not parts[0] and not parts[1]:
+            return self._leaf_gradient(item)
+        values = self._values_of_gradient(item.pair)
+        summed = [self._summands(which, numbers[which], values[which], parts[which]) for which in (0, 1)]
+        parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
+        lone = [self._lone_parts(which, parts) for which in (0, 1)]
+        incoming = together(
+            [self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]]
+        )
+        if bool(lone[0]) != bool(lone[1]):
+            which = 0 if lone[0] else 1
+            parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
+            told = self._state.recomputation.is_the_difference(
+                which, item.pair.left, item.pair.right, item.pair.layout, parts_alone
+            )
+            # Without the values, a part that only one side recorded is no difference where the gradients have none.
+            if told or (told is None and item.verdict.outcome is Outcome.DIFFERENT):
+                return self._lone_gradient(item, which, lone[which][0])
+        for which, side in enumerate(("left", "right")):
+            if parts[which] and summed[which] is None:
+                why = f"the gradient is more than the sum of what the recorded calls of the {side} sent back"
+                return self._untold_gradient(item, incoming, why)
+        unexplained = self._unexplained(item, incoming, parts)
+        if unexplained is not None:
+            return unexplained
+        return Judged(
+            worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
+        )
+
+    def _unexplained(
+        self, item: TensorResult, incoming: Judged, parts: Sequence[Sequence[tuple[Call, int]]]
+    ) -> Judged | None:
+        """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
+        if incoming.status is Status.PARTED:
+            return None
+        if incoming.unaudited and (item.verdict.error or 0.0) > min(_NOISE * self._coarsest, _UNAUDITED):
+            return Judged(Status.UNTOLD, None, item.verdict.because, untold=incoming.unaudited)
+        if not self._are_apart(item, parts):
+            return None
+        cut = self.cut_off(0) or self.cut_off(1)
+        if cut is not None:
+            return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
+        if max(map(len, parts)) > 1:
+            return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
+        why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
+        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+
+    def _are_apart(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> bool:
+        """True if two gradients differ by more than many layers' rounding of what each was added up of: its parts, or the terms of
+        the only part, which may cancel.
+        """
+        numbers = item.pair.left, item.pair.right
+        least = self.least
+        # In 16 bits the terms were rounded, too, and may cancel.
+        half = unit(item.left.spec.dtype, item.right.spec.dtype) > SINGLE
+        several = max(map(len, parts)) > 1
+        if (item.verdict.error or 0.0) < least or ((half or several) and item.verdict.outcome is not Outcome.DIFFERENT):
+            return False
+        if several:
+            return (
+                self._state.recomputation.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts])
+                >= least
+            )
+        limit = 0.0
+        for which, own in enumerate(parts):
+            for call, number in own:
+                score = self._state.recomputation.audit(which, call).backward.get(number)
+                if score is None:
+                    return False
+                limit += score.limit
+        distance, size = self._state.recomputation.distance(numbers, item.pair.layout)
+        return distance >= max(SHARES * size, _NOISE * limit) > 0
+
+    @property
+    def least(self) -> float:
+        """Relative distance of two gradients beyond which they are no longer one gradient that was rounded in many layers."""
+        return max(SHARES, _NOISE * self._coarsest)
+
+    @cached_property
+    def _coarsest(self) -> float:
+        """Unit of the coarsest element type of the two runs: a gradient in float32 has the rounding of 16-bit ones before it."""
+        types = {
+            tensor.spec.dtype
+            for result in self._state.results
+            for item in result.tensors
+            for tensor in (item.left, item.right)
+        }
+        return max((unit(dtype, dtype) for dtype in types), default=0.0)
+
+    def _summands(
+        self, which: int, number: int, value: int | None, parts: Sequence[tuple[Call, int]]
+    ) -> Sequence[tuple[Call, int]] | None:
+        """The parts whose sum a gradient is, of the calls that took its value or the same weight under another number."""
+        more = [] if value is None else self._state.sides[which].other_contributions(value)
+        for offered in ([*parts], [*parts, *more]) if more else ([*parts],):
+            chosen = self._state.recomputation.summands(which, number, [gradient for _, gradient in offered])
+            if chosen is not None:
+                return [item for item in offered if item[1] in chosen]
+        return None
+
+    def _values_of_gradient(self, pair: TensorPair) -> tuple[int | None, int | None]:
+        """The value on each side that two gradients are the gradients of. What hands its gradient on unchanged shares it with
+        others: two that were compared with each other come first.
+        """
+        found: list[list[int]] = []
+        for which, number in enumerate((pair.left, pair.right)):
+            values = [
+                value
+                for _, value in (
+                    *self._state.received[which].get(number, ()),
+                    *self._state.senders[which].get(number, ()),
+                )
+            ]
+            if not values and pair.part is Part.PARAMETER_GRADIENT:
+                parameter = self._state.sides[which].parameter((pair.left_slot, pair.right_slot)[which])
+                if parameter is None:
+                    parameter = self._parameter_by_gradient(which, number)
+                values = [] if parameter is None else [parameter]
+            found.append(values)
+        for right in found[1]:
+            bound = self._state.bound.get(right)
+            if bound is not None and bound.left in found[0]:
+                return bound.left, right
+        return next(iter(found[0]), None), next(iter(found[1]), None)
+
+    def _parameter_by_gradient(self, which: int, gradient: int) -> int | None:
+        """The weight whose parts add up to a gradient, for one that is used under another name than it is kept (a tied one)."""
+        key = which, gradient
+        if key not in self._parameters:
+            side = self._state.sides[which]
+            leaves = side.leaves_of(side.tensor(gradient).spec.shape)
+            fitting = (
+                leaf for leaf in leaves if self._summands(which, gradient, leaf, side.contributions(leaf)) is not None
+            )
+            self._parameters[key] = next(fitting, None)
+        return self._parameters[key]
+
+    def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
+        """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
+        other = parts[1 - which]
+        theirs = {
+            id(self._state.match_of[1 - which].get(call.id))
+            for call, _ in other
+            if call.id in self._state.match_of[1 - which]
+        }
+        found = []
+        for call, gradient in parts[which]:
+            match = self._state.match_of[which].get(call.id)
+            if match is None or id(match) not in theirs:
+                if gradient in self._state.gradient_of[which]:
+                    continue
+                found.append(call)
+        return found
+
+    def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
+        side, other = (("left", "right"), ("right", "left"))[which]
+        what = f"the {side}'s gradient has a part that the {other}'s lacks: it comes back from {name_of(call)}"
+        cut = self.cut_off(1 - which)
+        if cut is not None:
+            mistake = replace(cut[0], what=f"{what}: {cut[0].what}")
+        else:
+            match = self._state.match_of[which].get(call.id)
+            partners = (match.left, match.right)[1 - which] if match is not None else ()
+            why = f"only the {side} sends a gradient back through {name_of(call)}"
+            if any(partner.gradients for partner in partners):
+                partners = ()
+            elif partners:
+                why += f"; on the {other} it has none (no_grad, or operands without gradients)"
+            blamed = ((call,), partners) if which == 0 else (partners, (call,))
+            mistake = Mistake("gradient", what, why, backward=True, left=blamed[0], right=blamed[1])
+        return Judged(Status.PARTED, None, what, (mistake,))
+
+    def _cut(self, which: int) -> Call | None:
+        """A call on one side that stops a gradient which the other side sends on: detach, stop_gradient."""
+        side, other = self._state.sides[which], self._state.sides[1 - which]
+        for call in reversed(side.calls):
+            meaning = side.meaning(call) if side.is_leaf(call) else None
+            if meaning is None or meaning.operation != "detach" or call.id in self._state.match_of[which]:
+                continue
+            for _, operand in meaning.operands():
+                partner = self._state.partner(which, operand.tensor)
+                used = any(side.leads_to_gradients(number) for number in meaning.results)
+                if used and partner is not None and other.has_gradient(partner):
+                    return call
+        return None
+
+    def _leaf_gradient(self, item: TensorResult) -> Judged:
+        if item.verdict.outcome is Outcome.UNKNOWN:
+            return Judged(Status.UNTOLD, untold=item.verdict.because)
+        measured = item.measurement
+        if measured is not None and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
+            return Judged(Status.CLEAN)
+        if any(
+            judged.status is not Status.SAME
+            for judged in (*self._state.gradient_of[0].values(), *self._state.values.values())
+        ):
+            return self._untold_gradient(item, Judged(Status.SAME), "no recorded call sends this gradient back")
+        what = f"{name_of_pair(item.pair)} differs where the backward pass begins"
+        return Judged(Status.PARTED, None, what, (Mistake("gradient", what, backward=True),))
+
+    def _untold_gradient(self, item: TensorResult, incoming: Judged, why: str) -> Judged:
+        if incoming.status is Status.PARTED:
+            return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
+        if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
+            what = f"different, judged without recomputation ({why}): {item.verdict.because}"
+            return Judged(
+                Status.PARTED, None, what, (Mistake("unproven", what, size=times_bound(item.verdict), backward=True),)
+            )
+        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+
+    def cut_off(self, which: int) -> tuple[Mistake, Call] | None:
+        """The call that stops the gradients of one side, where the other sends them on."""
+        call = self._cut(which)
+        if call is None:
+            return None
+        side = ("left", "right")[which]
+        what = f"the {side} cuts the gradient: {name_of(call)}"
+        why = f"only the {side} calls {name_of(call)}: no gradient goes back beyond it"
+        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        mistake = Mistake(
+            "gradient", what, why, f"remove it from the {side}, or see why the other does without", side, backward=True,
+            left=blamed[0], right=blamed[1],
+        )  # fmt: skip
+        return mistake, call
+
+    def look_for_cuts(self, results: list[CallResult]) -> None:
+        """A call that stops a gradient on one side alone is a mistake if the gradients of what it takes differ."""
+        for which in (0, 1):
+            cut = self.cut_off(which)
+            if cut is None or any(mistake.why == cut[0].why for mistake in self._state.always):
+                continue
+            if any(mistake.why == cut[0].why for result in results for mistake in result.mistakes):
+                continue
+            (value,) = {operand.tensor for _, operand in self._meaning_of(which, cut[1]).operands()} or {-1}
+            partner = self._state.partner(which, value)
+            here, there = self._state.sides[which].gradient(value), self._state.sides[1 - which].gradient(partner)
+            if there is None or (here is not None and not self._differ(which, here, there)):
+                continue
+            self._state.always.add(cut[0])
+            attach(results, cut[1], which, cut[0])
+
+    def _meaning_of(self, which: int, call: Call) -> Meaning:
+        meaning = self._state.sides[which].meaning(call)
+        assert meaning is not None
+        return meaning
+
+    def _differ(self, which: int, here: int, there: int) -> bool:
+        """True if two gradients of the same value differ by more than many layers' rounding."""
+        left, right = (here, there) if which == 0 else (there, here)
+        return self._state.recomputation.apart((left, right), Layout(), [[left], [right]]) >= self.least

@@ -1,0 +1,364 @@
+"""Conclusion of one step of one rank: which mistakes reach a result of the run, and which results could not be told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..model.pairs import Bearing, Match, Part, TensorPair
+from ..model.records import Call
+from ..model.results import CallResult, Mistake, Status, TensorResult
+from ..model.sites import Kind, Phase
+from ..model.values import TensorRef, leaves
+from ..operations.sides import Slice, inputs_of, name_of, outputs_of
+from .backward import Gradients
+from .explanations import Explainer
+from .state import EXACT, SMALL, Judged, JudgeState, attach, name_of_pair, not_recomputable
+
+_TRIED = 16
+"""Mistakes without visible effect that are tried for a small one."""
+_LEAF_EFFECT = 1e-6
+"""Relative effect at a result of data that differ: tables that were computed in float32 have its rounding."""
+_RETURNED = 1e-5
+"""Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All results of one step of one rank."""
+
+    results: list[CallResult]
+    untold: tuple[str, ...]
+    """Results of the run that could not be told, one sentence each."""
+    parted: bool
+    """True if a mistake reaches a result of the run."""
+    lone: tuple[str, ...] = ()
+    """Results and gradients that one side alone has, one sentence each."""
+    notes: tuple[str, ...] = ()
+    """Differences that nobody can set right, one sentence each."""
+    reached: frozenset[Mistake] = frozenset()
+    """Mistakes that reach a result, those of earlier steps among them."""
+
+
+class Conclusion:
+    """Follows mistakes to the results of the run."""
+
+    def __init__(self, state: JudgeState, explainer: Explainer, gradients: Gradients) -> None:
+        self._state = state
+        self._explainer = explainer
+        self._gradients = gradients
+
+    def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
+        """True if a mistake reaches a result of the run, and which results could not be told."""
+        ends = self._ends(0), self._ends(1)
+        for which, call, mistake in self._state.between:
+            attach(results, call, which, mistake)
+        untold: list[str] = []
+        reached: set[Mistake] = set()
+        unknown = any(status is Status.PARTED and not sources for status, sources in self._state.before.values())
+        for number, result in enumerate(results):
+            for place, item in enumerate(result.tensors):
+                own = judged[number].get(place)
+                if own is None or not _is_end(item, ends[0]):
+                    continue
+                reached |= own.sources if own.status is Status.PARTED else set()
+                if own.status is Status.PARTED and not own.sources and unknown:
+                    untold.append(f"{name_of_pair(item.pair)} differs by what an earlier step left behind")
+                if own.status is Status.UNTOLD:
+                    untold.append(
+                        own.untold or f"{name_of_pair(item.pair)} depends on calls that could not be recomputed"
+                    )
+        for result in results:
+            for mistake in result.mistakes:
+                if mistake.backward and mistake.kind in ("unproven", "gradient") and mistake not in reached:
+                    untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
+        results, handled = self._other_results(results, ends)
+        lone = [*self._lone_results(ends, handled), *self._lone_gradients(results)]
+        self._gradients.look_for_cuts(results)
+        reached |= self._state.always
+        for which, side in enumerate(("left", "right")):
+            for alone in (self._state.alignment.only_left, self._state.alignment.only_right)[which]:
+                ended = {*outputs_of(alone.call).values()} & handled[which]
+                if not alone.skipped and alone.bearing is Bearing.OPEN and not ended:
+                    lone.append(
+                        (f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False)
+                    )
+        untold += [text for text, counts in lone if not counts]
+        mistakes = [text for text, counts in lone if counts]
+        reached |= self._small_effects(results, reached, ends[1])
+        # Other weights always count: the next input may show them.
+        reached |= {mistake for result in results for mistake in result.mistakes if mistake.kind == "weights"}
+        finished = []
+        for result in results:
+            made = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
+            returned = _returned(result.match) if not made else ""
+            if returned:
+                made = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
+                reached.add(made[0])
+            finished.append(replace(result, mistakes=made) if made else result)
+        notes = tuple(
+            f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
+            for names, size in self._state.notes.items()
+        ) + tuple(self._state.remarks)
+        parted = bool(reached or mistakes)
+        return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
+
+    def _ends(self, which: int) -> dict[int, Call]:
+        """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
+        no module.
+        """
+        side = self._state.sides[which]
+        modules = [call for call in side.calls if call.parent is None and call.site.kind is Kind.MODULE]
+        trained = any(call.gradients for call in side.calls)
+        found: dict[int, Call] = {}
+        for call in modules:
+            found.update(dict.fromkeys(outputs_of(call).values(), call))
+        for call in side.calls:
+            if not side.is_leaf(call) or call.site.phase is Phase.BACKWARD:
+                continue
+            inner = call.parent is not None or (trained and not call.gradients)
+            if modules and inner and call.site.phase is not Phase.UPDATE:
+                continue
+            made = [number for number in outputs_of(call).values() if not side.takers(number)]
+            if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
+                specs = {number: side.tensor(number).spec for number in made}
+                made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
+            found.update(dict.fromkeys(made, call))
+        return found | self._written_state(which)
+
+    def _written_state(self, which: int) -> dict[int, Call]:
+        """State that a step leaves in tensors that were there before it, as it is last: buffers and attributes."""
+        side = self._state.sides[which]
+        there = {number for call in side.calls for number in call.buffers.values()}
+        last: dict[int, Call] = {}
+        for call in sorted(side.calls, key=lambda item: item.order):
+            if not call.mutates or not side.is_leaf(call) or call.site.phase is not Phase.FORWARD:
+                continue
+            taken, made = inputs_of(call), outputs_of(call)
+            for slot in call.mutates:
+                before, after = taken.get(slot), made.get(f"after.{slot}", made.get(""))
+                if before is None or after is None or (before not in there and side.maker(before) is not None):
+                    continue
+                last.pop(before, None)
+                last[after] = call
+                there.add(after)
+        return {number: call for number, call in last.items() if side.tensor(number).spec.dtype[0] not in "iub"}
+
+    def _small_effects(
+        self, results: Sequence[CallResult], reached: Collection[Mistake], ends: Mapping[int, Call]
+    ) -> set[Mistake]:
+        """Mistakes that were lost in the rounding of the run on their way, and change a result if nothing is rounded.
+
+        They are tried together: two that undo each other have no effect.
+        """
+        made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
+        # What was large in its place and is gone later was undone: by a factor before a product that the other has after it.
+        small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < SMALL]
+        gone = [mistake for mistake in small if mistake in self._state.origins and not mistake.backward][:_TRIED]
+        changed = self._state.choices(gone)  # the others alone would not undo each other
+        if not changed:
+            return set()
+        from ..operations.replay import effect
+
+        least = _LEAF_EFFECT if any(mistake.kind == "leaf" for mistake in gone) else EXACT
+        for end in ends:
+            if (effect(self._state.recomputation, changed, end) or 0.0) > least:
+                return set(gone)
+        return set()
+
+    def _other_results(
+        self, results: list[CallResult], ends: tuple[Mapping[int, Call], Mapping[int, Call]]
+    ) -> tuple[list[CallResult], tuple[set[int], set[int]]]:
+        """Results that one side goes on to compute from what is the other's result: a loss that is divided on one side only.
+
+        Returns the results with these mistakes, and the numbers of both sides that are told by them.
+        """
+        handled: tuple[set[int], set[int]] = (set(), set())
+        for which in (0, 1):
+            for number, call in ends[which].items():
+                if number in self._state.known[which] or _writes_state(call):
+                    continue
+                rest = self._state.sides[which].slice(number, self._state.known[which])
+                partners = [self._state.partner(which, edge) for edge in rest.edge]
+                partner = next((item for item in partners if item is not None and item in ends[1 - which]), None)
+                if partner is None:
+                    continue
+                handled[which].add(number)
+                here = Slice(partner, (), (partner,))
+                left, right = (rest, here) if which == 0 else (here, rest)
+                pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
+                try:
+                    difference = self._state.recomputation.difference(left, right, self._state.bound, pair.layout)
+                except not_recomputable():
+                    handled[which].discard(number)
+                    continue
+                if difference.significant:
+                    results = self._add_mistake(
+                        results,
+                        which,
+                        rest,
+                        self._explainer.meaning_mistake(
+                            left, right, pair, difference, self._explainer.cause(left, right, pair)
+                        ),
+                    )
+        return results, handled
+
+    def _add_mistake(self, results: list[CallResult], which: int, part: Slice, mistake: Mistake) -> list[CallResult]:
+        """The results with a mistake that counts, at the pair that made what a slice begins with."""
+        self._state.always.add(mistake)
+        for place, result in enumerate(results):
+            made = [item.pair for item in result.tensors if item.pair.part is Part.OUTPUT]
+            if any((pair.left, pair.right)[which] in part.edge for pair in made):
+                results = list(results)
+                results[place] = replace(result, mistakes=(*result.mistakes, mistake))
+                break
+        return results
+
+    def _lone_gradients(self, results: list[CallResult]) -> list[tuple[str, bool]]:
+        """Gradients of parameters that one side alone has. One of zeros is what a framework gives for a parameter without use."""
+        found = []
+        sides = (
+            ("left", "right", self._state.alignment.stray_left),
+            ("right", "left", self._state.alignment.stray_right),
+        )
+        for which, (side, other, strays) in enumerate(sides):
+            for stray in strays:
+                known = self._state.sides[which].tensor(stray.tensor).statistics
+                value = self._state.sides[which].parameter(stray.slot)
+                compared = value is None or value in self._state.known[which]
+                if not compared or (known is not None and not known.norm):
+                    continue
+                if value is not None and self._state.sides[1 - which].is_buffer(self._state.partner(which, value)):
+                    self._state.remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
+                    continue
+                tie = self._tie(which, stray.slot, value)
+                explained = tie or self._gradients.cut_off(1 - which)
+                if explained is not None:
+                    mistake, call = explained
+                    if mistake not in self._state.always:
+                        self._state.always.add(mistake)
+                        attach(results, call, which if tie is not None else 1 - which, mistake)
+                    continue
+                text = (
+                    f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
+                )
+                found.append((text, True))
+        return found
+
+    def _tie(self, which: int, name: str, value: int | None) -> tuple[Mistake, Call] | None:
+        """A weight of its own on one side, which the other shares with another layer."""
+        if value is None:
+            return None
+        side, other = ("left", "right") if which == 0 else ("right", "left")
+        spec = self._state.sides[which].tensor(value).spec
+        for call in (call for call in self._state.sides[which].calls if value in inputs_of(call).values()):
+            match = self._state.match_of[which].get(call.id)
+            for partner in (match.left, match.right)[1 - which] if match is not None else ():
+                shared = None
+                for number in inputs_of(partner).values():
+                    own = self._state.partner(1 - which, number)
+                    if own in (None, value) or own in inputs_of(call).values():
+                        continue
+                    if (
+                        self._state.sides[1 - which].tensor(number).spec == spec
+                        and len(self._state.sides[1 - which].takers(number)) > 1
+                    ):
+                        shared = self._state.sides[1 - which].parameter_name(number)
+                if shared is None:
+                    continue
+                what = f"{name} is not tied: a weight of its own on the {side}, one with {shared} on the {other}"
+                why = f"on the {other} the weight is shared (tied to {shared}), so that its gradient has a part more"
+                calls = ((call,), (partner,)) if which == 0 else ((partner,), (call,))
+                mistake = Mistake(
+                    "gradient", what, why, f"tie {name} to {shared} on both sides or on none", backward=True,
+                    left=calls[0], right=calls[1],
+                )  # fmt: skip
+                return mistake, call
+        return None
+
+    def _forgotten(self, which: int, call: Call, number: int) -> str:
+        """Name of a parameter that one side's optimizer updates and the other's does not take, though the network has it."""
+        before = _updated(call, number) if call.site.phase is Phase.UPDATE else None
+        partner = None if before is None else self._state.partner(which, before)
+        other = self._state.sides[1 - which]
+        updates = [item for item in other.calls if item.site.phase is Phase.UPDATE]
+        if before is None or partner is None or not updates:
+            return ""
+        if math.prod(other.tensor(partner).spec.shape) != math.prod(self._state.sides[which].tensor(before).spec.shape):
+            return ""
+        if any(partner in inputs_of(item).values() for item in updates):
+            return ""
+        return self._state.sides[which].parameter_name(before) or "a parameter"
+
+    def _lone_results(
+        self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
+    ) -> list[tuple[str, bool]]:
+        """Results that one side alone has: (sentence, whether it is a mistake)."""
+        compared = [self._state.known[which] | handled[which] for which in (0, 1)]
+        alone = [
+            {number: call for number, call in ends[which].items() if number not in compared[which]} for which in (0, 1)
+        ]
+        found = []
+        for which, side in enumerate(("left", "right")):
+            other = ("right", "left")[which]
+            for number, call in alone[which].items():
+                spec = self._state.sides[which].tensor(number).spec
+                maker = self._state.sides[which].maker(number) or call
+                forgotten = self._forgotten(which, call, number)
+                if forgotten:
+                    found.append(
+                        (
+                            f"only the {side}'s optimizer updates {forgotten}, {spec}: is it given to the {other}'s?",
+                            True,
+                        )
+                    )
+                elif _writes_state(call):
+                    found.append((f"only the {side} changes a state of the network, {spec}, by {name_of(call)}", True))
+                elif call.gradients and call.site.kind is not Kind.MODULE:
+                    found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
+                elif call.site.kind is not Kind.MODULE or alone[1 - which]:
+                    found.append(
+                        (
+                            f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s",
+                            False,
+                        )
+                    )
+        return found
+
+
+def _updated(call: Call, number: int) -> int | None:
+    """The parameter that an optimizer's step made a new value of, as it was before; None of anything else."""
+    slot = next((slot for slot, made in outputs_of(call).items() if made == number), "")
+    place = slot.rpartition("parameters.")[2]
+    return inputs_of(call).get(f"0.{place}") if place.isdigit() else None
+
+
+def _writes_state(call: Call) -> bool:
+    """True if a call of the forward pass writes to something that was there before it."""
+    return bool(call.mutates) and call.site.kind is not Kind.MODULE and call.site.phase is Phase.FORWARD
+
+
+def _is_end(item: TensorResult, ends: Mapping[int, Call]) -> bool:
+    part = item.pair.part
+    return part is Part.PARAMETER_GRADIENT or part is Part.AFTER or (part is Part.OUTPUT and item.pair.left in ends)
+
+
+def _returned(match: Match) -> str:
+    """Numbers, texts and truth values that two outermost modules return differently; empty if none."""
+    if len(match.left) != 1 or len(match.right) != 1:
+        return ""
+    one, two = match.left[0], match.right[0]
+    if one.site.kind is not Kind.MODULE or one.parent is not None or two.parent is not None:
+        return ""
+    ours, theirs = dict(leaves(one.output)), dict(leaves(two.output))
+    for slot in ours.keys() & theirs.keys():
+        left, right = ours[slot], theirs[slot]
+        if isinstance(left, TensorRef) or isinstance(right, TensorRef) or left == right:
+            continue
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if numbers and abs(left - right) <= _RETURNED * max(abs(left), abs(right)):  # type: ignore[operator,arg-type]
+            continue
+        if numbers or (isinstance(left, str | bool) and isinstance(right, str | bool)):
+            return f"the result {slot or ''} is {left!r} | {right!r}".replace("  ", " ")
+    return ""

@@ -1,0 +1,236 @@
+"""Mistakes with their causes: what explains a difference between two slices.
+
+explainer.meaning_mistake(…)     another setting, operand or function, proven by recomputing with it
+explainer.precision_mistake(…)   a cast, or a layer in another element type, that one side alone has
+explainer.random_mistake(…)      random numbers
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model.pairs import Part, TensorPair
+from ..model.records import Call
+from ..model.results import Mistake, Status, TensorResult
+from ..operations.sides import Slice, name_of, outputs_of
+from ..operations.traits import traits_of
+from .rounding import unit
+from .state import SINGLE, Judged, JudgeState, is_float
+
+if TYPE_CHECKING:
+    from ..operations.causes import Cause
+    from ..operations.recomputation import Difference
+
+_PRODUCTS = 3
+"""Products of which most must have another element type before a run counts as one in another precision."""
+
+
+class Explainer:
+    """Finds causes of differences between what two sides compute from the same values."""
+
+    def __init__(self, state: JudgeState) -> None:
+        self._state = state
+        self._explained: dict[tuple[object, ...], Mistake] = {}
+        """Mistakes by their cause and the calls to blame."""
+        self._precisions: bool | None = None
+
+    def draws(self, left: Slice, right: Slice) -> tuple[bool, bool] | None:
+        """Which sides draw random numbers; None if neither does."""
+        drawn = []
+        for which, part in enumerate((left, right)):
+            meanings = [self._state.sides[which].meaning(call) for call in part.calls]
+            drawn.append(any(meaning is not None and traits_of(meaning).random for meaning in meanings))
+        return (drawn[0], drawn[1]) if any(drawn) else None
+
+    def random_mistake(
+        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Judged
+    ) -> Judged:
+        if incoming.status in (Status.PARTED, Status.UNTOLD):
+            because = "random numbers, applied to values that differ already"
+            return Judged(incoming.status, because=because, sources=incoming.sources)
+        drawing = tuple(self._drawing(which, part) for which, part in enumerate((left, right)))
+        names = " | ".join(dict.fromkeys(name_of(call) for calls in drawing for call in calls))
+        if all(random):
+            settings = self.different_settings(left, right)
+            if settings:
+                what = f"{names} is set differently: {settings}"
+                return Judged(Status.PARTED, because=what, mistakes=(Mistake("meaning", what, why=settings),))
+            what = f"{names} draws random numbers: another seed or generator state"
+            advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
+            mistake = Mistake("random", what, what, advice, left=drawing[0], right=drawing[1])
+            return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+        side = "left" if random[0] else "right"
+        what = f"only the {side} draws random numbers: {names}"
+        why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
+        mistake = Mistake("random", what, why, side=side, left=drawing[0], right=drawing[1])
+        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+
+    def _drawing(self, which: int, part: Slice) -> tuple[Call, ...]:
+        """The first call of a slice that draws random numbers."""
+        for call in part.calls:
+            meaning = self._state.sides[which].meaning(call)
+            if meaning is not None and traits_of(meaning).random:
+                return (call,)
+        return ()
+
+    def different_settings(self, left: Slice, right: Slice) -> str:
+        from ..operations import different_arguments
+        from ..operations.meanings import FRAMEWORKS_OWN, told
+
+        if len(left.calls) != 1 or len(right.calls) != 1:
+            return ""
+        one, two = self._state.sides[0].meaning(left.calls[0]), self._state.sides[1].meaning(right.calls[0])
+        if one is None or two is None or one.operation != two.operation:
+            return ""
+        return ", ".join(
+            f"{name}: {told(mine)} | {told(other)}"
+            for name, (mine, other) in different_arguments(one, two).items()
+            if name not in FRAMEWORKS_OWN
+        )
+
+    def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
+        return self._state.recomputation.causes(left, right, self._state.bound, pair.layout) or self._earlier_cause(
+            left, right, pair
+        )
+
+    def meaning_mistake(
+        self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
+    ) -> Mistake:
+        if difference.shapes is not None:
+            what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
+        else:
+            what = f"the two calls mean something else: {difference.relative:.1e} apart on the same inputs"
+        if cause is None:
+            why = self._guess(left, right)
+            return Mistake("meaning", what, why, size=difference.units)
+        why = f"{cause.text}; {cause.how} the results agree: {cause.proof}" if cause.proof else cause.text
+        calls = cause.left, cause.right
+        key = cause.text, *(tuple(call.id for call in own) for own in calls)
+        if pair.part is Part.OUTPUT and not cause.lone and calls == (left.calls[-1:], right.calls[-1:]):
+            calls = (), ()  # the pair says it, with the calls that belong to them
+        mistake = Mistake("meaning", what, why, cause.advice, size=difference.units, left=calls[0], right=calls[1])
+        if not any(key[1:]):
+            return mistake
+        return self._explained.setdefault(key, mistake)  # several values show what the same calls did
+
+    def precision_mistake(
+        self, item: TensorResult, left: Slice, right: Slice, difference: Difference | None
+    ) -> Mistake | None:
+        """A cast or a computation in a coarser element type that one side alone has, in runs of the same precision."""
+        size = (difference.relative if difference is not None else 0.0) or item.verdict.error or 0.0
+        apart = f"the two calls mean something else: {size:.1e} apart on the same inputs"
+        coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
+        if self._other_precision():
+            return None
+        numbers = item.pair.left, item.pair.right
+        casts = [self._coarse_cast(which, part, numbers[1 - which]) for which, part in enumerate((left, right))]
+        if (casts[0] is None) != (casts[1] is None):
+            which = 0 if casts[0] is not None else 1
+            side, call = ("left", "right")[which], casts[which]
+            assert call is not None
+            to = " | ".join(self._state.sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
+            why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
+            blamed = ((call,), ()) if which == 0 else ((), (call,))
+            return Mistake(
+                "meaning", apart, why, "compute in the same precision on both sides", side, size / coarse,
+                left=blamed[0], right=blamed[1],
+            )  # fmt: skip
+        types = self._computed_in(0, left), self._computed_in(1, right)
+        if not all(map(is_float, types)) or unit(types[0], types[0]) == unit(types[1], types[1]):
+            return None  # complex numbers of two f32 have the precision of f32
+        # Neither is finer; a cast to f32 and back loses nothing.
+        both_half = all(unit(dtype, dtype) > SINGLE for dtype in types)
+        entries = [
+            tuple(
+                self._dtype_before_casts(which, own) if both_half else self._state.sides[which].tensor(own).spec.dtype
+                for which, own in enumerate((self._state.bound[number].left, number))
+            )
+            for number in right.edge
+            if number in self._state.bound
+        ]
+        if not any(one == two and is_float(one) for one, two in entries):
+            return None
+        what = f"the two compute in another precision: {types[0]} | {types[1]}"
+        why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
+        return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
+
+    def _dtype_before_casts(self, which: int, number: int) -> str:
+        """Element type that a value was computed in, before it was cast or moved."""
+        side, seen = self._state.sides[which], {number}
+        while True:
+            maker = side.maker(number)
+            meaning = side.meaning(maker) if maker is not None else None
+            if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
+                return side.tensor(number).spec.dtype
+            taken = [operand.tensor for _, operand in meaning.operands()]
+            if len(taken) != 1 or taken[0] in seen:
+                return side.tensor(number).spec.dtype
+            number = taken[0]
+            seen.add(number)
+
+    def _computed_in(self, which: int, part: Slice) -> str:
+        """Element type of the last value of a slice that was computed, not cast or moved."""
+        side = self._state.sides[which]
+        for call in reversed(part.calls):
+            meaning = side.meaning(call)
+            if meaning is not None and not traits_of(meaning).casts and not traits_of(meaning).moves:
+                return side.tensor(next(iter(meaning.results))).spec.dtype
+        return ""
+
+    def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:
+        """A cast in a slice to an element type that is coarser than what goes in and than the other side's result."""
+        side, other = self._state.sides[which], self._state.sides[1 - which]
+        ends = [*(side.tensor(number).spec.dtype for number in part.edge), other.tensor(partner).spec.dtype]
+        taken = [self._state.sides[1 - which].meaning(call) for call in other.takers(partner)]
+        if any(meaning is not None and traits_of(meaning).casts for meaning in taken):
+            return None  # the other side casts it next
+        finest = max((unit(dtype, dtype) for dtype in ends if is_float(dtype)), default=1.0)
+        for call in part.calls:
+            meaning = side.meaning(call)
+            if meaning is None or meaning.operation != "cast":
+                continue
+            made = [side.tensor(number).spec.dtype for number in meaning.results]
+            if any(is_float(dtype) and unit(dtype, dtype) > finest for dtype in made):
+                return call
+        return None
+
+    def _other_precision(self) -> bool:
+        """True if one whole run has another precision than the other: its weights, or all that autocast computes, have."""
+        if self._precisions is None:
+            weights, products = [], []
+            for result in self._state.results:
+                calls = result.match.left
+                meaning = self._state.sides[0].meaning(calls[-1]) if calls else None
+                product = meaning is not None and traits_of(meaning).product
+                for item in result.tensors:
+                    other = item.left.spec.dtype != item.right.spec.dtype
+                    if item.pair.part is Part.PARAMETER:
+                        weights.append(other)
+                    elif item.pair.part is Part.OUTPUT and product:
+                        products.append(other)
+            most = [sum(kind) * 2 > len(kind) for kind in (weights, products)]
+            self._precisions = most[0] or (most[1] and len(products) >= _PRODUCTS)
+        return self._precisions
+
+    def _earlier_cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
+        """The cause among the calls that laid out the inputs in another order on one side."""
+        turned = {number: bound.left for number, bound in self._state.bound.items() if bound.layout.axes is not None}
+        if not turned.keys() & set(right.edge):
+            return None
+        longer = (
+            self._state.sides[0].slice(pair.left, self._state.known[0] - set(turned.values())),
+            self._state.sides[1].slice(pair.right, self._state.known[1] - turned.keys()),
+        )
+        return self._state.recomputation.causes(*longer, self._state.bound, pair.layout)
+
+    def _guess(self, left: Slice, right: Slice) -> str:
+        """Something to begin with where no single change explains it."""
+        settings = self.different_settings(left, right)
+        if settings:
+            return f"none of the changes that were tried explains it alone; set differently: {settings}"
+        names = [
+            " → ".join(dict.fromkeys(name_of(call).rpartition(".")[2] for call in part.calls)) for part in (left, right)
+        ]
+        if names[0] != names[1]:
+            return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
+        return "none of the changes that were tried explains it"

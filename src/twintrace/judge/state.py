@@ -1,0 +1,230 @@
+"""Record of what has been judged, shared by the parts of the judge.
+
+state.values[left, right]     one pair of values, judged
+state.partner(0, number)      right tensor that a left one was compared with
+state.incoming(left, right)   standing of the compared values that two slices begin with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..model.pairs import Alignment, Match, Part, TensorPair
+from ..model.records import Call
+from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.verdicts import Verdict
+from ..operations.sides import Slice, name_of
+from .rounding import unit
+
+if TYPE_CHECKING:
+    from ..operations.evaluation import Score
+    from ..operations.recomputation import Bound, Recomputation
+
+SINGLE = unit("f32", "f32")
+SHARES = 1e-2
+"""From this relative error on a difference is there for all to see, and its rest need not be computed."""
+SMALL = 100.0
+"""Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
+EXACT = 1e-9
+"""Relative effect at a result, of float64, that is more than its own rounding."""
+ORDER = {status: place for place, status in enumerate(Status)}
+
+Standing = tuple[Status, frozenset[Mistake]]
+"""Status of a value that a step left behind, and the mistakes that it comes from."""
+
+
+@dataclass(slots=True)
+class Judged:
+    """One pair of values, judged."""
+
+    status: Status
+    terms: Terms | None = None
+    because: str = ""
+    mistakes: tuple[Mistake, ...] = ()
+    untold: str = ""
+    sources: frozenset[Mistake] = frozenset()
+    """Mistakes that have reached this value."""
+    discarded: bool = False
+    """True if the two values do not belong together after all."""
+    unaudited: str = ""
+    """Why a gradient on the way, which has no partner, could not be recomputed."""
+
+
+UNSEEN = Judged(Status.SAME)
+
+
+class JudgeState:
+    """Everything that is known of one step of one rank while it is judged.
+
+    Args:
+        alignment: calls and tensors that belong together.
+        results: verdicts without recomputation; they stand where nothing can be recomputed.
+        recomputation: both sides, ready to be recomputed.
+        before: standing of values that earlier steps left behind, by the fingerprints of both.
+    """
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        results: Sequence[CallResult],
+        recomputation: Recomputation,
+        before: Mapping[tuple[str, str], Standing],
+    ) -> None:
+        self.alignment = alignment
+        self.results = results
+        self.recomputation = recomputation
+        self.sides = recomputation.sides
+        self.before = before
+        self.values: dict[tuple[int, int], Judged] = {}
+        self.gradients: dict[tuple[int, int], Judged] = {}
+        self.bound: dict[int, Bound] = {}
+        """Right tensors and the left ones they were compared with."""
+        self.right_of: dict[int, int] = {}
+        """The first right tensor that each left one was compared with."""
+        self.of_left: dict[int, Judged] = {}
+        """The worst that was found of each left tensor."""
+        self.known: tuple[set[int], set[int]] = (set(), set())
+        self.gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
+        self.gradient_by_bits: dict[tuple[str | None, str | None], Judged] = {}
+        self.notes: dict[str, float] = {}
+        """Calls that differ by what no argument of their frameworks can change, and by how much."""
+        self.remarks: list[str] = []
+        self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
+        """Values at which mistakes were made, and the calls that made them."""
+        self.always: set[Mistake] = set()
+        """Mistakes that count because they are in a result."""
+        self.between: list[tuple[int, Call, Mistake]] = []
+        """Mistakes in gradients that are in no pair, with the side and the call that sent them back."""
+        self.accused: set[tuple[int, int]] = set()
+        """Results of kernels that were told already, by side."""
+        self.senders = tuple(side.senders() for side in self.sides)
+        self.received = tuple(side.received() for side in self.sides)
+        self.left_behind: dict[tuple[str, str], Standing] = {}
+        self.match_of: tuple[dict[int, Match], dict[int, Match]] = ({}, {})
+        for match in alignment.matches:
+            for which, calls in enumerate((match.left, match.right)):
+                for call in calls:
+                    self.match_of[which].setdefault(call.id, match)
+
+    def remember(self, item: TensorResult, judged: Judged) -> None:
+        """Keeps the standing of a pair of values: slices of later ones begin there."""
+        from ..operations.recomputation import Bound
+
+        left, right = item.pair.left, item.pair.right
+        self.values[left, right] = judged
+        self.bound.setdefault(right, Bound(left, item.pair.layout))
+        self.right_of.setdefault(self.bound[right].left, right)
+        known = self.of_left.get(left)
+        if known is None or ORDER[known.status] < ORDER[judged.status]:
+            self.of_left[left] = judged
+        self.known[0].add(left)
+        self.known[1].add(right)
+        if item.left.fingerprint and item.right.fingerprint:
+            self.left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
+
+    def incoming(self, left: Slice, right: Slice) -> Judged:
+        """Standing of the compared values that two slices begin with."""
+        found = [self.values[self.bound[number].left, number] for number in right.edge if number in self.bound]
+        found += [self.of_left[number] for number in left.edge if number in self.of_left]
+        sources = frozenset().union(*(judged.sources for judged in found))
+        return Judged(worse(*(judged.status for judged in found)), sources=sources)
+
+    def choices(self, mistakes: Collection[Mistake]) -> dict[int, Any] | None:
+        """Results of both sides, from the same inputs, at the places of mistakes, by the right's numbers; None if not known."""
+        changed = {}
+        for mistake in mistakes:
+            pair, left, right = self.origins[mistake]
+            both = self.recomputation.choices(left, right, self.bound, pair.layout)
+            if both is None or both[0].shape != both[1].shape:
+                return None
+            changed[pair.right] = both
+        return changed
+
+    def standing(self, which: int, number: int) -> Judged:
+        """Standing of a value by one side's number; one that was not compared has none."""
+        if not which:
+            return self.of_left.get(number, UNSEEN)
+        bound = self.bound.get(number)
+        return self.values[bound.left, number] if bound is not None else UNSEEN
+
+    def partner(self, which: int, number: int) -> int | None:
+        """The other side's tensor that one was compared with."""
+        if which:
+            bound = self.bound.get(number)
+            return bound.left if bound is not None else None
+        return self.right_of.get(number)
+
+
+def worse(*statuses: Status) -> Status:
+    """The worst of several standings."""
+    return max(statuses, key=ORDER.__getitem__, default=Status.SAME)
+
+
+def together(judged: Sequence[Judged]) -> Judged:
+    """Standing of what is made of several values."""
+    sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
+    unaudited = next((item.unaudited for item in judged if item.unaudited), "")
+    return Judged(worse(*(item.status for item in judged)), sources=sources, unaudited=unaudited)
+
+
+def not_recomputable() -> type[Exception]:
+    from ..operations.evaluation import NotRecomputable
+
+    return NotRecomputable
+
+
+def kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
+    side = ("left", "right")[which]
+    what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
+    why = f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times beyond its rounding"
+    return Mistake(
+        "kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio
+    )
+
+
+def comes_in(pair: TensorPair) -> bool:
+    return pair.part in (Part.INPUT, Part.PARAMETER, Part.BUFFER)
+
+
+def is_float(dtype: str) -> bool:
+    return unit(dtype, dtype) > 0
+
+
+def times_bound(verdict: Verdict) -> float:
+    return verdict.error / verdict.bound if verdict.error and verdict.bound else 0.0
+
+
+def name_of_pair(pair: TensorPair) -> str:
+    slots = " | ".join(dict.fromkeys(filter(None, (pair.left_slot, pair.right_slot))))
+    return f"the {pair.part} {slots}".rstrip()
+
+
+def told(terms: Terms, incoming: Status) -> str:
+    ratios = " | ".join(f"{item:.2g}" for item in (terms.left, terms.right) if item is not None)
+    source = {
+        Status.SAME: "",
+        Status.CLEAN: ", inputs apart by rounding",
+        Status.UNTOLD: ", inputs that could not be told",
+        Status.PARTED: ", inputs that differ",
+    }
+    return f"recomputed: {ratios or '0'} of what rounding allows{source[incoming]}"
+
+
+def attach(results: list[CallResult], call: Call, which: int, mistake: Mistake) -> None:
+    """Put a mistake at the pair of a call, or at the one that ended last before it."""
+    best = None
+    for place, result in enumerate(results):
+        calls = (result.match.left, result.match.right)[which]
+        if any(item.id == call.id for item in calls):
+            best = place
+            break
+        if calls and calls[-1].order <= call.order:
+            best = place if best is None or calls[-1].order > _last(results[best], which) else best
+    best = 0 if best is None else best
+    results[best] = replace(results[best], mistakes=(*results[best].mistakes, mistake))
+
+
+def _last(result: CallResult, which: int) -> int:
+    return (result.match.left, result.match.right)[which][-1].order
