@@ -37,7 +37,7 @@ from .state import (
 )
 
 if TYPE_CHECKING:
-    from ..operations.recomputation import Difference
+    pass
 
 LEAF_UNITS = 4.0
 """Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
@@ -155,13 +155,15 @@ class Values:
         audited = self._audited(left, right)
         mistakes = [mistake for mistake in audited.mistakes]
         terms = audited.terms or Terms()
+        recomputation = self._state.recomputation
+        same = recomputation.same_meaning(left, right, self._state.bound)
         try:
-            difference = self._meaning(left, right, pair.layout)
+            difference = None if same else recomputation.difference(left, right, self._state.bound, pair.layout)
         except not_recomputable() as error:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
-        terms = replace(terms, inherited=self._state.recomputation.inherited(left, right, self._state.bound))
+        terms = replace(terms, inherited=recomputation.inherited(left, right, self._state.bound, same))
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)
@@ -310,11 +312,6 @@ class Values:
         return Judged(
             Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
         )
-
-    def _meaning(self, left: Slice, right: Slice, layout: Layout) -> Difference | None:
-        if self._state.recomputation.same_meaning(left, right, self._state.bound):
-            return None
-        return self._state.recomputation.difference(left, right, self._state.bound, layout)
 
     def _are_moves(self, left: Slice, right: Slice, pair: TensorPair) -> bool:
         """True if both sides only moved values, which others take: halves on one side, every second one on the other. If that is

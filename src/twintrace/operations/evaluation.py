@@ -29,7 +29,7 @@ import torch
 from ..model.tensors import UNITS, Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
-from .rounding import FUNCTION_UNITS, RunningError, coarse_product
+from .rounding import FUNCTION_UNITS, NoError, RunningError, coarse_product
 from .steps import STEPS
 from .traits import Accuracy, accuracy_of, traits_of
 from .workers import plain_attention
@@ -490,6 +490,8 @@ _COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square"
 """Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
 _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
+_ROUNDED_ONCE = frozenset(("add", "sub", "mul", "relu"))
+"""Operations that round their results once, and their gradients: most need no further bound, which takes longer to compute."""
 _ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish"))
 """Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
 
@@ -501,18 +503,24 @@ def audit(
     *,
     framework: str = "torch",
     operand_unit: float = 0.0,
+    keep: Callable[[int, Tensor], None] | None = None,
 ) -> Audit:
     """Recompute one call from its own recorded operands and score its recorded results, forward and backward.
 
     `operand_unit` is the unit of the mode in which products of float32 were allowed to round their operands (TF32: 2**-11).
+    `keep` is given the float64 results by the numbers of the recorded ones.
     """
+    audited = functools.partial(_audit, meaning, values, gradients, framework, operand_unit, keep or _forget)
+    simple = traits_of(meaning).moves or meaning.operation in _ROUNDED_ONCE
     try:
-        forward, backward, why = _audit(meaning, values, gradients, framework, operand_unit, sixteen=False)
+        forward, backward, why = audited(bounded=not simple)
+        if simple and (why or not all(score.ratio <= 1 for score in (*forward.values(), *backward.values()))):
+            forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
     coarse = any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in (*forward, *backward))
     if coarse and any(score.ratio > 1 for score in (*forward.values(), *backward.values())):
-        relaxed = _audit(meaning, values, gradients, framework, operand_unit, sixteen=True)
+        relaxed = audited(sixteen=True)
         for own, other in ((forward, relaxed[0]), (backward, relaxed[1])):
             for number, score in own.items():
                 if score.ratio > 1 >= other[number].ratio and score.test == "element":
@@ -520,9 +528,22 @@ def audit(
     return Audit(forward, backward, "", why)
 
 
+def _forget(number: int, result: Tensor) -> None:
+    """Keeps no result."""
+
+
 def _audit(
-    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, operand_unit: float, sixteen: bool
+    meaning: Meaning,
+    values: Values,
+    gradients: Gradients | None,
+    framework: str,
+    operand_unit: float,
+    keep: Callable[[int, Tensor], None],
+    *,
+    sixteen: bool = False,
+    bounded: bool = True,
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
+    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it."""
     results = [(number, key) for number, key in meaning.results.items()]
     given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
     complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
@@ -549,17 +570,18 @@ def _audit(
         if tensor.is_floating_point() and wanted:
             tensor = tensor.requires_grad_()
         operands[path], numbers[path] = tensor, operand.tensor
-    mode = RunningError(
-        precision.inner, precision.sums, precision.functions, precision.least if precision.inner > SINGLE else 0.0
-    )
-    if sixteen:
+    mode: RunningError | NoError = NoError()
+    if bounded:
+        least = precision.least if precision.inner > SINGLE else 0.0
+        mode = RunningError(precision.inner, precision.sums, precision.functions, least)
+    if sixteen and isinstance(mode, RunningError):
         mode.sum_unit = precision.unit
         mode.largest_sum = _SIXTEEN_BIT_SUM
     forward: dict[int, Score] = {}
     backward: dict[int, Score] = {}
     why = ""
     accuracy = accuracy_of(meaning.operation, framework)
-    if meaning.operation in STEPS and meaning.operation not in _WHOLE and not wanted:
+    if meaning.operation in STEPS and meaning.operation not in _WHOLE and not wanted and isinstance(mode, RunningError):
         computed = _step_in_blocks(meaning, operands, mode)
     else:
         computed = _evaluate_with_errors(meaning, operands, mode, precision, accuracy, operand_unit, wanted)
@@ -569,6 +591,7 @@ def _audit(
         if key not in computed:
             continue
         want = computed[key].detach()
+        keep(number, want)
         got = values(number)
         if want.is_floating_point() != got.is_floating_point():
             got, want = got.to(torch.float64), want.to(torch.float64)
@@ -605,7 +628,7 @@ def _audit(
 def _evaluate_with_errors(
     meaning: Meaning,
     operands: Mapping[str, Tensor],
-    mode: RunningError,
+    mode: RunningError | NoError,
     precision: Precision,
     accuracy: Accuracy,
     operand_unit: float,
@@ -669,7 +692,7 @@ def _audit_backward(
     meaning: Meaning,
     values: Values,
     gradients: Gradients,
-    mode: RunningError,
+    mode: RunningError | NoError,
     computed: Mapping[int | str, Tensor],
     operands: Mapping[str, Tensor],
     numbers: Mapping[str, int],
@@ -724,7 +747,12 @@ def _audit_backward(
             got = values(number)
             scored = [(judge_result(got, want.detach(), bound, own), want, bound) for want, bound in candidates]
             score, want, bound = min(scored, key=lambda item: item[0].ratio)
-            if score.ratio > 1 and score.test == "element" and got.shape == want.shape:
+            if (
+                score.ratio > 1
+                and score.test == "element"
+                and got.shape == want.shape
+                and isinstance(mode, RunningError)
+            ):
                 path = next(path for path in leaves if numbers[path] == value)
                 if meaning.operation in _POOLS and _pooled_elsewhere(
                     operands[path].detach(), got, want.detach(), bound, own

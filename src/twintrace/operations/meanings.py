@@ -11,6 +11,7 @@ argument names.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,15 +46,20 @@ class Meaning:
     results: Mapping[int, int | str] = field(default_factory=dict)
     called: str = ""
     """The name under which the call was made, for messages."""
+    _tensors: Mapping[str, tuple[tuple[str, Operand], ...]] = field(init=False, repr=False, compare=False)
+    """Paths and operands by the argument that they are in: an optimizer's step has hundreds, and is asked for each parameter."""
+
+    def __post_init__(self) -> None:
+        held = {name: tuple(_operands(name, value)) for name, value in self.arguments.items()}
+        object.__setattr__(self, "_tensors", {name: found for name, found in held.items() if found})
 
     def operands(self) -> Iterator[tuple[str, Operand]]:
         """`(path, operand)` of every tensor argument: `input`, `tensors.1`."""
-        for name, value in self.arguments.items():
-            yield from _operands(name, value)
+        return itertools.chain.from_iterable(self._tensors.values())
 
     def settings(self) -> dict[str, Argument]:
         """The arguments that are not tensors; a container that holds a tensor is none."""
-        return {name: value for name, value in self.arguments.items() if not any(True for _ in _operands(name, value))}
+        return {name: value for name, value in self.arguments.items() if name not in self._tensors}
 
 
 def _operands(path: str, value: Argument) -> Iterator[tuple[str, Operand]]:

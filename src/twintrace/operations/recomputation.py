@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,6 +56,26 @@ _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
 
+_RECENT_BYTES = 128 << 20
+
+
+class _Recent:
+    """Tensors by number, the last ones up to a number of bytes."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, number: int, tensor: Tensor) -> None:
+        self._bytes += tensor.nbytes - (self._held[number].nbytes if number in self._held else 0)
+        self._held[number] = tensor
+        while self._bytes > _RECENT_BYTES and len(self._held) > 1:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+    def get(self, number: int) -> Tensor | None:
+        return self._held.get(number)
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A tensor of the right side and the left one that stands for it."""
@@ -84,6 +105,8 @@ class Recomputation:
         self.sides = sides
         self.values = values
         self._audits: dict[tuple[int, int], Audit] = {}
+        self._computed: tuple[_Recent, _Recent] = (_Recent(), _Recent())
+        """Results that the last audits computed, of each side."""
         self._constants: dict[int, Tensor] = {}
         """Values that were made up to try a cause, by negative numbers."""
         for side in sides:
@@ -116,6 +139,7 @@ class Recomputation:
                     self._gradients(which, call),
                     framework=side.framework,
                     operand_unit=side.operand_unit(call, meaning),
+                    keep=self._computed[which].keep,
                 )
         return self._audits[key]
 
@@ -202,21 +226,32 @@ class Recomputation:
             and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
         )
 
-    def inherited(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float | None:
-        """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known."""
-        given = self.from_left(bound)
-        edge = [number for number in right.edge if number in bound]
+    def inherited(self, left: Slice, right: Slice, bound: Mapping[int, Bound], same: bool) -> float | None:
+        """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known.
+
+        `same`: both mean the same, so that g(X_L) is what the audit of the left call computed.
+        """
         try:
-            if all(torch.equal(given(number), self.values[1](number)) for number in edge):
+            if all(self._is_equal(number, bound[number]) for number in right.edge if number in bound):
                 return 0.0
-            one, two = self._result(1, right, given), self._result(1, right, self.values[1])
+            one, two = (self._computed[which].get(part.tensor) for which, part in enumerate((left, right)))
+            if not same or one is None or two is None:
+                one = self._result(1, right, self.from_left(bound))
+                two = self._result(1, right, self.values[1])
             base = self.values[0](left.tensor)
         except (NotRecomputable, RuntimeError):
             return None
-        if one.shape != two.shape or one.numel() != base.numel() or one.is_complex():
+        if one.shape != two.shape or one.numel() != base.numel() or one.is_complex() or not one.is_floating_point():
             return None
-        apart, size = (float(value[value.isfinite()].double().norm()) for value in (one - two, base))
+        apart, size = (_finite_norm(value) for value in (one - two, base))
         return apart / size if size else None
+
+    def _is_equal(self, number: int, bound: Bound) -> bool:
+        """True if a tensor of the right holds what its counterpart holds, by their fingerprints where these tell."""
+        one, two = self.sides[0].tensor(bound.left), self.sides[1].tensor(number)
+        if bound.layout == Layout() and one.spec == two.spec and one.fingerprint and two.fingerprint:
+            return one.fingerprint == two.fingerprint
+        return bool(torch.equal(self.from_left({number: bound})(number), self.values[1](number)))
 
     def is_visible(self, inherited: float | None, right: Slice, bound: Mapping[int, Bound]) -> bool:
         """True if what two slices inherited (`inherited`) is more than rounding. Raises NotRecomputable."""
@@ -515,6 +550,11 @@ def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
         summed, size = summed + part, size + part.abs()
     allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())
     return bool(((summed - total).abs() <= allowed + 1e-300).all())
+
+
+def _finite_norm(value: Tensor) -> float:
+    norm = float(value.double().norm())
+    return norm if math.isfinite(norm) else float(value[value.isfinite()].double().norm())
 
 
 def _held_in_single(meaning: Meaning) -> Meaning:
