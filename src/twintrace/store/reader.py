@@ -49,6 +49,8 @@ _MIN_LINE = len('{"k":"x","crc":"00000000"}')
 _KINDS = (b"call", b"end", b"grad", b"head", b"module", b"note", b"stack", b"tensor")
 _KIND_AT = len('{"k":"')
 _PIECE = 4 << 20
+_HELD = 1 << 16
+"""Tensors' lines that are kept once read, some 50 MB: pairing, measuring and judging each ask for all of them."""
 _MAPPED = 256 << 10  # bytes of a tensor from which on mapping is cheaper than reading
 _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
@@ -134,6 +136,7 @@ class NativeJournal:
         self._check_strangers()
         self._check_payload()
         self._tables: dict[str, Any] = {}
+        self._read: dict[int, Tensor] = {}
 
     # --- what is asked of a journal -----------------------------------------------------------------------------
 
@@ -178,6 +181,14 @@ class NativeJournal:
         yield from self._each("t", self._tensor)
 
     def tensor(self, identity: int) -> Tensor:
+        known = self._read.get(identity)
+        if known is None:
+            if len(self._read) >= _HELD:
+                self._read.clear()
+            known = self._read[identity] = self._read_tensor(identity)
+        return known
+
+    def _read_tensor(self, identity: int) -> Tensor:
         number = self._table("tensors", self._tensor_lines).get(identity)
         if number is None:
             self._table(
