@@ -81,6 +81,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] = {
     "mean": (lambda x: x.mean(), [rand(128, 64) + 1]),
     "var": (lambda x: x.var(-1), [rand(64, 64) + 3]),
     "std": (lambda x: x.std(-1), [rand(64, 64)]),
+    "interpolate by 3": (lambda x: F.interpolate(x, scale_factor=3, mode="bilinear"), [rand(4, 8, 14, 14)]),
     "interpolate": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [rand(2, 4, 6, 6)]),
     "embedding": (lambda w: F.embedding(torch.arange(64) % 10, w), [rand(10, 16)]),
     "normalize": (lambda x: F.normalize(x, dim=-1), [rand(64, 64)]),

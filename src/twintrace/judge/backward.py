@@ -115,6 +115,7 @@ class Gradients:
                 )
                 continue
             ratios[which] = score.ratio
+            self._state.remark_on(which, call, score, "a gradient")
             if score.ratio > 1 and (which, number) not in self._state.accused:
                 self._state.accused.add((which, number))
                 mistakes.append(replace(kernel_mistake(which, call, score), backward=True))

@@ -124,6 +124,16 @@ class JudgeState:
         if item.left.fingerprint and item.right.fingerprint:
             self.left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
 
+    def remark_on(self, which: int, call: Call, score: Score, part: str) -> None:
+        """Tells of a kernel that is right only if it adds up, or holds what it needs, in 16 bits: another one need not."""
+        if score.coarse_inside:
+            side = ("left", "right")[which]
+            remark = (
+                f"the {side}'s {name_of(call)} adds up in 16 bits ({part}): {score.relative:.1e} from the exact result"
+            )
+            if remark not in self.remarks:
+                self.remarks.append(remark)
+
     def incoming(self, left: Slice, right: Slice) -> Judged:
         """Standing of the compared values that two slices begin with."""
         found = [self.values[self.bound[number].left, number] for number in right.edge if number in self.bound]

@@ -306,6 +306,7 @@ class Values:
                 untold = untold or audit.failure
                 for number, score in audit.forward.items():
                     ratios[which] = max(ratios[which] or 0.0, score.ratio)
+                    self._state.remark_on(which, call, score, "its result")
                     if score.ratio > 1 and (which, number) not in self._state.accused:
                         self._state.accused.add((which, number))
                         mistakes.append(kernel_mistake(which, call, score))

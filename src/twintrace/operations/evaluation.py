@@ -29,10 +29,10 @@ import torch
 from ..model.tensors import UNITS, Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
-from .rounding import FUNCTION_UNITS, NoError, RunningError, coarse_product
+from .rounding import FUNCTION_UNITS, NoError, RoundedResults, RunningError, coarse_product
 from .steps import STEPS
 from .traits import Accuracy, accuracy_of, traits_of
-from .workers import plain_attention
+from .workers import plain_attention, without_onednn
 
 Tensor = torch.Tensor
 
@@ -58,6 +58,8 @@ _NEARLY_ALL = 0.95
 """Share of a sample beyond which its values are taken for different in the whole: random float32 numbers meet now and then."""
 _GAIN_ERRORS = 6.0
 """Standard errors by which the gain of independent rounding errors may differ from zero: once in 10⁹ tensors."""
+_FEW = 64
+"""Different values below which nothing is said of their errors together."""
 BLOCK = 1 << 15
 """Elements that are worked on at a time: a dozen float64 arrays of them fit into the cache of a core."""
 _UNKNOWN = 8.0
@@ -66,8 +68,12 @@ _WALK = 4.0
 """Random walks of √terms roundings that a recurrent network may be off by, relative to the result: its running error bound grows by
 a factor with every step and soon excuses anything. Up to 2.1 were seen (PyTorch's LSTM and GRU, 1 to 48 steps, three dtypes).
 """
-_SIXTEEN_BIT_SUM = 0.125
-"""Largest share of Σ|x·w| that accumulation in 16 bits may excuse, however many terms there are."""
+_SIMULATED = 2.0
+"""Multiple of the error of sums that were simulated in 16 bits, by which others may be off: their order need not be the same."""
+_TAIL = 12.0
+"""Root mean squares of simulated errors within which those of another kernel stay: up to 8 were seen (PyTorch's fused backward)."""
+_NARROWED = frozenset(("scaled_dot_product_attention",))
+"""Operations whose running error bound in 16 bits is so wide that their errors are simulated instead."""
 
 
 class NotRecomputable(Exception):
@@ -121,8 +127,13 @@ class Values:
 # --- computing -------------------------------------------------------------------------------------------------------
 
 
-def evaluate(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[int | str, Tensor]:
-    """Results of one operation by their keys: positions among the flattened outputs, names of arguments that it writes."""
+def evaluate(
+    meaning: Meaning, operand: Callable[[str, int], Tensor], preferred: Mapping[str, kernels.Kernel] | None = None
+) -> dict[int | str, Tensor]:
+    """Results of one operation by their keys: positions among the flattened outputs, names of arguments that it writes.
+
+    `preferred` are other kernels than those that are made for float64.
+    """
 
     def value(path: str, argument: Argument) -> Any:
         if isinstance(argument, Operand):
@@ -132,7 +143,7 @@ def evaluate(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[in
         return argument
 
     arguments = {name: value(name, argument) for name, argument in meaning.arguments.items()}
-    kernel = kernels.KERNELS.get(meaning.operation)
+    kernel = (preferred or {}).get(meaning.operation) or kernels.KERNELS.get(meaning.operation)
     try:
         if kernel is not None:
             result = kernel(**arguments)
@@ -219,8 +230,8 @@ class Score:
     """Share of the elements that are beyond the limit."""
     relative: float = 0.0
     """Root mean square of the error over that of the result."""
-    sixteen_bit_sums: bool = False
-    """Within the limit only if sums were accumulated in 16 bits."""
+    coarse_inside: bool = False
+    """Within the limit only if the kernel adds up, or holds what it needs, in 16 bits."""
     limit: float = 0.0
     """Root mean square of the rounding that is allowed: that of the terms of a sum, which may cancel."""
 
@@ -246,7 +257,8 @@ class Precision:
     inner: float
     sums: float
     functions: float
-    sixteen_bit_sums: bool = False
+    narrow: bool = False
+    """True if values inside are rounded to 16 bits one by one, without a sign that they share."""
 
     @property
     def least(self) -> float:
@@ -272,10 +284,10 @@ def precision_of(dtype: str, meaning: Meaning, framework: str) -> Precision:
     """Precision that a right kernel of this operation has for results of this element type."""
     unit = UNITS.get(dtype, 0.0)
     working = unit if unit <= SINGLE else SINGLE
-    inside = traits_of(meaning).composite or meaning.operation in _ROUNDED_INSIDE
+    inside, narrow = traits_of(meaning).composite, meaning.operation in _NARROWED
     accuracy = accuracy_of(meaning.operation, framework)
     functions = max(_FUNCTION_UNITS.get(framework, FUNCTION_UNITS), accuracy.result)
-    return Precision(dtype, unit, unit if inside else working, working, functions)
+    return Precision(dtype, unit, unit if inside else working, working, functions, narrow)
 
 
 def _bounded(error: Tensor, want: Tensor, precision: Precision) -> Tensor:
@@ -386,8 +398,11 @@ def judge_result(
         end = start + BLOCK
         parts.add(flat[0][start:end], flat[1][start:end], None if flat[2] is None else flat[2][start:end])
     score = parts.score(got, want)
-    if walk is None or score.ratio > 1 or parts.finite < got.numel():
+    if score.ratio > 1 or parts.finite < got.numel():
         return score
+    if walk is None:
+        once = precision.unit > COARSE and (precision.inner <= COARSE or precision.narrow) and not got.is_complex()
+        return _systematic(score, got - want, want, precision) if once else score
     size, spread = parts.rms(parts.wanted), parts.rms(parts.apart)
     allowed = (
         precision.unit * size
@@ -438,7 +453,7 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
         gain = (products.sum(others).reshape(-1) / energy).nan_to_num(0.0, 0.0, 0.0)
         ratio = gain.abs() / allowed
         place = int(ratio.argmax())
-        if float(ratio[place]) > max(1.0, best.ratio) and count >= 64:
+        if float(ratio[place]) > max(1.0, best.ratio) and count >= _FEW:
             best = replace(
                 score,
                 ratio=float(ratio[place]),
@@ -449,11 +464,30 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
     return best
 
 
+def _systematic(score: Score, error: Tensor, want: Tensor, precision: Precision) -> Score:
+    """Errors that are a multiple of a 16-bit result, which was computed in float32 and rounded once: to nearest, without bias.
+
+    A number that is held in 16 bits (a factor of 0.1) may make all of them too large by up to a unit.
+    """
+    count = _distinct(want)
+    energy = float(want.square().sum())
+    if count < _FEW or not energy:
+        return score
+    products = error * want
+    gain = float(products.sum()) / energy
+    spread = max(float(products.norm()) / energy, precision.unit / math.sqrt(count))
+    lost = precision.least * float(want.abs().sum()) / energy  # subnormal numbers are all rounded to zero, or none
+    ratio = abs(gain) / (precision.unit + _GAIN_ERRORS * spread + lost)
+    if ratio <= 1:
+        return score
+    return replace(score, ratio=ratio, test="the whole result", relative=abs(gain), recorded=gain)
+
+
 def _channels(want: Tensor) -> Iterable[tuple[str, int | None]]:
     """The whole result, and the axes that may count channels."""
     yield "the whole result", None
     for axis in {want.dim() - 1, 1} if want.dim() > 1 else ():
-        if axis < want.dim() and 1 < want.shape[axis] <= _CHANNELS and want.numel() // want.shape[axis] >= 64:
+        if axis < want.dim() and 1 < want.shape[axis] <= _CHANNELS and want.numel() // want.shape[axis] >= _FEW:
             yield f"channel on axis {axis}:", axis
 
 
@@ -492,8 +526,6 @@ _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 _ROUNDED_ONCE = frozenset(("add", "sub", "mul", "relu"))
 """Operations that round their results once, and their gradients: most need no further bound, which takes longer to compute."""
-_ROUNDED_INSIDE = frozenset(("batch_norm", "instance_norm", "log_softmax", "mish"))
-"""Single kernels that round intermediate results to 16 bits where operands have 16 (PyTorch 2.13 on CPU)."""
 
 
 def audit(
@@ -518,13 +550,14 @@ def audit(
             forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
-    coarse = any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in (*forward, *backward))
-    if coarse and any(score.ratio > 1 for score in (*forward.values(), *backward.values())):
-        relaxed = audited(sixteen=True)
+    wrong = [number for scores in (forward, backward) for number, score in scores.items() if score.ratio > 1]
+    if any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in wrong) and _is_coarse_inside(meaning):
+        simulated = _simulated(meaning, values, gradients)
+        relaxed = audited(simulated=simulated)
         for own, other in ((forward, relaxed[0]), (backward, relaxed[1])):
-            for number, score in own.items():
-                if score.ratio > 1 >= other[number].ratio and score.test == "element":
-                    own[number] = replace(other[number], sixteen_bit_sums=True)
+            for number in own.keys() & set(wrong) & simulated.keys():
+                if other[number].ratio <= 1:
+                    own[number] = replace(other[number], coarse_inside=True)
     return Audit(forward, backward, "", why)
 
 
@@ -540,10 +573,13 @@ def _audit(
     operand_unit: float,
     keep: Callable[[int, Tensor], None],
     *,
-    sixteen: bool = False,
     bounded: bool = True,
+    simulated: Mapping[int, Tensor] | None = None,
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
-    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it."""
+    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it.
+
+    `simulated` are results of sums in 16 bits: theirs is the error that is allowed.
+    """
     results = [(number, key) for number, key in meaning.results.items()]
     given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
     complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
@@ -554,9 +590,6 @@ def _audit(
         (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
     )
     precision = precision_of(dtype, meaning, framework)
-    if sixteen:
-        # A plain product is accumulated in float32 everywhere; what is excused here are sums that meet in memory.
-        precision = replace(precision, inner=precision.unit)
     wanted = gradients is not None and bool(gradients.inputs)
     operands: dict[str, Tensor] = {}
     numbers: dict[str, int] = {}
@@ -574,9 +607,10 @@ def _audit(
     if bounded:
         least = precision.least if precision.inner > SINGLE else 0.0
         mode = RunningError(precision.inner, precision.sums, precision.functions, least)
-    if sixteen and isinstance(mode, RunningError):
-        mode.sum_unit = precision.unit
-        mode.largest_sum = _SIXTEEN_BIT_SUM
+    narrow: dict[int, Tensor] = {}
+    if precision.narrow and precision.unit > COARSE and bounded:
+        with RoundedResults(_DTYPES[dtype]), plain_attention():
+            narrow = _simulated(meaning, values, gradients, in_float64=True)
     forward: dict[int, Score] = {}
     backward: dict[int, Score] = {}
     why = ""
@@ -596,12 +630,12 @@ def _audit(
         if want.is_floating_point() != got.is_floating_point():
             got, want = got.to(torch.float64), want.to(torch.float64)
         held = precision_of(values.spec(number).dtype, meaning, framework)
-        if sixteen and meaning.operation == "conv_transpose":  # its products meet in memory
-            held = replace(held, sums=held.unit)
         if not got.is_floating_point() and not want.is_floating_point() and meaning.operation in _PLACES:
             scores[number] = _tied(meaning, operands, got, want)
             continue
-        walk = squared.get(key)
+        walk = (
+            squared.get(key) if number not in (simulated or {}) else None
+        )  # sums in 16 bits are no random walk in f32
         terms = (
             _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
         )
@@ -613,16 +647,87 @@ def _audit(
             bound = extra if bound is None else bound + extra
         if traits_of(meaning).recurrent:
             bound = _walked(bound, want, operands, precision)
+        bound = _narrowed(_with_simulated(bound, want, simulated, number), want, narrow, number)
         scores[number] = judge_result(got, want, bound, held, None if walk is None else walk.sqrt(), terms)
     forward = scores
     if wanted and gradients is not None:
         try:
             backward = _audit_backward(
-                meaning, values, gradients, mode, computed, operands, numbers, precision, framework
+                meaning, values, gradients, mode, computed, operands, numbers, precision, framework, simulated, narrow
             )
         except NotRecomputable as error:
             why = str(error)
     return forward, backward, why
+
+
+_COARSE_INSIDE = frozenset((
+    "avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool", "fold", "interpolate", "grid_sample", "conv",
+    "conv_transpose", "embedding_bag", "scatter_add", "index_add", "cumsum", "layer_norm", "group_norm", "batch_norm",
+    "log_softmax", "mish",
+))  # fmt: skip
+"""Operations, beside those that move values, whose kernels may add up or hold something in 16 bits, forward or backward."""
+
+
+def _is_coarse_inside(meaning: Meaning) -> bool:
+    return traits_of(meaning).moves or meaning.operation in _COARSE_INSIDE
+
+
+def _simulated(
+    meaning: Meaning, values: Values, gradients: Gradients | None, *, in_float64: bool = False
+) -> dict[int, Tensor]:
+    """Results and gradients of a call in its own element types, where PyTorch adds up in 16 bits, too, by the recorded numbers."""
+    operands: dict[str, Tensor] = {}
+    numbers: dict[str, int] = {}
+    for path, operand in meaning.operands():
+        tensor = values(operand.tensor).detach()
+        if tensor.is_floating_point():
+            known = _DTYPES[values.spec(operand.tensor).dtype]
+            tensor = tensor.to(torch.float64 if in_float64 else known).detach().requires_grad_()
+        operands[path], numbers[path] = tensor, operand.tensor
+    try:
+        with torch.enable_grad(), without_onednn():
+            made = evaluate(meaning, lambda path, _: operands[path], None if in_float64 else kernels.FUSED)
+            found = {number: made[key].detach().double() for number, key in meaning.results.items() if key in made}
+            outputs = gradients.outputs if gradients is not None else {}
+            results = [
+                (made[key], number) for number, key in meaning.results.items() if number in outputs and key in made
+            ]
+            seeds = [values(outputs[number]).to(result.dtype).reshape(result.shape) for result, number in results]
+            leaves = [path for path, tensor in operands.items() if tensor.requires_grad]
+            if gradients is None or not results or not leaves:
+                return found
+            sent = torch.autograd.grad(
+                [result for result, _ in results], [operands[path] for path in leaves], seeds, allow_unused=True
+            )
+    except (NotRecomputable, RuntimeError):  # no kernel for this element type
+        return {}
+    for path, gradient in zip(leaves, sent, strict=True):
+        if gradient is not None:
+            found.update(dict.fromkeys(gradients.inputs.get(numbers[path], ()), gradient.double()))
+    return found
+
+
+def _narrowed(bound: Tensor | None, want: Tensor, simulated: Mapping[int, Tensor], number: int) -> Tensor | None:
+    """The bound, but no more than errors of the kind that was simulated can be."""
+    other = simulated.get(number)
+    if other is None or bound is None or other.shape != want.shape:
+        return bound
+    error = (other - want).abs()
+    rows = error.square().mean(-1, keepdim=True).sqrt()  # under a causal mask the first rows have larger errors
+    limit = _SIMULATED * error + _TAIL * torch.maximum(rows, error.square().mean().sqrt())
+    return torch.where(limit.isfinite(), torch.minimum(bound, limit), bound)
+
+
+def _with_simulated(
+    bound: Tensor | None, want: Tensor, simulated: Mapping[int, Tensor] | None, number: int
+) -> Tensor | None:
+    """The bound, wider by the error that sums in 16 bits were seen to have."""
+    other = (simulated or {}).get(number)
+    if other is None or other.shape != want.shape:
+        return bound
+    error = (other - want).abs().nan_to_num(0.0, 0.0, 0.0)
+    error = _SIMULATED * (error + error.pow(2).mean().sqrt())
+    return error if bound is None else bound + error
 
 
 def _evaluate_with_errors(
@@ -698,6 +803,8 @@ def _audit_backward(
     numbers: Mapping[str, int],
     precision: Precision,
     framework: str,
+    simulated: Mapping[int, Tensor] | None,
+    narrow: Mapping[int, Tensor],
 ) -> dict[int, Score]:
     seeds: list[tuple[Tensor, Tensor]] = []
     accuracy = accuracy_of(meaning.operation, framework)
@@ -718,7 +825,10 @@ def _audit_backward(
         return {}
     mode.unit = precision.unit
     mode.least = precision.least
-    mode.function_units = max(mode.function_units, accuracy.absolute, accuracy.input)
+    units = max(precision.functions, accuracy.absolute, accuracy.input)
+    if precision.unit > COARSE and not traits_of(meaning).composite:  # computed in float32, and rounded once
+        units = 1.0 + units * SINGLE / precision.unit
+    mode.function_units = units
     try:
         with mode:
             found = torch.autograd.grad(
@@ -745,7 +855,14 @@ def _audit_backward(
         for number in recorded:
             own = precision_of(values.spec(number).dtype, meaning, framework)
             got = values(number)
-            scored = [(judge_result(got, want.detach(), bound, own), want, bound) for want, bound in candidates]
+            bounds = [
+                _narrowed(_with_simulated(bound, want.detach(), simulated, number), want.detach(), narrow, number)
+                for want, bound in candidates
+            ]
+            scored = [
+                (judge_result(got, want.detach(), bound, own), want, bound)
+                for (want, _), bound in zip(candidates, bounds, strict=True)
+            ]
             score, want, bound = min(scored, key=lambda item: item[0].ratio)
             if (
                 score.ratio > 1

@@ -1592,3 +1592,37 @@ def _rnn_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_h
 def _no_state(input: Tensor, w_hh: Tensor) -> Tensor:
     """The state that a cell begins with: zeros."""
     return input.new_zeros((*input.shape[:-1], w_hh.shape[1]))
+
+
+def _fused_layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Result:
+    shape = normalized_shape if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
+    return torch.native_layer_norm(input, list(shape), weight, bias, eps)
+
+
+def _fused_batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float | None,
+    eps: float,
+) -> Result:
+    mean, var = (None if item is None else item.detach().clone() for item in (running_mean, running_var))
+    training = training or mean is None or var is None
+    output = F.batch_norm(input, mean, var, weight, bias, training, 0.0 if momentum is None else momentum, eps)
+    return {0: output} | {
+        name: item for name, item in (("running_mean", mean), ("running_var", var)) if item is not None and training
+    }
+
+
+FUSED: dict[str, Kernel] = {
+    "layer_norm": _fused_layer_norm,
+    "batch_norm": _fused_batch_norm,
+    "group_norm": F.group_norm,
+    "log_softmax": torch.log_softmax,
+}
+"""PyTorch's own kernels of operations that have another one above: they show what sums and intermediate values in 16 bits do."""

@@ -202,6 +202,26 @@ class RunningError(TorchDispatchMode):
                 self._set(item, error)
 
 
+class RoundedResults(TorchDispatchMode):
+    """Dispatch mode that rounds every result to an element type, as if all values were held in it, and goes on in float64."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._dtype = dtype
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function.is_view or not isinstance(result, Tensor) or result.dtype is not torch.float64:
+            return result
+        return result.copy_(result.to(self._dtype)) if function._schema.is_mutable else result.to(self._dtype).double()
+
+
 class NoError(contextlib.nullcontext[None]):
     """Stand-in for `RunningError` by which everything is exact: the cheapest bound, to which kernels that round once keep."""
 
@@ -1106,6 +1126,26 @@ def _averaged(name: str) -> Rule:
     return rule
 
 
+_POOLS = {1: torch.nn.functional.max_pool1d, 2: torch.nn.functional.max_pool2d, 3: torch.nn.functional.max_pool3d}
+_SUMS = {1: torch.nn.functional.avg_pool1d, 2: torch.nn.functional.avg_pool2d, 3: torch.nn.functional.avg_pool3d}
+
+
+def _interpolated(name: str, axes: int) -> Rule:
+    """Rule of linear interpolation: a weight is a difference of places, and off by the rounding of a place."""
+    packet, averaged = getattr(aten, name), _averaged(name)
+    backward = name.endswith("_backward")
+
+    def rule(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -> Error:
+        off = 2 * axes * mode.sum_unit * max(*x.shape[2:], *y.shape[2:])
+        if backward:  # an output's weights of all that it was made of sum to one, and these are neighbours
+            near = _SUMS[axes](packet(x.abs(), *args, **kwargs), 3, 1, 1) * 3.0**axes
+        else:
+            near = packet(_POOLS[axes](x.abs(), 3, 1, 1), *args, **kwargs)
+        return _sum(averaged(mode, y, x, *args, **kwargs), off * near)
+
+    return rule
+
+
 @_rule("upsample_bicubic2d", "upsample_bicubic2d_backward")
 def _bicubic(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -> Error:
     """Weights of both signs: bounded by the largest value."""
@@ -1124,22 +1164,19 @@ for _name in [
     "_upsample_nearest_exact1d_backward",
     "_upsample_nearest_exact2d_backward",
     "_upsample_nearest_exact3d_backward",
-    "upsample_trilinear3d_backward",
-    "upsample_bilinear2d_backward",
     "upsample_nearest1d_backward",
-    "upsample_linear1d_backward",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool3d",
-    "upsample_bilinear2d",
-    "upsample_linear1d",
-    "upsample_trilinear3d",
     "upsample_nearest1d",
     "upsample_nearest2d",
 ]:
     RULES[_name] = _averaged(_name)
+for _axes, _name in enumerate(("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"), 1):
+    RULES[_name] = _interpolated(_name, _axes)
+    RULES[f"{_name}_backward"] = _interpolated(f"{_name}_backward", _axes)
 
 
 def _places(mode: RunningError, x: Tensor, grid: Tensor) -> float:

@@ -33,6 +33,8 @@ _lock = threading.Lock()
 _users = 0
 _attention: list[contextlib.ExitStack] = []
 """One for each that is inside of `plain_attention`; the first has changed PyTorch's setting, which all threads share."""
+_onednn: list[bool] = []
+"""PyTorch's setting as it was, and one entry for each that is inside of `without_onednn`."""
 
 
 @contextlib.contextmanager
@@ -89,6 +91,23 @@ def plain_attention() -> Iterator[None]:
             _attention.pop()
             if not _attention:
                 stack.close()
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """Kernels of PyTorch's own, until the last user is done: oneDNN's of bf16 may end the process with an illegal instruction."""
+    with _lock:
+        if not _onednn:
+            _onednn.append(torch._C._get_mkldnn_enabled())
+            torch._C._set_mkldnn_enabled(False)
+        _onednn.append(True)
+    try:
+        yield
+    finally:
+        with _lock:
+            _onednn.pop()
+            if len(_onednn) == 1:
+                torch._C._set_mkldnn_enabled(_onednn.pop())
 
 
 def _set_allocator(trim: int, mmap: int) -> None:
