@@ -295,8 +295,8 @@ class Session:
             raise
 
     def __exit__(self, *exc: object) -> None:
-        self._failed = self._failed or exc[:1] not in ((), (None,))
         try:
+            self._failed = self._failed or exc[:1] not in ((), (None,))
             self.close()
         finally:
             self._disarm()  # a signal may have come before `close` had begun with it
