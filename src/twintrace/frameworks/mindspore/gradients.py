@@ -24,7 +24,7 @@ from ...model.records import Role
 from ..nodes import LEAF_NUMBER, NodeHooks
 from ..protocol import Open, Sink
 from .patches import patch
-from .tensors import running, same_value
+from .tensors import dtype_of, running, same_value
 
 __all__ = [
     "Gradients",
@@ -270,7 +270,7 @@ def _is_taping() -> bool:
 
 def _is_tappable(tensor: Any) -> bool:
     """Not a parameter that is no longer learnt: kernels write to those, and want them as they are."""
-    if not isinstance(tensor, ms.Tensor) or tensor.dtype not in _DIFFERENTIABLE:
+    if not isinstance(tensor, ms.Tensor) or dtype_of(tensor) not in _DIFFERENTIABLE:
         return False
     return not isinstance(tensor, ms.Parameter) or bool(tensor.requires_grad)
 
