@@ -61,7 +61,7 @@ class PlaceResult:
     only_right: tuple[Alone, ...]
     strays: int
     left_behind: Aftermath
-    """How far apart rounding may have left the weights."""
+    """Bound on the difference that rounding may have left in the weights."""
     standing: Mapping[tuple[str, str], Standing]
     """Standing of the values that the step made, by the fingerprints of both sides."""
     parted: bool = False

@@ -221,7 +221,7 @@ def describe_net(net: Any) -> str:
 
 
 def framework_of_net(net: Any) -> str:
-    """Whose net it is: torch, mindspore."""
+    """The framework of a net: torch, mindspore."""
     return _owner(net)[0]
 
 

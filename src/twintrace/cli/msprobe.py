@@ -14,7 +14,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _PATH = click.Path(path_type=Path)
 _HELP = {"help_option_names": ["-h", "--help"]}
 _OWN = "\0"
-"""What a mapping option without a file stands for: no file has that name."""
+"""Stands for a mapping option without a file: no file has that name."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -42,7 +42,7 @@ from .watching import NonfiniteWatch
 
 
 class _Busy(threading.local):
-    """Whether this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
+    """True while this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
 
     def __init__(self) -> None:
         self.busy = False

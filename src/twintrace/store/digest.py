@@ -349,7 +349,7 @@ def _coded(dtype: str, count: Callable[[NDArray[np.float64], int, int, bool], Nu
     return whole
 
 
-# What bytes mean ---------------------------------------------------------------------------------------------------
+# Meaning of bytes --------------------------------------------------------------------------------------------------
 
 
 @functools.cache

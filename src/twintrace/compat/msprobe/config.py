@@ -28,7 +28,7 @@ TASKS = ("statistics", "tensor", "structure")
 LEVELS = ("L0", "L1", "mix", "debug")
 MODES = ("all", "forward", "backward", "input", "output")
 SUMMARIES = ("statistics", "md5")
-# What msprobe has besides, and this embassy has not: their own sections may stand in a file.
+# Tasks of msprobe that this embassy does not have: their own sections may stand in a file.
 _OTHER_TASKS = (
     "acc_check", "run_ut", "overflow_check", "free_benchmark", "grad_probe", "nan_check", "diff_check", "exception_dump",
 )  # fmt: skip

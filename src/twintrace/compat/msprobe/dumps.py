@@ -44,7 +44,7 @@ _DEEPEST = 400  # what the tool itself allows
 _NUMBERS = frozenset({float, int, bool, type(None)})
 _SIZES = frozenset({int})
 _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-# What elements without "value" say instead.
+# The field of elements without "value".
 _VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
 
 

@@ -31,7 +31,7 @@ FRAMEWORKS: Mapping[str, str] = MappingProxyType(
 
 _OF = MappingProxyType({theirs: ours for ours, theirs in FRAMEWORKS.items()})
 
-# How functions begin in a trace, and the prefix of their records: the longer beginnings first.
+# Beginnings of functions' names in a trace, and the prefix of their records: the longer beginnings first.
 _TORCH = (
     ("torch.nn.functional.", "Functional"),
     ("torch.Tensor.", "Tensor"),

@@ -25,7 +25,7 @@ from .updates import Updates
 
 
 class _Inside(threading.local):
-    """Whether this thread is inside a call already. One for all recorders: what is inside for one is inside for all."""
+    """True while this thread is inside a call. One for all recorders: what is inside for one is inside for all."""
 
     def __init__(self) -> None:
         self.owners: set[int] = set()

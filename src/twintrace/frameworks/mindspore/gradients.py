@@ -43,7 +43,7 @@ _DIFFERENTIABLE = (ms.float16, ms.float32, ms.float64, ms.bfloat16, ms.complex64
 
 
 class _Here(threading.local):
-    """Whether this thread's calls are the recorder's own."""
+    """True while this thread's calls are the recorder's own."""
 
     quiet = False
 

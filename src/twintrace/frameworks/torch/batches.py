@@ -139,7 +139,7 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
 
 
 Walk = tuple[int, int, bool, tuple[int, ...]]
-"""How a view is walked by the kernel: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis,
+"""The walk of the kernel over a view: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis,
 innermost first.
 """
 _NO_AXES = (1, 0) * 4

@@ -137,7 +137,7 @@ class DeviceDigests:
             # itself. An alias holds the memory, and shares the version.
             body = body.detach()
             if task not in (-1, self._task):
-                # What is told to the engine first it does first: before DDP writes averages into the gradients.
+                # The engine runs callbacks in the order in which it gets them: this one before DDP averages the gradients.
                 self._task = task
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
         storage = memory._cdata

@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 TOP = "TopLayer"
-"""What stands above all layers; older files call it Cell."""
+"""Stands above all layers; older files call it Cell."""
 
 Slot = int | str
 """The place of an argument, or the name of one that is given by name."""
 
-# How the document and the tool call the same list.
+# Names of the same list in the document and in the tool.
 _LISTS = {
     "args": ("args",),
     "outputs": ("outputs", "output"),
@@ -53,7 +53,7 @@ _RULE_KEYS = (
 )
 _SUFFIX = re.compile(r"\.(npy|pt)$")
 _MISSING = {"N/A", ""}
-"""What the tool writes where nothing belongs to an item."""
+"""Written by the tool where nothing belongs to an item."""
 
 
 @dataclass(frozen=True, slots=True)
