@@ -44,9 +44,8 @@ class Stacks:
         self._library, self._site = library, site
         self._write = write
         self._kept: dict[int, int] = {}
-        self._codes: list[
-            CodeType
-        ] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
+        # Keeps the ids in `_kept` and in the keys from being given to another code object.
+        self._codes: list[CodeType] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._texts: dict[tuple[int, ...], str] = {}  # lasts from journal to journal
 

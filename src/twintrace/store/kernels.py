@@ -315,9 +315,8 @@ class KernelJournal(HeldJournal):
             )
             file.dtype = match["dtype"]
             layout = match["format"]
-            if layout != "DefaultFormat" and not re.fullmatch(
-                "[0-9]+(x[0-9]+)*", layout
-            ):  # msaccucmp writes the shape there
+            # msaccucmp writes the shape there.
+            if layout != "DefaultFormat" and not re.fullmatch("[0-9]+(x[0-9]+)*", layout):
                 file.facts["format"] = layout
         elif raw:
             file = _File(path, raw["type"], raw["name"], int(raw["time"]), folder.graph, "output", 0)

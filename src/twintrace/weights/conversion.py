@@ -27,12 +27,13 @@ from .transforms import apply, keeps_bytes, result
 Progress = Callable[[str, int, int], None]
 """(what is being done, bytes done, bytes in all)."""
 
+# DistributedDataParallel, torch.compile.
 _WRAPPERS = (
     "module.",
     "_orig_mod.",
     "module._orig_mod.",
     "_orig_mod.module.",
-)  # DistributedDataParallel, torch.compile
+)
 
 
 def convert(

@@ -48,9 +48,8 @@ _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
 
 
-class Item(
-    NamedTuple
-):  # and no dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make
+# No dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make.
+class Item(NamedTuple):
     """A tensor, or another value, of a record: one side of a row.
 
     `max` to `norm` are as the dump has them, None where it has none; `value` is that of a scalar, a slice, a dtype … `problem`

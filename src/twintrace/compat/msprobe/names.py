@@ -63,9 +63,8 @@ _INPLACE = {"add_": ("__iadd__", "+="), "sub_": ("__isub__", "-="), "mul_": ("__
 _METHODS = {operator: method for method, operator in _OPERATORS.items()} | {
     operator: method for method, (operator, _) in _INPLACE.items()
 }
-_OPERATORS_IN_TORCH = frozenset(
-    ("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__")
-)  # in its traces, too
+# Operators that torch's traces have under these names, too.
+_OPERATORS_IN_TORCH = frozenset(("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__"))
 MODULES = ("Module", "Cell")
 PREFIXES = (
     "Distributed", "Functional", "Torch", "Tensor", "Mint", "MintFunctional", "MintDistributed", "Primitive", "Aten", "VF", "NPU",

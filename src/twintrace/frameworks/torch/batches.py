@@ -158,9 +158,8 @@ def walk_of(runs: Runs, aligned: bool, kernels: Any) -> Walk | None:
         and not any(step % 8 for _, step in axes[1:])
     )
     unit = 8 if in_words else runs.size
-    if (
-        not in_words and runs.nbytes > _SCATTERED
-    ):  # elements one by one from all over: a copy that is made in tiles is quicker
+    # Elements one by one from all over: a copy that is made in tiles is quicker.
+    if not in_words and runs.nbytes > _SCATTERED:
         return None
     if in_words:
         axes[0] = axes[0][0] * runs.size // 8, 8

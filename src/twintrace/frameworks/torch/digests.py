@@ -34,9 +34,8 @@ from .batches import MAX_ENTRIES, Entry, Walk, launch, triton_for, walk_of
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 _ROWS = 2048  # results that are kept on the device before they are copied
 _LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
-_COPIED = (
-    16  # a tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read
-)
+# A tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read.
+_COPIED = 16
 
 
 class _Place:

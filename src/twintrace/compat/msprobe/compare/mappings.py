@@ -143,9 +143,8 @@ def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
 
 def write_data_mapping(path: Path, pairs: Mapping[str, str]) -> None:
     """Item -> item as a file that `-dm` takes."""
-    dumper = getattr(
-        yaml, "CSafeDumper", yaml.SafeDumper
-    )  # ten times as fast; its reader is not used, it can be crashed
+    # Ten times as fast; its reader is not used, it can be crashed.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(dict(pairs), Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000) if pairs else ""
     api.write_text(path, text)
 
