@@ -26,9 +26,9 @@ def questions(source: str) -> Iterator[str]:
 def displaced(source: str) -> Iterator[str]:
     """Comments behind a closing bracket that begins its line: they were beside the statement, and belong above it."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not DIRECTIVE.match(token.string):
-            if token.line.lstrip()[:1] in (")", "]", "}"):
-                yield f"{token.start[0]}: {token.string}"
+        behind = token.type == tokenize.COMMENT and token.line.lstrip()[:1] in (")", "]", "}")
+        if behind and not DIRECTIVE.match(token.string):
+            yield f"{token.start[0]}: {token.string}"
 
 
 @pytest.mark.parametrize("check", [questions, displaced])
