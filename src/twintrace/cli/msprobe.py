@@ -96,7 +96,7 @@ def compare(
 
     With -i: compare_result_{timestamp}.xlsx and advisor_{timestamp}.txt. With -tp and -gp: compare_result_{timestamp}.csv. Give
     two dump.json, or two directories: of one step, whose ranks are paired, or of all steps. Kernel dumps of MindSpore are
-    recognised. What only one side has is in the table, too.
+    recognised. Items that only one side has are in the table, too.
 
     Exit code: 0 the tables are written, whatever they say; 2 they could not be.
     """

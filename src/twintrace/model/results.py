@@ -141,7 +141,7 @@ class CallResult:
 
     def holds(self, item: TensorResult) -> bool:
         """Is a tensor of it held by the network? A function takes its weight as an argument: one that no call made, and that is
-        trained. What a module takes may have been made between the modules.
+        trained. A module's input may have been made between the modules.
         """
         if item.pair.part is Part.INPUT:
             function = not any(call.site.kind is Kind.MODULE for call in self.match.left)
