@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import twintrace
-from twintrace.collect.stacks import MAX_FRAMES, Stacks
+from twintrace.collect.stacks import MAX_FRAMES, MAX_LINE, Stacks
 
 HERE = str(Path(__file__))
 
@@ -128,3 +128,18 @@ def test_a_thread_has_its_own_stack(stacks, written):
 def test_code_without_a_file_is_shown_without_source(stacks, written):
     exec(compile("capture()", "<typed in>", "exec"), {"capture": lambda: call(stacks)})
     assert ["<typed in>", 1, "<module>", ""] in written[0]
+
+
+@pytest.mark.parametrize("length", [MAX_LINE, MAX_LINE + 1])
+def test_a_line_is_kept_whole_unless_it_is_longer_than_any_that_is_written(stacks, written, tmp_path, length):
+    file = tmp_path / "wide.py"
+    begin = "def user(call, stacks): return call(stacks, "
+    line = begin + "1" * (length - len(begin) - 1) + ")"
+    file.write_text(line, encoding="utf-8")
+    names = {}
+    exec(compile(line, str(file), "exec"), names)
+
+    names["user"](lambda stacks, _: stacks.capture(2), stacks)
+
+    (text,) = [text for path, _, _, text in written[0] if path == str(file)]
+    assert text == (line if length <= MAX_LINE else f"{line[:MAX_LINE]} …")

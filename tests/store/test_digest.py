@@ -521,14 +521,14 @@ class Unwritable:
 
 @pytest.mark.parametrize("fault", ["no folder", "disk full"])
 def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
-    from numba.core import caching, dispatcher, types
+    from numba.core import caching, types
 
-    from twintrace.engine.compiling import compiled
+    from twintrace.engine import compiling
     from twintrace.store import digest_numba
 
     attempts = []
     if fault == "no folder":
-        monkeypatch.setattr(dispatcher, "FunctionCache", lambda function: attempts.append(1) or Unwritable(function))
+        monkeypatch.setattr(compiling, "_KernelCache", lambda function: attempts.append(1) or Unwritable(function))
     else:
 
         def save(self, *_):
@@ -538,7 +538,7 @@ def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
         monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
         monkeypatch.setattr(caching.FunctionCache, "save_overload", save)
     data = np.frombuffer(b"twintrace", np.uint8)
-    kernel = compiled((types.intp, types.intp), digest_numba._fingerprint)
+    kernel = compiling.compiled((types.intp, types.intp), digest_numba._fingerprint)
     upper, lower = kernel(subject.address_of(data), data.size)
     assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
     assert attempts

@@ -51,7 +51,7 @@ class Arranger:
         self.read = 0  # pairs of tensors whose values were read
 
     def known(self, left: int, right: int) -> Layout | None:
-        """How these two lay on each other when they were paired before."""
+        """The layout in which these two were paired before."""
         return self._known.get((left, right))
 
     def remember(self, left: int, right: int, layout: Layout) -> None:
@@ -59,7 +59,7 @@ class Arranger:
         self._known.setdefault((left, right), layout)
 
     def between(self, left: int, right: int, what: str = "", *, inherited: bool = False) -> Layout | None:
-        """How to lay the right tensor on the left one; None where nothing tells.
+        """The layout of the right tensor on the left one; None where nothing tells.
 
         `inherited`: they come out of one operation into which everything went as it is.
         """
@@ -83,7 +83,7 @@ class Arranger:
         return self._tried(left, right, usual, orders)
 
     def confirmed(self, left: int, right: int, what: str = "") -> Layout | None:
-        """How the right tensor lies on the left one, if bits, the flow of data or the values say so; shapes alone do not."""
+        """The layout of the right tensor on the left one, if bits, the flow of data or the values say so; shapes alone do not."""
         strands = self._web.strands
         one, two = strands[0].tensor(left), strands[1].tensor(right)
         usual = layout_between(one, two, what)

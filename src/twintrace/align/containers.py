@@ -51,7 +51,7 @@ class Containers:
                 yield index
 
     def _keys(self, which: int, index: int) -> Iterator[tuple[str, int]]:
-        """What it may have in common with its partner: the first and last call that it holds, what it puts out."""
+        """Features that it may share with its partner: the first and last call that it holds, its outputs."""
         held = self._held[which].get(index)
         if held:
             yield "first held", min(held)

@@ -1,4 +1,4 @@
-"""What calls may have in common, as numbers that can be compared by the thousand."""
+"""Features that calls may share, as numbers that can be compared by the thousand."""
 
 from __future__ import annotations
 

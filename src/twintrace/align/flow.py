@@ -74,7 +74,7 @@ class Flowing:
         )
 
     def following(self) -> Callable[[Bond], None]:
-        """What does the same from one bond that is new; the units are to stay as they are while it is used."""
+        """A function that does the same from one new bond; the units are to stay as they are while it is used."""
         near = self._near()
         return lambda bond: self._visit(deque((bond,)), near)
 

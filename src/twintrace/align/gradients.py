@@ -24,7 +24,7 @@ from .webs import Bond, Web
 
 
 class Gradients(NamedTuple):
-    """What an Alignment says of them."""
+    """The alignment's part about gradients."""
 
     pairs: tuple[TensorPair, ...]
     only_left: tuple[Stray, ...]

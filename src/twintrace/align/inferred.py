@@ -27,7 +27,7 @@ _TIERS = (
     ("operation", "out", "out shape"),
     ("type", "out", "out shape"),
 )
-# What two calls have in common, what is said of it, and how sure that makes it; the first that fits counts.
+# Features that two calls share, the words for them, and the confidence that they give; the first that fits counts.
 _SAYING = (
     (("weight", "out"), "the same parameters and the same values out", 0.95),
     (("in", "out"), "the same values in and out", 0.95),

@@ -1,4 +1,4 @@
-"""How one tensor must be turned to lie on another: from the shapes, and from values in another order.
+"""Layouts that lay one tensor on another: from the shapes, and from values in another order.
 
     left [4, 3, 3, 3]    right [4, 3, 3, 3]      as it is
     left [8, 16]         right [16, 8]           axes 1, 0
@@ -33,7 +33,7 @@ _MOST_AXES = 6  # all orders of more axes are too many to try, and nobody has se
 
 
 def layout_between(left: Tensor, right: Tensor, operation: str = "") -> Layout | None:
-    """How to lay the right tensor on the left one; None where it does not go, or where nothing tells how."""
+    """The layout of the right tensor on the left one; None where there is none, or where nothing tells which."""
     one, two = left.spec.shape, right.spec.shape
     if one == two:
         axes = _reordered(left, right)
@@ -108,7 +108,7 @@ def _orders(
 
 
 def mirrored(layout: Layout, left: Tensor, right: Tensor) -> Layout:
-    """How to lay the left tensor on the right one, given how the right one lies on the left."""
+    """The layout of the left tensor on the right one, given that of the right one on the left."""
     if layout.axes is None:
         return layout
     if layout.reshaped:  # another shape between the two: the way back is not the inverse

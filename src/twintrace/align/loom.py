@@ -37,7 +37,7 @@ from .webs import Bond, Web
 
 
 def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignment:
-    """What belongs together in two journals, and what is left over, each with its reason."""
+    """Pairs of two journals, and what is left over, each with its reason."""
     with _collecting_later():
         strands = Strand(left), Strand(right)
         if mapping is None and _is_first(strands[1], strands[0]):

@@ -1,4 +1,4 @@
-"""What belongs together, in a file that can be read, edited and given back.
+"""Pairs in a file that can be read, edited and given back.
 
     mapping: 1                                   the version of this notation
     modules:                                     paths of modules, left: right
@@ -50,7 +50,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Mapping:
-    """What a mapping file says. All names are as in a trace: module paths, addresses of calls, slots."""
+    """Contents of a mapping file. All names are as in a trace: module paths, addresses of calls, slots."""
 
     modules: Table[str, str] = field(default_factory=dict)
     calls: Table[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ def _kind(node: Any) -> str:
 
 
 def mapping_of(alignment: Alignment) -> Mapping:
-    """What an alignment found, as a mapping: given back, it leads to the same pairs."""
+    """An alignment as a mapping: given back, it leads to the same pairs."""
     single = [match for match in alignment.matches if len(match.left) == len(match.right) == 1]
     modules = _paths(single)
     calls = {}

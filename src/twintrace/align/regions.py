@@ -225,7 +225,7 @@ class Regions:
         return None if len(ones) == len(twos) == 1 and self._are_other_layers(left, right) else members
 
     def _lacking(self, which: int, members: tuple[list[int], list[int]]) -> set[object]:
-        """What the other side's region holds and this one does not take."""
+        """Values that the other side's region holds and this one does not take."""
         other, strand = 1 - which, self._web.strands[1 - which]
         held = {
             self._web.key(other, slot.tensor)
@@ -369,7 +369,7 @@ class Regions:
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
-        """What goes into this side's region and not into the other's. What no call made may be a parameter there: not every tool
+        """Inputs of this side's region that the other's does not have. One that no call made may be a parameter: not every tool
         knows which of the tensors that it records are. What a call made of a parameter, its transpose, is not that parameter.
         """
         makers = self._web.flow(which).makers

@@ -144,7 +144,7 @@ def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _sums(left: Numbers, right: Numbers, rows: _Rows) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """What speaks for each pair, as a table."""
+    """The evidence for each pair, as a table."""
     total = np.zeros((len(left), len(right)), dtype=np.float32)
     for feature, (weight, against) in enumerate(rows.worth):
         ours, theirs = rows.left[left, feature][:, None], rows.right[right, feature][None, :]

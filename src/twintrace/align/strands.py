@@ -46,9 +46,8 @@ class Strand:
         self.children: list[list[int]] = [[] for _ in self.calls]
         self.roots: list[int] = []
         self.containers: dict[int, bool] = {}  # what units.is_container has found
-        self.same: dict[
-            int, int
-        ] = {}  # numbers of values that came in anew, and those with which they came out (webs.py)
+        # Numbers of values that came in anew, and those with which they came out (webs.py).
+        self.same: dict[int, int] = {}
         for index, call in enumerate(self.calls):
             up = -1 if call.parent is None else self.position.get(call.parent, -1)
             up = up if up < index else -1  # a parent began before its child: anything else is damage
@@ -59,7 +58,7 @@ class Strand:
         return len(self.calls)
 
     def tensor(self, identity: int) -> Tensor:
-        """What is known of a tensor; each is read once."""
+        """Facts about a tensor; each is read once."""
         found = self._tensors.get(identity)
         if found is None:
             found = self._tensors[identity] = self._read(identity)
@@ -73,14 +72,14 @@ class Strand:
         return found
 
     def inputs(self, index: int) -> tuple[Slot, ...]:
-        """What goes in: arguments, parameters, buffers."""
+        """Inputs: arguments, parameters, buffers."""
         found = self._inputs[index]
         if found is None:
             found = self._inputs[index] = tuple([slot for slot in self.slots(index) if slot.part in IN])
         return found
 
     def outputs(self, index: int) -> tuple[Slot, ...]:
-        """What comes out."""
+        """Outputs."""
         found = self._outputs[index]
         if found is None:
             found = self._outputs[index] = tuple([slot for slot in self.slots(index) if slot.part in OUT])

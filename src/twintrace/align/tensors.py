@@ -358,7 +358,7 @@ class Mapper:
     def _score(
         self, left: Slot, right: Slot, meant: bool, operation: str, named: bool, level: bool
     ) -> tuple[float, str]:
-        """What speaks for two tensors, and what to say of it. Nothing above zero: they are not a pair."""
+        """The evidence for two tensors, and the words for it. Nothing above zero: they are not a pair."""
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same_slot = left.slot == right.slot and left.part == right.part
         because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE

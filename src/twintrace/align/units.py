@@ -191,7 +191,7 @@ def _size(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def worth(shared_weights: bool) -> list[tuple[float, float]]:
-    """What each of COLUMNS adds to a sum, and takes off it."""
+    """The amounts that each of COLUMNS adds to a sum, and takes off it."""
     return [
         (weight, SHARED_WEIGHTS if name == "weight" and shared_weights else against)
         for name, (weight, against) in WORTH.items()

@@ -1,4 +1,4 @@
-"""How far two tensors are known to hold the same values, without opening either.
+"""Evidence that two tensors hold the same values, without opening either.
 
     alike(left, right)    2   the same bits in the same order, of which few tensors have the like
                           1   statistics that agree to rounding, in whatever order the elements lie
@@ -20,13 +20,13 @@ _COARSE = frozenset(
     ("f16", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn_x2", "c32")
 )
 ROUNDING = 2e-4
-"""What a deep network in f32 makes of another order of additions, relative to the largest element."""
+"""Error that another order of additions leaves in a deep network in f32, relative to the largest element."""
 COARSE_ROUNDING = 3e-2
 """The same in 16 bits of which 8 are significant, or in fewer."""
 
 
 def numel(tensor: Tensor) -> int:
-    """How many elements."""
+    """Number of elements."""
     return math.prod(tensor.spec.shape)
 
 
@@ -49,7 +49,7 @@ def alike(left: Tensor, right: Tensor) -> int:
 
 
 def tolerance(left: Tensor, right: Tensor) -> float:
-    """How far two statistics may lie apart, relative to the largest element."""
+    """Largest difference of two statistics that is allowed, relative to the largest element."""
     return max(rounding(left), rounding(right))
 
 
@@ -64,9 +64,8 @@ def in_other_places(left: Tensor, right: Tensor) -> bool:
     if one is None or two is None or one.order is None or two.order is None or not one.norm or not two.norm:
         return False
     gap = max(abs(mine - other) for mine, other in zip(one.order, two.order, strict=True))
-    return gap > tolerance(left, right) / 3 * max(
-        one.norm, two.norm
-    )  # the weights of these sums have a mean square of 1/9
+    # The weights of these sums have a mean square of 1/9.
+    return gap > tolerance(left, right) / 3 * max(one.norm, two.norm)
 
 
 class Fill(enum.Enum):
@@ -80,7 +79,7 @@ class Fill(enum.Enum):
 _FILL = 1e3
 """The least magnitude of a fill value. Activations are smaller; masks are -1e4 (16 bits), -65504, -1e9 or -3.4e38."""
 _NEXT_TO_NOTHING = 1e-2
-"""How large the other extreme, and the rest of the sum of squares, may be beside the fill value."""
+"""Largest size of the other extreme, and of the rest of the sum of squares, beside the fill value."""
 
 
 def _may_be_filled(statistics: Statistics) -> bool:

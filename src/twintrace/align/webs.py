@@ -1,4 +1,4 @@
-"""What has been found so far: who belongs to whom, and why; and the flow of data on both sides.
+"""The pairs found so far, each with its reason; and the flow of data on both sides.
 
     web.pair(3, 5, "same parameters", 0.95)      calls by position
     web.partner(0, 3)                            5
@@ -47,7 +47,7 @@ class Bond:
 
 @dataclass
 class Flow:
-    """Who makes and who uses each tensor. A call that hands its argument on as it is makes nothing."""
+    """Producers and consumers of each tensor. A call that hands its argument on as it is makes nothing."""
 
     makers: dict[int, list[int]] = field(default_factory=dict)
     users: dict[int, list[int]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Web:
         return working if len(working) <= _WRAPPED else []
 
     def bond(self, which: int, index: int) -> Bond | None:
-        """What a call belongs to."""
+        """The bond that a call belongs to."""
         return self._bond[which].get(index)
 
     def is_free(self, which: int, index: int) -> bool:
@@ -308,7 +308,7 @@ class Web:
         return sum(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])
 
     def takers(self, which: int, tensor: int) -> set[Bond | int]:
-        """Who takes a tensor, or what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
+        """Consumers of a tensor, or of what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
         strand, users = self.strands[which], self.flow(which).users
         found: set[Bond | int] = set()
         waiting, seen = [tensor], {tensor}
@@ -326,7 +326,7 @@ class Web:
         return found
 
     def _around(self, which: int, index: int) -> Bond | None:
-        """What a call belongs to, or the operation around it."""
+        """The bond of a call, or of the operation around it."""
         up = index
         while up >= 0:
             bond = self._bond[which].get(up)

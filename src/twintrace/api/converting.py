@@ -52,7 +52,9 @@ def convert_trace(
     place = Path(target)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         if not force:
-            raise TraceExistsError(f"{place} is there already. Choose another path, or force=True to overwrite it.")
+            raise TraceExistsError(
+                f"{place} is there already. Choose another path, or overwrite it with --force (in Python force=True)."
+            )
         if place.is_dir() and not trace_entries(place):
             raise TraceExistsError(f"{place} is a folder that is no trace of twintrace's. Remove it yourself.")
     trace = source if isinstance(source, Trace) else open_trace(source, tolerant=True)

@@ -61,7 +61,7 @@ class PlaceResult:
     only_right: tuple[Alone, ...]
     strays: int
     left_behind: Aftermath
-    """How far apart rounding may have left the weights."""
+    """Bound on the difference that rounding may have left in the weights."""
     standing: Mapping[tuple[str, str], Standing]
     """Standing of the values that the step made, by the fingerprints of both sides."""
     parted: bool = False
@@ -265,9 +265,8 @@ def _unlike(
         if sites[0] != sites[1]:
             yield f"the first calls {sites[0]} where the second calls {sites[1]}"
         for name, values in different_settings(match.left, match.right).items():
-            if not (
-                name.startswith("argument ") and _near(*values)
-            ):  # a number that was computed may be as unsteady as a tensor
+            # A number that was computed may be as unsteady as a tensor.
+            if not (name.startswith("argument ") and _near(*values)):
                 yield f"{sites[0]} has {name}: {' | '.join(values)}"
         for pair in match.tensors:
             specs = [
@@ -332,9 +331,8 @@ def _measure_all(
         apart = difference(left.statistics, right.statistics) if left.statistics and right.statistics else None
         item = Evidence(pair, left, right, None, apart, names)
         found[key_of(pair)] = item
-        verdict = certain(
-            replace(item, statistics=None)
-        )  # what the statistics say is asked only if there is nothing else
+        # Statistics are asked only if there is nothing else.
+        verdict = certain(replace(item, statistics=None))
         decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
         if not decided and left.payload is not None and right.payload is not None:
             to_read.append(item)

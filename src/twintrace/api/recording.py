@@ -171,7 +171,7 @@ def record(
 
 
 def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
-    """Whose model it is, and each of its modules by the path that a record gives it."""
+    """The framework of a model, and each of its modules by the path that a record gives it."""
     models = named_models(model)
     workshop = framework_for(models)
     found = {

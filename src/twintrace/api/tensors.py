@@ -23,7 +23,7 @@ __all__ = ["array_of", "framework_of", "graph_tap", "rank_and_world", "tap"]
 
 
 def framework_of(value: object) -> str | None:
-    """Whose tensor or module this is, asked among the frameworks that are imported."""
+    """The framework of a tensor or module, asked among the frameworks that are imported."""
     workshop = registry.framework_of(value)
     return None if workshop is None else workshop.name
 

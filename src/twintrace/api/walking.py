@@ -166,7 +166,7 @@ class Walk:
         return self._follows
 
     def _catch_up(self, carried: _Carried) -> None:
-        """What the steps that were passed over leave behind is asked of the last of each structure: they only leave the latest."""
+        """Results that the steps passed over leave behind, asked of the last of each structure: they only leave the latest."""
         passed, carried.passed = carried.passed, {}
         for place in passed.values():
             self._judge(place, None, carried, silent)

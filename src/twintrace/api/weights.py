@@ -186,7 +186,7 @@ def certify_weights(
     """The proof that the weights of `left` arrived in `right`, or what is wrong, in words.
 
     map      what each weight should have become; if it is not given, it is found: by name, by equal values, then as
-             `map_weights` does. What values and names say differently is not certified
+             `map_weights` does. A pair on which values and names disagree is not certified
     nets     two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these)
     inputs   arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do
     traces   the paths of two traces: where layers are alike, the order of their use decides
@@ -221,7 +221,7 @@ def describe_net(net: Any) -> str:
 
 
 def framework_of_net(net: Any) -> str:
-    """Whose net it is: torch, mindspore."""
+    """The framework of a net: torch, mindspore."""
     return _owner(net)[0]
 
 

@@ -14,7 +14,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _PATH = click.Path(path_type=Path)
 _HELP = {"help_option_names": ["-h", "--help"]}
 _OWN = "\0"
-"""What a mapping option without a file stands for: no file has that name."""
+"""Stands for a mapping option without a file: no file has that name."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -96,7 +96,7 @@ def compare(
 
     With -i: compare_result_{timestamp}.xlsx and advisor_{timestamp}.txt. With -tp and -gp: compare_result_{timestamp}.csv. Give
     two dump.json, or two directories: of one step, whose ranks are paired, or of all steps. Kernel dumps of MindSpore are
-    recognised. What only one side has is in the table, too.
+    recognised. Items that only one side has are in the table, too.
 
     Exit code: 0 the tables are written, whatever they say; 2 they could not be.
     """

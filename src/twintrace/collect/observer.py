@@ -107,7 +107,7 @@ class Observer:
         self.watch: NonfiniteWatch | None = None
         """Hears of every value that is not finite."""
         self.gaps: dict[str, str] = {}
-        """What is missing and should not be, by topic; whoever tells it takes it out."""
+        """Values that are missing and should not be, by topic; whoever tells it takes it out."""
         self._autograd = autograd
         self._glance, self._sample, self._gather = framework.glance, sampler(), gatherer()
         self._scratch = np.empty(0, np.uint8)

@@ -53,7 +53,7 @@ class SelfCheck:
     level: str
     keep: str
     raised: str = ""
-    """What the step raised without recording; then there is nothing to tell."""
+    """The error that the step raised without recording; then there is nothing to tell."""
 
     @property
     def same(self) -> bool:

@@ -42,7 +42,7 @@ from .watching import NonfiniteWatch
 
 
 class _Busy(threading.local):
-    """Whether this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
+    """True while this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
 
     def __init__(self) -> None:
         self.busy = False
@@ -88,9 +88,8 @@ class _State:
 
     def __init__(self, epoch: int, text: str | None, depth: int, mutates: Sequence[str] = ()) -> None:
         self.epoch, self.text, self.depth, self.mutates = epoch, text, depth, mutates
-        self.before: dict[
-            str, tuple[Any, Any]
-        ] = {}  # by slot, while values that are not finite are watched for: look and copy
+        # By slot, while values that are not finite are watched for: look and copy.
+        self.before: dict[str, tuple[Any, Any]] = {}
 
 
 class Session:
@@ -156,9 +155,8 @@ class Session:
         self._lock = threading.RLock()
         self._journal: Lines | None = None
         self._precision: Mapping[str, Any] = {}  # as the present journal's head says it
-        self._precisions: dict[
-            int, tuple[Mapping[str, Any], str]
-        ] = {}  # by object: other settings, as a field of a call
+        # By object: other settings, as a field of a call.
+        self._precisions: dict[int, tuple[Mapping[str, Any], str]] = {}
         self._number = self._writer.next_step() if resume and isinstance(self._writer, TraceWriter) else 0
         self._epoch = 0
         self._nonfinite = nonfinite
@@ -295,8 +293,8 @@ class Session:
             raise
 
     def __exit__(self, *exc: object) -> None:
-        self._failed = self._failed or exc[:1] not in ((), (None,))
         try:
+            self._failed = self._failed or exc[:1] not in ((), (None,))
             self.close()
         finally:
             self._disarm()  # a signal may have come before `close` had begun with it

@@ -21,6 +21,7 @@ from types import CodeType, FrameType
 from ..store.lines import encode
 
 MAX_FRAMES = 24
+MAX_LINE = 2000  # characters of a line of source: nobody writes as many, but generated code and data may have them
 MAX_TEXTS = 10_000
 _NO, _YES, _LAST = 0, 1, 2
 
@@ -43,9 +44,8 @@ class Stacks:
         self._library, self._site = library, site
         self._write = write
         self._kept: dict[int, int] = {}
-        self._codes: list[
-            CodeType
-        ] = []  # keeps the ids in `_kept` and in the keys from being given to another code object
+        # Keeps the ids in `_kept` and in the keys from being given to another code object.
+        self._codes: list[CodeType] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._texts: dict[tuple[int, ...], str] = {}  # lasts from journal to journal
 
@@ -96,9 +96,14 @@ class Stacks:
         while frame is not None and len(frames) < MAX_FRAMES:
             code = frame.f_code
             if wanted := self._kept.get(id(code)):
-                text = linecache.getline(code.co_filename, frame.f_lineno).strip()[:200]
+                text = _cut(linecache.getline(code.co_filename, frame.f_lineno).strip())
                 frames.append([code.co_filename, frame.f_lineno, code.co_name, text])
                 if wanted == _LAST:
                     break
             frame = frame.f_back
         return frames
+
+
+def _cut(line: str) -> str:
+    """A line of source as it is kept, and it is said where something is left out."""
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …"

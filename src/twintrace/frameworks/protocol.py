@@ -76,7 +76,7 @@ class Look:
 
 
 Glance: TypeAlias = "tuple[Any, Any, Any, Look, Any, int, int, bool | None, Runs | None]"
-"""What recognises a tensor again, and where its bytes lie on the host.
+"""Recognises a tensor again, and tells where its bytes lie on the host.
 
 storage, seat, version    equal means unchanged: the memory, the view (no other has the same seat), the state of its contents
 look                      as `look` says it
@@ -321,7 +321,7 @@ class Weight:
     same_as: str | None = None
     """The name of the weight whose memory this one shares: a tied parameter's first name."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the layout depends on: sizes, groups, number of gates' units, the dimension of a weight norm."""
+    """Facts that the layout depends on: sizes, groups, number of gates' units, the dimension of a weight norm."""
 
 
 @dataclass(frozen=True, slots=True)

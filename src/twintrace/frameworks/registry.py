@@ -1,4 +1,4 @@
-"""Whose object is this? A small table of dotted names, asked among the modules that are already imported.
+"""The framework that an object belongs to: a small table of dotted names, asked among the modules that are already imported.
 
     framework_of(model)         the workshop that owns the object
     by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed

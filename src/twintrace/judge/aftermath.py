@@ -1,4 +1,4 @@
-"""What one step leaves to the next: how far apart rounding may have put what the next step begins with.
+"""Differences that one step leaves to the next: bounds on those in the values with which the next step begins.
 
     step 0   gradient of k.bias    3e-09 | -7e-09     zero but for rounding, on both sides
              Adam divides it by its own size: the bias goes up by a learning rate on the left, and down on the right
@@ -36,27 +36,27 @@ class Weight:
 
     tensor: Tensor
     apart: float
-    """How far apart it was itself."""
+    """Its own difference."""
     uncertain: float
-    """How far apart the elements of its gradient are, each beside itself; the worst of all steps."""
+    """Relative difference of its gradient's elements, each beside itself; the worst of all steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What is known of the beginning of a step by those before it."""
+    """Facts about the beginning of a step, from those before it."""
 
     apart: float = 0.0
-    """How far apart anything may be."""
+    """Bound for any value."""
     values: Mapping[tuple[Hashable, Hashable], float] = field(default_factory=dict)
-    """How far apart single values are, by their bits: weights, running averages, an optimizer's state."""
+    """Differences of single values, by their bits: weights, running averages, an optimizer's state."""
     weights: Mapping[str, Weight] = field(default_factory=dict)
 
     def of_value(self, evidence: Evidence) -> float:
-        """How far apart a value may be that a step before has made."""
+        """Bound for a value that a step before has made."""
         return self.values.get(both(evidence), 0.0) if self.values else 0.0
 
     def of_weight(self, name: str, tensor: Tensor) -> float | None:
-        """How far apart a weight may be, by its name, of which the left side has this value now. None: nothing is known of it."""
+        """Bound for a weight by its name, of which the left side has this value now. None: nothing is known of it."""
         known = self.weights.get(name)
         if known is None:
             return None
@@ -66,12 +66,12 @@ class Aftermath:
 
 
 def both(evidence: Evidence) -> tuple[Hashable, Hashable]:
-    """What two values are known by in another step."""
+    """The key by which two values are known in another step."""
     return identity(evidence.left), identity(evidence.right)
 
 
 def identity(tensor: Tensor) -> Hashable:
-    """What a value is known by: its bits, or else its statistics; itself where there is neither."""
+    """The key of a value: its bits, or else its statistics; itself where there is neither."""
     return tensor.fingerprint or (tensor.statistics and (tensor.spec, tensor.statistics)) or id(tensor)
 
 

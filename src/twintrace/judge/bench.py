@@ -53,28 +53,28 @@ _LITTLE = 0.1
 _UNSEEN = 8.0
 """So many roundings of all elements may be there, and statistics show none of them; or half of a larger error."""
 _UNKNOWN = Traits(approximates=True, steps=16)
-"""What is done between two modules, where their level shows no functions."""
+"""Operations between two modules, where their level shows no functions."""
 _INEXACT = of_average(0.999)
 """So far apart is what two optimizers make of the same gradient, in relation to the step that they take."""
 _EPSILON = of_adam(1e-8, 0.999)
-"""What two frameworks' Adams add otherwise, where nobody has recorded what they were told."""
+"""Uncertainty of a step by where two frameworks' Adams add epsilon, if their settings were not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """How something came to be: from what, by which kind of operation, and how far apart the two sides were before."""
+    """Origin of a value: its inputs, the kind of operation, and the difference of the two sides before it."""
 
     kind: Traits
     sources: Sequence[Tensor] = ()
     apart: float = 0.0
     calls: int = 1
     tie: float = 0.0
-    """How far apart what the operation decides by is: near a tie, rounding picks the other side."""
+    """Difference in the values by which the operation decides: near a tie, rounding picks the other side."""
     tainted: bool = False
     backward: Backward | None = None
     steady: bool = False
     unseen: float = 0.0
-    """How far apart it is at least, though its statistics may not show it: the few elements that are uncertain."""
+    """Least difference, though its statistics may not show it: the few elements that are uncertain."""
 
 
 class Bench:
@@ -104,7 +104,7 @@ class Bench:
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
         self._left_over: set[tuple[int, int]] = set()  # what only the steps before explain
-        # What optimizers have made in this step, by its bits.
+        # Results of optimizers in this step, by their bits.
         self._updates: dict[tuple[Hashable, Hashable], float] = {}
         self._weights: dict[str, Evidence] = {}
         self._gradients: Sequence[Evidence] = ()
@@ -113,7 +113,7 @@ class Bench:
 
     @property
     def left_behind(self) -> Aftermath:
-        """How far apart rounding may have left the weights for the next step. One that was zero is as far apart as its gradient."""
+        """Bound on the difference that rounding leaves in the weights for the next step. A zero differs as its gradient does."""
         apart = max(self._after, self._forward, self._backward)
         values = {
             both(item): error
@@ -214,7 +214,7 @@ class Bench:
 
     def _judge_values(self, trial: Trial) -> None:
         evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
-        # What no recorded call has made may have been made between them: then it is as far apart as what was made so far.
+        # A value that no recorded call has made may have been made between them: then it differs as what was made so far.
         made_so_far = max(self._before.apart, self._forward, self._backward if trial.updates else 0.0)
         unknown = self._made and is_module(trial.case.match.left)
         between = _Making(_UNKNOWN if unknown else Traits(), apart=made_so_far)
@@ -226,9 +226,9 @@ class Bench:
         ]
         trial.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
-        # What another epsilon does is not to be put down to cancellation.
+        # The effect of another epsilon is not to be put down to cancellation.
         steady = another_number(trial.settings)
-        # What a module puts out is made of what was made in it.
+        # A module's output is made of what was made in it.
         apart = max(trial.apart, self._forward) if trial.case.inside else trial.apart
         making = _Making(trial.kind, sources, apart, trial.calls, apart, any_differs(came), steady=steady)
         went = [item for item in evidence if item.pair.part not in PASSED]
@@ -245,7 +245,7 @@ class Bench:
         self._forward = max([self._forward, *(self._error(item) for item in of_this_step if item.verdict.outcome.good)])
 
     def _remembered_from_before(self, evidence: Evidence, trial: Trial, making: _Making) -> TensorResult:
-        """What comes into a call: judged where it was made; or else as far apart as the steps before may have left it."""
+        """Verdict on a call's input: as it was judged where it was made, or else within the bound of the steps before."""
         apart = making.apart
         left_by_steps = max(
             self._before.of_value(evidence), self._updates.get(both(evidence), 0.0) if self._updates else 0.0
@@ -263,7 +263,7 @@ class Bench:
     def _updated(
         self, trial: Trial, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
     ) -> list[TensorResult]:
-        """What an optimizer makes. Each parameter is made of its own gradient, not of the worst."""
+        """Verdicts on an optimizer's results. Each parameter is made of its own gradient, not of the worst."""
         rate, inexact = rate_and_precision(trial.case.match)
         epsilon = epsilon_of(trial.case.match)
         whole = all(call.site.kind is not Kind.OP for call in trial.case.match.left)
@@ -295,7 +295,7 @@ class Bench:
         return made
 
     def _uncertain(self, evidence: Evidence) -> float:
-        """How far apart the elements of a gradient or of a running average are, each beside itself; by rounding alone."""
+        """Relative difference of the elements of a gradient or of a running average, each beside itself; by rounding alone."""
         verdict = self._known[key_of(evidence)][0]
         return uncertainty(evidence) if verdict.outcome is Outcome.ROUNDING else 0.0
 
@@ -312,7 +312,7 @@ class Bench:
                 yield name, Weight(evidence.left, error, uncertain[name])
 
     def _apart_of_one(self, evidence: Evidence, came: Sequence[TensorResult]) -> float:
-        """How far apart that is which has the same number among what an optimizer takes: its parameter, gradient and state."""
+        """Difference of the values with the same number among an optimizer's inputs: its parameter, gradient and state."""
         number = number_in(evidence.pair.left_slot)
         own = [item for item in came if number_in(item.pair.left_slot) == number]
         return max((self._error(item) for item in own or came), default=0.0)
@@ -336,9 +336,8 @@ class Bench:
         # made it of values.
         summing = _Making(Traits(decides=True), (), max(self._forward, self._backward), 4, tie)
         results = [self._summed(item, summing, trial) for item in outputs]
-        apart = max(
-            map(self._error, (*trial.values, *results)), default=0.0
-        )  # results are saved for the backward pass, too
+        # Results are saved for the backward pass, too.
+        apart = max(map(self._error, (*trial.values, *results)), default=0.0)
         taken = [item.left for item in trial.values if item.pair.part in PASSED]
         made = [item.left for item in trial.values if item.pair.part not in PASSED]
         gradients = [item.left for item in outputs]
@@ -388,7 +387,7 @@ class Bench:
         error = relative_error(evidence) or 0.0
         if evidence.measurement is None:
             error = max(error, making.unseen)
-        # What is too far apart is passed on as what it should have been: what follows from it is different as well.
+        # A value that differs too much is passed on as it should have been: what follows from it is different as well.
         return verdict, error if verdict.outcome.good else min(error, allowed.bound)
 
     def _allowed(self, evidence: Evidence, making: _Making) -> Allowance:
@@ -417,7 +416,7 @@ class Bench:
 
 
 def _beyond_statistics(apart: float, evidence: Evidence) -> float:
-    """How far apart that may be which is apart by so much as far as statistics tell."""
+    """Upper bound on the true relative error, given the error that statistics show."""
     return max(2 * apart, _UNSEEN * unit(evidence.left.spec.dtype, evidence.right.spec.dtype)) if apart else 0.0
 
 

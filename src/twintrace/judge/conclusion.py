@@ -153,7 +153,7 @@ class Conclusion:
         They are tried together: two that undo each other have no effect.
         """
         made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
-        # What was large in its place and is gone later was undone: by a factor before a product that the other has after it.
+        # A large difference that is gone later was undone: a factor before a product that the other side has after it.
         small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < SMALL]
         gone = [mistake for mistake in small if mistake in self._state.origins and not mistake.backward][:_TRIED]
         changed = self._state.choices(gone)  # the others alone would not undo each other

@@ -1,4 +1,4 @@
-"""What happens to gradients between the backward pass and the optimizer's step, where the two sides part in between.
+"""Changes of gradients between the backward pass and the optimizer's step, where the two sides part in between.
 
     step 1      backward gives        the optimizer takes
     left        g                     g
@@ -97,9 +97,8 @@ def _is_sum(item: TensorResult, before: TensorResult, given: TensorResult | None
     if any(mean is None for mean in means):
         return False
     now, then, new = (mean or 0.0 for mean in means)
-    rounding = 1e-6 * (
-        size(_of(before, side)) + size(_of(given, side))
-    )  # a mean may be small where the elements are not
+    # A mean may be small where the elements are not.
+    rounding = 1e-6 * (size(_of(before, side)) + size(_of(given, side)))
     return math.isclose(now, then + new, rel_tol=1e-4, abs_tol=rounding)
 
 

@@ -1,4 +1,4 @@
-"""What a record of an optimizer's step says: which slot is what, its settings, and by how much two optimizers differ by themselves.
+"""The record of an optimizer's step: the meaning of its slots, its settings, and by how much two optimizers differ by themselves.
 
     0.3  kw.gradients.3  kw.state.3.exp_avg     ─▶     parameters.3  state.3.exp_avg
 
@@ -15,7 +15,7 @@ from .rounding import of_average, size
 from .settings import number_set
 
 GRADIENTS = "kw.gradients."
-"""How the slots of the gradients begin that an optimizer takes."""
+"""Beginning of the slots of the gradients that an optimizer takes."""
 
 
 def rate_and_precision(match: Match) -> tuple[float, float]:
@@ -45,13 +45,13 @@ def epsilon_of(match: Match) -> float:
 
 
 def beside(epsilon: float, gradient: Evidence) -> float:
-    """How uncertain a step is by that, with elements of all sizes in its gradient."""
+    """Uncertainty of a step by that, with elements of all sizes in its gradient."""
     whole = size(gradient.left)
     return math.sqrt(min(1.0, epsilon / whole)) if whole else 0.0
 
 
 def share_of(evidence: Evidence, rate: float) -> float:
-    """How much of a value this step has made: all of a running average; of a parameter about the learning rate, if it is Adam's."""
+    """The share of a value that this step has made: all of a running average; of a parameter of Adam's about the learning rate."""
     if not is_parameter(evidence):
         return 1.0
     whole = size(evidence.left)

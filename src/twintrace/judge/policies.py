@@ -1,4 +1,4 @@
-"""What is allowed: policies by name.
+"""Policies by name: the differences that are allowed.
 
     auto             what rounding explains, derived for each pair; no threshold
     torch_testing    rtol and atol of torch.testing.assert_close, by dtype
@@ -44,7 +44,7 @@ class Evidence:
 
 
 class Policy(Protocol):
-    """What is allowed."""
+    """The differences that are allowed."""
 
     @property
     def name(self) -> str: ...
@@ -139,7 +139,7 @@ def _moved_by_last_bits(tensor: Tensor, one: Statistics, two: Statistics) -> boo
 
 
 def _odd(known: Statistics, rough: bool) -> tuple[int, ...]:
-    """How many elements are not finite; of a tool that does not count, whether there are some."""
+    """Numbers of elements that are not finite, by kind; 0 or 1 of a tool that does not count."""
     counts = known.nan, known.posinf, known.neginf
     if not rough:
         return counts
@@ -194,7 +194,7 @@ def _slack(tensor: Tensor) -> float:
 
 
 def _beside_a_fill(left: Statistics | None, right: Statistics | None) -> float:
-    """How large what stands beside a fill value is (-1e9 before a softmax); 0 where there is none.
+    """Size of the values beside a fill value (-1e9 before a softmax); 0 where there is none.
 
     One end is the same on both sides, everything at the other end is a thousand times smaller, and the norm is that of a whole
     number of such values, two at least.
@@ -219,7 +219,7 @@ _FEW = 1e-3
 
 
 class Auto:
-    """What rounding explains."""
+    """Allows the differences that rounding explains."""
 
     name = "auto"
 
@@ -261,7 +261,7 @@ def _exact(evidence: Evidence, tie: float, by: str) -> Verdict:
 
 
 def _few_far_off(measured: Measurement | None, bound: float, tie: float) -> int | None:
-    """How many elements are far off, if no more of them than lie so near a tie; None otherwise."""
+    """Number of elements that are far off, if no more of them than lie so near a tie; None otherwise."""
     if measured is None:
         return None
     edges = (0.0, 0.0, *(10.0**power for power in HISTOGRAM_EDGES))

@@ -1,4 +1,4 @@
-"""What rounding can explain.
+"""Differences that rounding can explain.
 
     output f32[8, 64], sums of 256, inputs apart by 2e-07          up to 1.5e-06, relative to the size of the values
 
@@ -24,7 +24,7 @@ from ..model.tensors import UNITS, Statistics, Tensor
 from ..operations import Traits
 
 SPREAD = 4.0
-"""How much larger an error may come out of an operation than it went in, relative to the values."""
+"""Most by which an operation may enlarge an error, relative to the values."""
 
 
 POLYNOMIAL = 256.0
@@ -41,7 +41,7 @@ UNDERFLOW = 104.0
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How far two values may be apart, and why."""
+    """The allowed difference of two values, and the reason."""
 
     bound: float
     because: str
@@ -53,7 +53,7 @@ def unit(*dtypes: str) -> float:
 
 
 def of_average(decay: float) -> float:
-    """How exact the weight 1 - β of a running average is if β is kept in f32: 6e-05 for 0.999. Optimizers do so, or do not."""
+    """Relative error of the weight 1 - β of a running average if β is kept in f32: 6e-05 for 0.999. Optimizers do so, or do not."""
     return UNITS["f32"] * decay / (1 - decay) if 0 < decay < 1 else 0.0
 
 
@@ -109,7 +109,7 @@ def cancellation(left: Tensor, right: Tensor, sources: Sequence[Tensor], traits:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """What a gradient was made of: the gradients of the results, and the values of the forward pass."""
+    """Origin of a gradient: the gradients of the results, and the values of the forward pass."""
 
     gradients: Sequence[Tensor]
     inputs: Sequence[Tensor]
@@ -169,7 +169,7 @@ def allowance(
     backward: Backward | None = None,
     steady: bool = False,
 ) -> Allowance:
-    """What rounding explains of a result, given what it was computed from and how far that was apart.
+    """The difference of a result that rounding explains, given its inputs and their differences.
 
     `tainted`: what came in is different beyond rounding. What follows from a difference is different, until it is as small as the
     rounding of this one operation. `backward`: it is a gradient. `steady`: nothing is put down to cancellation.

@@ -67,9 +67,8 @@ def _meant(left: Meaning, right: Meaning) -> dict[str, tuple[str, str]]:
     for name in sorted((left.arguments.keys() & right.arguments.keys()) - FRAMEWORKS_OWN):
         one, two = left.arguments[name], right.arguments[name]
         if isinstance(one, Operand) or isinstance(two, Operand):
-            differs = (
-                one is None or two is None
-            ) and left.operation not in STEPS  # which state an optimizer keeps is its own
+            # Which state an optimizer keeps is its own.
+            differs = (one is None or two is None) and left.operation not in STEPS
         else:
             differs = not (_holds_tensor(one) or _holds_tensor(two) or equal_arguments(one, two))
         if differs:

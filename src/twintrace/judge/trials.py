@@ -47,19 +47,19 @@ class Trial:
     calls: int
     updates: bool = False
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """What was set differently in the two calls."""
+    """Settings that differ between the two calls."""
     values: list[TensorResult] = field(default_factory=list)
     gradients: list[TensorResult] = field(default_factory=list)
     introduced: list[bool] = field(default_factory=lambda: [False, False])
     apart: float = 0.0
-    """How far what came in is apart."""
+    """Difference of the inputs."""
     absorbed: list[bool] = field(default_factory=lambda: [False, False])
     shown: bool = False
     """Values differ, and by that the gradients that are made of them here."""
 
 
 def trial_of(case: Case, readers: Readers | None = None) -> Trial:
-    """What is known of a case before its tensors are judged."""
+    """Facts of a case that are known before its tensors are judged."""
     match = case.match
     kind = _traits(match.left[0], case.inside) if match.left else Traits(contracts=True, cancels=True)
     updates = bool(match.left) and match.left[0].site.phase is Phase.UPDATE
@@ -74,7 +74,7 @@ def _traits(call: Call, inside: int) -> Traits:
 
 
 def look_inside(trials: Sequence[Trial]) -> None:
-    """What a module does to gradients is what the calls in it do. They have ended before it."""
+    """Adds to each module's trial what the calls in it do to gradients; they have ended before it."""
     around = {call.id: trial for trial in trials for call in trial.case.match.left}
     for trial in trials:
         for parent in {call.parent for call in trial.case.match.left}:

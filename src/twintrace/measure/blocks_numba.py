@@ -2,7 +2,7 @@
 
     left, right, error, … = scratch(…)      arrays for as long as a kernel runs
     here = read(*side, start, count, …)     elements of a side go there as float64; where their bytes lie
-    compiled(signature, kernel)             from numba's cache on disk where it is there
+    compiled(signature, kernel)             from the cache on disk where it is there
 
 A side is `(address, code, parts, size, table, shape, strides)`, as `values.py: side` makes it. One kernel serves all pairs of
 element types: each side of a block is decoded to float64 (exactly, but for integers beyond 2^53), and everything else is the same
@@ -14,25 +14,17 @@ Importing this module imports numba; nothing is compiled before `compiled`.
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
 
-import contextlib
-import functools
-import zlib
-from pathlib import Path
-
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
 from ..engine import compiling
-from ..model import measurements
-from . import formats, totals
 from .formats import BF16, F16, F32, F64, I16, I32, I64, PAIRS, TABLE, U16, U32, U64
 
 BLOCK = 1024  # elements: six scratch arrays of 8 KiB. Even, so that a byte with two numbers lies in one block
 INFINITY = np.int64(0x7FF0000000000000)  # the bits of an infinity; those of a NaN are above
 SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 _SMALLEST_F16 = np.float32(2.0**-14)
-_PARTS = tuple(Path(str(module.__file__)) for module in (formats, totals, measurements))
 
 
 @intrinsic
@@ -264,15 +256,5 @@ SIDE = (types.intp, types.int64, types.int64, types.int64, _TABLES, LENGTHS, LEN
 
 
 def compiled(signature, function):
-    """The compiled kernel, from numba's cache on disk where it is there.
-
-    numba's cache knows of changes in the kernel's own file only. Those in the files it is made of give it another name.
-    """
-    with contextlib.suppress(OSError):  # in an archive there are no files, and no cache either
-        function.__qualname__ = f"{function.__name__}_{_state(__file__, *_PARTS)}"
+    """The compiled kernel, from the cache on disk where it is there."""
     return compiling.compiled(signature, function, error_model="numpy")
-
-
-def _state(*files):
-    """Eight digits that change with the text of these files."""
-    return f"{functools.reduce(lambda state, file: zlib.crc32(Path(file).read_bytes(), state), files, 0):08x}"

@@ -22,7 +22,7 @@ from ..model.tensors import DTYPES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# How a number is decoded. TABLE and PAIRS are single bytes that are looked up, one number or two in each.
+# Ways to decode a number. TABLE and PAIRS are single bytes that are looked up, one number or two in each.
 F64, F32, F16, BF16, I16, U16, I32, U32, I64, U64, TABLE, PAIRS = range(12)
 
 _CODES = {

@@ -228,7 +228,7 @@ _LEFT_OUT: dict[str, Any] = {
     **dict.fromkeys(("max_rel", "mean_rel", "mape", "within_1_1000", "within_5_1000", "max_ulp", "sign_flips")),
     "histogram": (),
 }
-"""What a brief measurement has not."""
+"""Numbers that a brief measurement does not have."""
 
 
 def _reading(

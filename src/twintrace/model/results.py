@@ -126,7 +126,7 @@ class CallResult:
     introduced_forward: bool = False
     introduced_backward: bool = False
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """What was set differently: module configuration, scalar and keyword arguments."""
+    """Settings that differ: module configuration, scalar and keyword arguments."""
     absorbed_forward: bool = False
     """Values differ here, but nothing that is made of them does: they have no effect."""
     absorbed_backward: bool = False
@@ -141,7 +141,7 @@ class CallResult:
 
     def holds(self, item: TensorResult) -> bool:
         """Is a tensor of it held by the network? A function takes its weight as an argument: one that no call made, and that is
-        trained. What a module takes may have been made between the modules.
+        trained. A module's input may have been made between the modules.
         """
         if item.pair.part is Part.INPUT:
             function = not any(call.site.kind is Kind.MODULE for call in self.match.left)
@@ -205,13 +205,13 @@ class Divergence:
     inherited: bool
     because: str
     after: int = 0
-    """How many pairs of calls before it, in the order of the data flow, agree."""
+    """Number of pairs of calls before it, in the order of the data flow, agree."""
     advice: str = ""
-    """What to do about it, where the records tell."""
+    """Advice, where the records tell."""
     mistake: Mistake | None = None
     """Mistake that recomputing found."""
     share: str = ""
-    """How much of the gap at the end of the run it explains, one sentence; empty if that is not known."""
+    """The share of the gap at the end of the run that it explains, one sentence; empty if that is not known."""
 
     def __repr__(self) -> str:
         why = self.mistake.why or self.mistake.what if self.mistake is not None else self.because

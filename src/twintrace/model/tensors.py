@@ -45,7 +45,7 @@ LARGEST: Mapping[str, float] = MappingProxyType(
 
 
 CRC = "0" * 24
-"""How a fingerprint begins that is a CRC-32 of the bytes, which is all that some dumps have: it is compared with its like only."""
+"""Beginning of a fingerprint that is a CRC-32 of the bytes, which is all that some dumps have: compared with its like only."""
 
 
 @dataclass(frozen=True, slots=True)

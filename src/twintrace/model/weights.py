@@ -81,7 +81,7 @@ class Unpaired:
     because: str
     harmless: bool = False
     neutral: float | None = None
-    """What every element must be for it to be harmless."""
+    """The value that every element must have for it to be harmless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class Certificate(_Answer):
     only_right: tuple[Unpaired, ...] = ()
     ambiguous: tuple[Ambiguity, ...] = ()
     mistakes: tuple[str, ...] = ()
-    """What is wrong, one sentence each, the cause before its consequences."""
+    """Faults, one sentence each, the cause before its consequences."""
     trial: tuple[TrialRow, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 

@@ -443,10 +443,11 @@ def _broadcastable(one: Tensor, two: Tensor) -> bool:
 def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
     """Meanings of both sides that may be each other's: of one operation in order, or the only ones left."""
     free, rest = list(theirs), list(ours)
+    # An epsilon that is added is no residual that is added.
     for alike in (
         _signature,
         lambda meaning: meaning.operation,
-    ):  # an epsilon that is added is no residual that is added
+    ):
         for one in tuple(rest):
             other = next((two for two in free if alike(two) == alike(one)), None)
             if other is not None:

@@ -23,7 +23,7 @@ from .traits import is_question, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many calls compute, and how many of these are told; backward: those through which gradients were recorded."""
+    """Number of calls that compute, and of those that are told; backward: those through which gradients were recorded."""
 
     computing: int
     told: int

@@ -140,9 +140,8 @@ for _name in _REAL_PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=True)
 for _name in _PAIRS.split():
     KERNELS[_name] = _binary(getattr(torch, _name), real=False)
-KERNELS["floor_divide"] = _binary(
-    lambda one, two: torch.div(one, two, rounding_mode="floor"), real=False
-)  # has a gradient
+# As a division that is rounded down it has a gradient.
+KERNELS["floor_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="floor"), real=False)
 KERNELS["trunc_divide"] = _binary(lambda one, two: torch.div(one, two, rounding_mode="trunc"), real=False)
 KERNELS["div_no_nan"] = _binary(
     lambda one, two: torch.where(two == 0, 0.0, one / torch.where(two == 0, 1.0, two)), real=True

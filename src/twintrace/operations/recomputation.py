@@ -506,7 +506,7 @@ class Recomputation:
         return cause_of(self, left, right, bound, layout)
 
     def relation(self, left: int, right: int) -> str:
-        """How two different tensors that no recorded call made belong together; empty if nothing is seen."""
+        """The relation of two different tensors that no recorded call made; empty if nothing is seen."""
         return relation(self, left, right)
 
     def is_part(self, left: int, right: int) -> bool:

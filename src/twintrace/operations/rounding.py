@@ -181,9 +181,8 @@ class RunningError(TorchDispatchMode):
             return function(*args, **kwargs)
         target = args[0]
         with self:
-            value = overloads(
-                *args, **kwargs
-            )  # overloads of the two are not always called alike: pow_.Scalar, pow.Scalar
+            # Overloads of the two are not always called alike: pow_.Scalar, pow.Scalar.
+            value = overloads(*args, **kwargs)
         if value.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
             return function(*args, **kwargs)  # transpose_ and its like: another view, with the same errors
         error = self.of(value)
@@ -460,9 +459,8 @@ def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error
     errors = _sum(_of(mode, a), _times(scale, _of(mode, b)))
     own = mode.rounded(y)
     if scale != 1 and isinstance(b, Tensor):
-        own = own + mode.rounded(
-            scale * b, 1.0 + _is_rounded(alpha)
-        )  # the product is rounded before it is added, where there is no fused instruction
+        # The product is rounded before it is added, where there is no fused instruction.
+        own = own + mode.rounded(scale * b, 1.0 + _is_rounded(alpha))
     return own if errors is None else own.add_(errors)
 
 
@@ -525,9 +523,8 @@ def _pow(mode: RunningError, y: Tensor, x: Any, exponent: Any) -> Error:
         return _sum(_times(slope, _of(mode, x)), mode.rounded(y, units))
     base, power = _magnitude(x), exponent if isinstance(exponent, Tensor) else torch.as_tensor(exponent)
     base = base if isinstance(base, Tensor) else torch.as_tensor(float(base), dtype=y.dtype)
-    growth = (
-        (power * base.log()).abs().nan_to_num(0.0, 0.0, 0.0)
-    )  # x**p = exp(p·log x): the exponent's rounding is magnified
+    # x**p = exp(p·log x): the exponent's rounding is magnified.
+    growth = (power * base.log()).abs().nan_to_num(0.0, 0.0, 0.0)
     return _sum(
         _times((power * y / base).abs(), _of(mode, x)),
         _times((y * base.log()).abs(), _of(mode, exponent)),
@@ -1224,9 +1221,8 @@ def _max_pool(mode: RunningError, result: Any, x: Tensor, *args: Any, **kwargs: 
 
 @_rule("_softmax", "_safe_softmax")
 def _softmax(mode: RunningError, y: Tensor, x: Tensor, dim: int, *_: Any) -> Error:
-    distance = (
-        (x.amax(dim, True) - x).clamp_max(1e4).nan_to_num(0.0, 1e4, 0.0)
-    )  # beyond that exp is zero in any precision
+    # Beyond that exp is zero in any precision.
+    distance = (x.amax(dim, True) - x).clamp_max(1e4).nan_to_num(0.0, 1e4, 0.0)
     units = mode.function_units + mode.walk(x.shape[dim] if x.dim() else 1) / mode.unit
     own = y * mode.unit * (distance + units)
     error = _of(mode, x)

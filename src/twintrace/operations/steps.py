@@ -27,7 +27,7 @@ def _decayed(gradient: Any, parameter: Any, decay: Any, scale: float, *, maximiz
 
 
 def _centre(step: Any) -> Any:
-    """How many steps there were; a record of none is 0, a row of one number is that number."""
+    """Number of steps; a record of none is 0, a row of one number is that number."""
     return 0 if step is None else step.double().reshape(()) if hasattr(step, "double") else step
 
 

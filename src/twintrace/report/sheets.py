@@ -40,7 +40,7 @@ class Sheet:
 
     title: str
     headline: Sequence[Element]
-    """What is said before everything else, ready made: it is there before any script has run."""
+    """The headline, ready made: it is there before any script has run."""
     index: Mapping[str, Any]
     calls: Callable[[], Mapping[str, Any]]
     pages: int

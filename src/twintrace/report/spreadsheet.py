@@ -38,7 +38,7 @@ _REMEMBERED = 1 << 12
 # The first texts, as XML: types, shapes and verdicts are soon among them, and stand in all rows.
 _KNOWN: dict[str, str] = {}
 
-# What XML 1.0 cannot say, and the way in which Excel says it; a text that looks like that is told apart by `_x005F`.
+# Characters that XML 1.0 does not have, and how Excel writes them; a text that looks like that is told apart by `_x005F`.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0d\x0e-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"

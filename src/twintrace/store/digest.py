@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     Numbers = tuple[float, float, float, float, int, int, int, int, int, int, int, float, float]
     Kernel = Callable[[int, int, bool], Numbers]  # address, bytes, is a fingerprint wanted
     Gather = Callable[[int, NDArray[np.int64], int, int], object]  # address, runs, size of an element, target
+    # The row of a digest: minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint, the two order sums.
     Found = tuple[
         float | None,
         float | None,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
         str | None,
         float | None,
         float | None,
-    ]  # minimum, maximum, mean, norm, NaN, +Inf, -Inf, zeros, fingerprint, the two order sums
+    ]
 
 __all__ = [
     "Digest",
@@ -349,7 +350,7 @@ def _coded(dtype: str, count: Callable[[NDArray[np.float64], int, int, bool], Nu
     return whole
 
 
-# What bytes mean ---------------------------------------------------------------------------------------------------
+# Meaning of bytes --------------------------------------------------------------------------------------------------
 
 
 @functools.cache

@@ -33,9 +33,8 @@ from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without, weighte
 # Bytes. Counts within a block are kept in the width of an element.
 _PIECE = 16 * BLOCK  # of f32, which are walked block by block and summed up together
 _PAGE = 4096
-_FAR_AHEAD = (
-    8 * _PAGE
-)  # here one line of each page is asked for: finding out where a page lies takes as long as reading it
+# Here one line of each page is asked for: finding out where a page lies takes as long as reading it.
+_FAR_AHEAD = 8 * _PAGE
 _LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -52,7 +52,7 @@ _OVERFLOW = re.compile(rf"Opdebug\.Node_OpDebug\.{_NUMBER}\.{_NUMBER}\.{_NUMBER}
 _STATISTICS, _MAPPING, _CONSTANTS = "statistic.csv", "mapping.csv", "constants"
 _UNSPELT = str.maketrans("./\\ ", "____")  # what MindSpore does to a kernel's name before it becomes a file's
 
-# How MindSpore spells an element type in names and tables -> how we do. What is dumped as a wider type is marked by a fact.
+# Element types as MindSpore's names and tables spell them -> as we do. A type that is dumped as a wider type is marked by a fact.
 _SPELLING = {
     "bool": "b8", "int": "i32", "uint": "u32", "float": "f32", "double": "f64",
     "int4": "i8", "uint1": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -315,9 +315,8 @@ class KernelJournal(HeldJournal):
             )
             file.dtype = match["dtype"]
             layout = match["format"]
-            if layout != "DefaultFormat" and not re.fullmatch(
-                "[0-9]+(x[0-9]+)*", layout
-            ):  # msaccucmp writes the shape there
+            # msaccucmp writes the shape there.
+            if layout != "DefaultFormat" and not re.fullmatch("[0-9]+(x[0-9]+)*", layout):
                 file.facts["format"] = layout
         elif raw:
             file = _File(path, raw["type"], raw["name"], int(raw["time"]), folder.graph, "output", 0)

@@ -83,7 +83,7 @@ def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) 
 
     stacks: dict[object, int] = {}
     configs: dict[object, int] = {}
-    # What was observed first comes first. Gradients are known when their call is, so only they have to wait for their place.
+    # In the order of observation. Gradients are known when their call is, so only they have to wait for their place.
     number = itertools.count()  # so that two of the same order are never compared further
     waiting: list[tuple[int, int, Wire]] = [
         (note.order, next(number), {"k": "note", "topic": note.topic, "text": note.text}) for note in source.notes()

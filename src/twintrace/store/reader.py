@@ -191,9 +191,8 @@ class NativeJournal:
     def _read_tensor(self, identity: int) -> Tensor:
         number = self._table("tensors", self._tensor_lines).get(identity)
         if number is None:
-            self._table(
-                "tensors checked", lambda: sum(1 for _ in self.tensors())
-            )  # perhaps damage has hidden it: say so
+            # Perhaps damage has hidden it: say so.
+            self._table("tensors checked", lambda: sum(1 for _ in self.tensors()))
             why = "the line is missing" if self.complete else "the process ended before its line was written"
             return Tensor(identity, Spec("u8", (0,)), missing=why)
         try:

@@ -126,9 +126,8 @@ class Stage:
             self._changed.notify_all()
         self._worker.join()
         del self._ring
-        with contextlib.suppress(
-            BufferError
-        ):  # somebody still looks at it (a debugger, a traceback): it goes when they let go
+        # Somebody still looks at it (a debugger, a traceback): it goes when they let go.
+        with contextlib.suppress(BufferError):
             self._map.close()
         if self._error is None:
             self.path.unlink(missing_ok=True)
@@ -171,9 +170,8 @@ class Stage:
                 pass
         except OSError as error:
             with self._changed:
-                self._error = error.with_traceback(
-                    None
-                )  # its frames hold on to the ring, which could then not be unmapped
+                # Its frames hold on to the ring, which could then not be unmapped.
+                self._error = error.with_traceback(None)
                 self._changed.notify_all()
         finally:
             with self._changed:

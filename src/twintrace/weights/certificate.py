@@ -119,7 +119,7 @@ class _Clerk:
         return replace(row, verdict="different", fingerprint=self.found[pair.right])
 
     def _rounds_alike(self, pair: Pair, wanted: Any, got: Any, dtype: str) -> bool:
-        """What had to be computed may differ in its last places."""
+        """True if the values had to be computed and differ in their last places only."""
         if not any(step.startswith(_COMPUTED) for step in pair.steps):
             return False
         numbers = measure(wanted, got, dtype, dtype, rtol=0.0, atol=0.0)
@@ -195,7 +195,7 @@ class _Clerk:
         return ""
 
     def leftovers(self) -> Iterator[str]:
-        """What was not carried over, where that matters."""
+        """Weights that were not carried over, where that matters."""
         for state, items in ((self.left, self.map.only_left), (self.right, self.map.only_right)):
             for item in items:
                 if item.name in self.pairs or any(item.name in pair.left for pair in self.pairs.values()):

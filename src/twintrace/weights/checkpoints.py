@@ -252,9 +252,8 @@ class _Plain(_Writer):
             return
         self._begin(name)
         self._head()
-        with ThreadPoolExecutor(
-            1
-        ) as beside:  # the checksum is computed while the system copies; neither holds the interpreter
+        # The checksum is computed while the system copies; neither holds the interpreter.
+        with ThreadPoolExecutor(1) as beside:
             verified = beside.submit(source.verify, of)
             for extent in stored.extents:
                 if not copy_extent(extent, self._file):

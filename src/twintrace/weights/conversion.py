@@ -27,12 +27,13 @@ from .transforms import apply, keeps_bytes, result
 Progress = Callable[[str, int, int], None]
 """(what is being done, bytes done, bytes in all)."""
 
+# DistributedDataParallel, torch.compile.
 _WRAPPERS = (
     "module.",
     "_orig_mod.",
     "module._orig_mod.",
     "_orig_mod.module.",
-)  # DistributedDataParallel, torch.compile
+)
 
 
 def convert(
@@ -99,7 +100,7 @@ def _each(change: Callable[[str], str], names: Iterable[str]) -> Iterator[str]:
 
 
 def made(source: State, pair: Pair) -> Spec:
-    """What a pair makes of its source, by shape and element type."""
+    """Result of a pair's steps by shape and element type."""
     try:
         return result(pair.steps, [source.items[name].spec for name in pair.left])
     except WeightsError as error:
@@ -107,7 +108,7 @@ def made(source: State, pair: Pair) -> Spec:
 
 
 def value(source: State, pair: Pair) -> Any:
-    """What a pair makes of its source, in memory."""
+    """Result of a pair's steps, in memory."""
     return apply(pair.steps, [source.read(name) for name in pair.left], [source.items[name].spec for name in pair.left])
 
 

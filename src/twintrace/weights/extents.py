@@ -65,7 +65,7 @@ class Checkpoint:
 
     @property
     def specs(self) -> dict[str, Spec]:
-        """What each tensor looks like, in the order of the file."""
+        """Shape and type of each tensor, in the order of the file."""
         return {name: item.spec for name, item in self.stored.items()}
 
     def read(self, name: str) -> np.ndarray[Any, Any]:

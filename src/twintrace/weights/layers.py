@@ -1,4 +1,4 @@
-"""What each framework calls the weights of a layer, and how it lays them out.
+"""Names of a layer's weights in each framework, and their layouts.
 
     layer        torch                           mindspore.nn                        mindspore.mint.nn
     linear       Linear   weight, bias           Dense   weight, bias                Linear, as torch
@@ -99,7 +99,7 @@ MINDSPORE: dict[str, Layer] = {
 RULES: dict[str, dict[str, Layer]] = {"torch": TORCH, "mindspore": MINDSPORE, "reference": {
     "Linear": Layer("linear", layout={"weight": ("permute 1 0",)}), "LayerNorm": Layer("layer_norm"),
 }}  # fmt: skip
-# What a layer of this kind is in a framework, where there is a choice: the one with the class name of the other side.
+# The class of a layer of this kind in a framework, where there is a choice: the one with the class name of the other side.
 _TARGETS = {
     "mindspore": {"Linear": "Dense", "Conv1D": "Dense", "Bilinear": "BiDense", "ConvTranspose1d": "Conv1dTranspose",
                   "ConvTranspose2d": "Conv2dTranspose", "ConvTranspose3d": "Conv3dTranspose", "EmbeddingBag": "Embedding"},

@@ -306,7 +306,7 @@ class _Matcher:
                     del self.open[side][group.path]
 
     def _note_unclear(self) -> None:
-        """What could belong together, and in more than one way."""
+        """Weights that could belong together in more than one way."""
         noted: tuple[set[str], set[str]] = (set(), set())
         for wholes, parts in unclear_fusions(self.open, self.places):
             self.unclear.append(

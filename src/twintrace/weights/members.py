@@ -178,7 +178,7 @@ class _Writer:
 
 
 def steps_between(left: Item, right: Item, *, live: bool) -> tuple[str, ...] | None:
-    """How the left becomes the right; None if it cannot. `live`: their classes are known, and with them their layouts."""
+    """Steps that make the right of the left; None if there are none. `live`: their classes, and so their layouts, are known."""
     turn = ("permute 1 0",) if left.turned != right.turned else ()
     told = simple((*(inverse(left.layout) or ()), *turn, *right.layout))
     tries = [told] if live else [told, (), ("insert axis 2",), ("drop axis 2",)]
@@ -210,7 +210,7 @@ def dimension(lengths: Item, direction: Item) -> str:
 
 
 def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:
-    """How one shape becomes the other in layers of different kinds: axes of one, trailing axes in one, transposed."""
+    """Steps from one shape to the other in layers of different kinds: axes of one, trailing axes in one, transposed."""
     alike = [size for size in left if size != 1] == [size for size in right if size != 1]
     if alike or (left[:1] == right[:1] and math.prod(left) == math.prod(right)):
         return ("reshape " + " ".join(map(str, right)),)

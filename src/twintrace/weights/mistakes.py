@@ -1,4 +1,4 @@
-"""What went wrong with a weight that is not what it should be: a sentence, out of the two arrays.
+"""The mistake in a weight that is not what it should be: a sentence, out of the two arrays.
 
     expected            found
     [[1, 2], [3, 4]]    [[1, 3], [2, 4]]     is transposed

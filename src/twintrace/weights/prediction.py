@@ -1,4 +1,4 @@
-"""What the weights of a net would be called in another framework, given one side only.
+"""Predicts the names of a net's weights in another framework, given one side only.
 
 bn.running_mean    BatchNorm2d running_mean      bn.moving_mean
 conv.weight        Conv1d weight                 conv.weight, "insert axis 2"

@@ -599,7 +599,7 @@ class _Machine:
         )
 
     def _build(self, argument: Any) -> None:
-        # What an OrderedDict or an inert thing carries as attributes (`_metadata`) is not needed.
+        # Attributes of an OrderedDict or of an inert object (`_metadata`) are not needed.
         state = self.stack.pop()
         if isinstance(self.stack[-1], _Object):
             parts = state if isinstance(state, tuple) else (state,)  # (attributes, those in slots)

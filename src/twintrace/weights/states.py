@@ -49,7 +49,7 @@ class Item:
     """The dimension of a weight norm, where this is its length (`weight.g`) or direction (`weight.v`): "None" for all."""
     sure: float = 1.0
     hint: str = ""
-    """How sure the layer's class is, and why, where it had to be inferred."""
+    """Confidence in the layer's class, and the reason, where it had to be inferred."""
     turned: bool = False
     """Is it a matrix whose bias is as long as its second axis: kept transposed, by a class that is not known?"""
 
@@ -185,7 +185,7 @@ def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) ->
 
 
 def _of_the_optimizer(specs: Mapping[str, Spec]) -> list[str]:
-    """What MindSpore saves beside the weights when it is given a training cell: moments, powers, counters."""
+    """Values that MindSpore saves beside the weights when it is given a training cell: moments, powers, counters."""
     loose = re.compile(
         r"global_step|learning_rate|epoch_num|step_num|beta[12]_power|momentum|loss_scale|\w+_iterator_step"
     )

@@ -80,7 +80,7 @@ def simple(steps: Sequence[str]) -> tuple[str, ...]:
 
 
 def result(steps: Sequence[str], specs: Sequence[Spec]) -> Spec:
-    """What comes out, by shape and element type alone."""
+    """The result by shape and element type alone."""
     spec = specs[0]
     for step in steps:
         name, values = parse(step)

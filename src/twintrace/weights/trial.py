@@ -25,7 +25,7 @@ from .transforms import keeps_bytes
 
 Array = np.ndarray[Any, Any]
 TIMES = 16
-"""How many times the rounding of one framework the other's may be."""
+"""Most times that the rounding of one framework may be the other's."""
 PLACES = 32
 """And how many units in the last place of the largest value."""
 _EPS = {"f64": 2.0**-52, "f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10}

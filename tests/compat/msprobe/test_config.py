@@ -56,7 +56,7 @@ def test_arguments_win(write, tmp_path):
 
 def test_each_field(write):
     section = {
-        "scope": ["Module.a.A.forward.0", "Module.b.B.forward.0"],
+        "scope": ["Functional.a.0.forward", "Torch.b.1.backward"],
         "list": ["conv", "name-regex(fc\\d)"],
         "data_mode": ["forward", "input"],
         "tensor_list": ["fc"],
@@ -112,6 +112,20 @@ def test_data_mode(write, mode, expected):
         ({"statistics": []}, None),
         ({"statistics": [1]}, "statistics: expected an object"),
         ({"statistics": {"scope": ["a"]}}, "scope: expected the names of two records"),
+        (
+            {"statistics": {"scope": ["Torch.abs.0.forward", "a"]}},
+            "scope: expected the whole name of a record, such as .*got 'a'",
+        ),
+        (
+            {"level": "L0", "statistics": {"scope": ["Torch.abs.0.forward", "Torch.abs.1.forward"]}},
+            "such as Module.fc1.Linear.forward.0, got 'Torch.abs.0.forward'",
+        ),
+        (
+            {"level": "L1", "statistics": {"scope": ["Module.a.A.forward.0", "Module.b.B.forward.0"]}},
+            "such as Functional.linear.0.forward, got 'Module.a.A.forward.0'",
+        ),
+        ({"dump_path": ""}, "dump_path: expected the name of a file or directory, got ''"),
+        ({"dump_path": None}, "dump_path: expected the name of a file or directory, got None"),
         ({"statistics": {"list": "a"}}, "list: expected a list of names"),
         ({"statistics": {"list": ["name-regex(()"]}}, "is not a regular expression"),
         ({"statistics": {"data_mode": ["sideways"]}}, "data_mode: expected a list of all, forward"),

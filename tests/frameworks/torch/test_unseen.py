@@ -144,14 +144,23 @@ class TestWhoIsAsked:
         with self.record(tmp_path, level, keep, model):
             assert train(model, kind()) == bare
 
-    def test_a_mode_around_the_recorder_sees_the_same_calls(self, tmp_path, level, keep):
-        bare, mode = Kernels(), Kernels()
+    @pytest.mark.parametrize("kind", [Kernels, Functions])
+    def test_a_mode_around_the_recorder_sees_the_same_calls(self, tmp_path, level, keep, kind):
+        bare, mode = kind(), kind()
         first, second = net(), net()
         with bare:
-            train(first, Functions())
+            train(first, Kernels())
         with mode, self.record(tmp_path, level, keep, second):
-            train(second, Functions())
+            train(second, Kernels())
         assert mode.seen == bare.seen
+
+    def test_what_is_saved_asks_nobody(self, tmp_path, level, keep):
+        x = torch.ones(3, 4, requires_grad=True).as_subclass(Asked)
+        mode = Functions()
+        with self.record(tmp_path, level, keep) as rec, mode:
+            Asked.seen.clear()
+            rec.save("x", x)
+            assert (dict(Asked.seen), mode.seen) == ({}, [])
 
 
 class TestValues:

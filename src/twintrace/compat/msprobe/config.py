@@ -28,7 +28,7 @@ TASKS = ("statistics", "tensor", "structure")
 LEVELS = ("L0", "L1", "mix", "debug")
 MODES = ("all", "forward", "backward", "input", "output")
 SUMMARIES = ("statistics", "md5")
-# What msprobe has besides, and this embassy has not: their own sections may stand in a file.
+# Tasks of msprobe that this embassy does not have: their own sections may stand in a file.
 _OTHER_TASKS = (
     "acc_check", "run_ut", "overflow_check", "free_benchmark", "grad_probe", "nan_check", "diff_check", "exception_dump",
 )  # fmt: skip
@@ -48,6 +48,11 @@ _SECTION = (
 )
 _LARGEST = 1_000_000  # of a step or rank, as in msprobe
 _RANGE = re.compile(r"\s*(\d{1,7})\s*-\s*(\d{1,7})\s*")
+# By level, which records there are: the form of a name, and one as an example. All of them at other levels.
+_RECORDS = {
+    "L0": (re.compile(r"(Cell|Module)\..+\.(forward|backward)\.\d+"), "Module.fc1.Linear.forward.0"),
+    "L1": (re.compile(r"[A-Z]\w*\..+\.\d+\.(forward|backward)"), "Functional.linear.0.forward"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +99,24 @@ def settings_from(
     if chosen in _OTHER_TASKS:
         raise UsageError(f"{where}task: {chosen!r} is not offered here, expected one of {', '.join(TASKS)}.")
     chosen = _one_of("task", chosen, TASKS, where)
-    place = dump_path if dump_path is not None else config.get("dump_path") or "./dump_path"
+    place = dump_path if dump_path is not None else config.get("dump_path", "./dump_path")
     section = config.get(chosen) or {}
     if not isinstance(section, dict):
         raise UsageError(f"{where}{chosen}: expected an object with scope, list, data_mode …, got {section!r:.60}.")
     inside = f"{where}{chosen}."
     _tell_unknown(section, _SECTION, inside)
     steps = _numbers("step", step, "") if step is not None else _numbers("step", config.get("step"), where)
+    if level is not None:
+        depth = _one_of("level", level, LEVELS, "")
+    else:
+        depth = _one_of("level", config.get("level") or "L1", LEVELS, where)
     return Settings(
         _path("dump_path", place, where if dump_path is None else ""),
         chosen,
-        _one_of("level", level, LEVELS, "")
-        if level is not None
-        else _one_of("level", config.get("level") or "L1", LEVELS, where),
+        depth,
         steps,
         _numbers("rank", config.get("rank"), where),
-        _scope(section.get("scope"), inside),
+        _scope(section.get("scope"), depth, inside),
         _names("list", section.get("list"), inside),
         _modes(section.get("data_mode"), inside),
         _one_of("summary_mode", section.get("summary_mode") or "statistics", SUMMARIES, inside)
@@ -212,12 +219,17 @@ def _names(field: str, value: object, where: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _scope(value: object, where: str) -> tuple[str, str] | None:
+def _scope(value: object, level: str, where: str) -> tuple[str, str] | None:
     names = _names("scope", value, where)
     if not names:
         return None
     if len(names) != 2:
         raise UsageError(f"{where}scope: expected the names of two records (from, to), got {len(names)} of them.")
+    forms = [_RECORDS[level]] if level in _RECORDS else [*_RECORDS.values()]
+    for name in names:
+        if not any(form.fullmatch(name) for form, _ in forms):
+            examples = " or ".join(example for _, example in forms)
+            raise UsageError(f"{where}scope: expected the whole name of a record, such as {examples}, got {name!r}.")
     return names[0], names[1]
 
 

@@ -40,7 +40,7 @@ class Dump:
         self._running = False
         self._step = 0
         self._saved: list[tuple[str, Any, bool]] = []
-        """What was saved in this step before `start`, which begins another recorder: the gradients will be that one's."""
+        """Values saved in this step before `start`, which begins another recorder: the gradients will be that one's."""
         self._alone: dict[str, Any] = {}
         """The modules of `module_dump`, by the names that they have in the dump."""
         self._undo_names: list[Callable[[], None]] = []

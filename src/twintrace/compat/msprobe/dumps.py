@@ -44,13 +44,12 @@ _DEEPEST = 400  # what the tool itself allows
 _NUMBERS = frozenset({float, int, bool, type(None)})
 _SIZES = frozenset({int})
 _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-# What elements without "value" say instead.
+# The field of elements without "value".
 _VALUES = {"torch.memory_format": "format", "torch.ProcessGroup": "group_ranks"}
 
 
-class Item(
-    NamedTuple
-):  # and no dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make
+# No dataclass: a large dump has a hundred thousand, and a frozen one takes five times as long to make.
+class Item(NamedTuple):
     """A tensor, or another value, of a record: one side of a row.
 
     `max` to `norm` are as the dump has them, None where it has none; `value` is that of a scalar, a slice, a dtype … `problem`

@@ -51,9 +51,8 @@ def refuse(package: str, name: str) -> NoReturn:
     if full not in LEFT_OUT:
         raise AttributeError(f"msprobe has no {full}, and neither has this embassy")
     sentence = f"msprobe.{full} is not provided here: {LEFT_OUT[full]}"
-    if (
-        sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
-    ):  # an AttributeError would lose the sentence
+    # An AttributeError would lose the sentence.
+    if sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap":
         raise LeftOutImportError(sentence)
     raise LeftOutError(sentence)
 

@@ -31,9 +31,8 @@ __all__ = [
     "step",
 ]
 
-__path__: list[
-    str
-] = []  # a package for `import`, which then asks for a missing name in a way that lets it be explained
+# Makes this a package for `import`, which then asks for a missing name in a way that lets it be explained.
+__path__: list[str] = []
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):

@@ -31,7 +31,7 @@ FRAMEWORKS: Mapping[str, str] = MappingProxyType(
 
 _OF = MappingProxyType({theirs: ours for ours, theirs in FRAMEWORKS.items()})
 
-# How functions begin in a trace, and the prefix of their records: the longer beginnings first.
+# Beginnings of functions' names in a trace, and the prefix of their records: the longer beginnings first.
 _TORCH = (
     ("torch.nn.functional.", "Functional"),
     ("torch.Tensor.", "Tensor"),
@@ -63,9 +63,8 @@ _INPLACE = {"add_": ("__iadd__", "+="), "sub_": ("__isub__", "-="), "mul_": ("__
 _METHODS = {operator: method for method, operator in _OPERATORS.items()} | {
     operator: method for method, (operator, _) in _INPLACE.items()
 }
-_OPERATORS_IN_TORCH = frozenset(
-    ("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__")
-)  # in its traces, too
+# Operators that torch's traces have under these names, too.
+_OPERATORS_IN_TORCH = frozenset(("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__"))
 MODULES = ("Module", "Cell")
 PREFIXES = (
     "Distributed", "Functional", "Torch", "Tensor", "Mint", "MintFunctional", "MintDistributed", "Primitive", "Aten", "VF", "NPU",

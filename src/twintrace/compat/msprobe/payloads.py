@@ -17,9 +17,8 @@ from ... import api
 from ...model.errors import CheckpointError, TraceFormatError, TraceNotFoundError
 from ...store.npy import Npy
 
-_DIRECTORY = (
-    1 << 12
-)  # bytes at the end of an archive that hold its directory: torch writes seven entries for one tensor
+# Bytes at the end of an archive that hold its directory: torch writes seven entries for one tensor.
+_DIRECTORY = 1 << 12
 _STRETCH = 1 << 14
 
 
@@ -59,10 +58,11 @@ def _checksum(file: BinaryIO) -> bytes | None:
     file.seek(max(0, size - _DIRECTORY))
     tail = file.read()
     found = b""
+    # Shape and strides, then the values; the directory's next entry begins behind the name.
     for member in (
         b"/data.pklPK",
         b"/data/0PK",
-    ):  # shape and strides, values; the directory's next entry begins behind the name
+    ):
         name = tail.rfind(member)
         start = tail.rfind(b"PK\x01\x02", 0, max(name, 0))
         if start < 0:

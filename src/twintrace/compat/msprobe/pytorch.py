@@ -14,9 +14,8 @@ from .left_out import refuse
 
 __all__ = ["PrecisionDebugger", "compare", "compare_distributed", "module_dump", "module_dump_end", "seed_all"]
 
-__path__: list[
-    str
-] = []  # a package for `import`, which then asks for a missing name in a way that lets it be explained
+# Makes this a package for `import`, which then asks for a missing name in a way that lets it be explained.
+__path__: list[str] = []
 
 
 class PrecisionDebugger(debugger.PrecisionDebugger):

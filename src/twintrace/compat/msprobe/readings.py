@@ -33,9 +33,8 @@ _DTYPES = {
     "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz", "float8e5m2": "f8e5m2", "float8e5m2fnuz": "f8e5m2fnuz",
     "float8e8m0fnu": "f8e8m0fnu", "float4e2m1fnx2": "f4e2m1fn_x2", "float8e4m3": "f8e4m3fn",
 }  # fmt: skip
-_KNOWN = frozenset(
-    ("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name")
-)  # what has a place of its own
+# Fields that have a place of their own in a trace.
+_KNOWN = frozenset(("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name"))
 _PLAIN = ("torch.Tensor", "mindspore.Tensor")
 _TOKENS = ("dtype", "device", "layout", "memory_format")
 _TEXT, _FLAG = (str, type(None)), (bool, type(None))

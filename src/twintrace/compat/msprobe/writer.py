@@ -42,9 +42,8 @@ from .values import Content, Values, clear
 
 FILES = ("dump.json", "stack.json", "construct.json", "debug.json")
 VALUES = "dump_tensor_data"
-_MOST_OPEN = (
-    64  # records that wait for gradients, said again with each commit; beyond, the oldest is taken to be complete
-)
+# Records that wait for gradients, said again with each commit; beyond, the oldest is taken to be complete.
+_MOST_OPEN = 64
 
 
 @dataclass(frozen=True, slots=True)

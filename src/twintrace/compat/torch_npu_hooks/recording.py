@@ -21,7 +21,7 @@ from ...model.sites import Kind, Phase, Site
 from . import layout
 from .writer import LineWriter
 
-# What the old tool did not wrap: how a tensor is looked at and where it lies, not what is computed.
+# Functions that the old tool did not wrap: how a tensor is looked at and where it lies, not what is computed.
 _UNSEEN = frozenset(
     f"torch.Tensor.{name}" for name in ("to", "cpu", "cuda", "npu", "contiguous", "view", "expand", "__getitem__")
 )

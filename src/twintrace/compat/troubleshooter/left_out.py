@@ -41,9 +41,8 @@ def refuse(package: str, name: str) -> NoReturn:
     full = f"{package}.{name}" if package else name
     if full not in LEFT_OUT:
         raise AttributeError(f"TroubleShooter has no ts.{full}, and neither has this embassy")
-    if (
-        sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
-    ):  # an AttributeError would lose the sentence
+    # An AttributeError would lose the sentence.
+    if sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap":
         refuse_import(full)
     raise LeftOutError(_sentence(full))
 

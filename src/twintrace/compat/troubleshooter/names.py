@@ -21,7 +21,7 @@ from ...model.values import Nest, Value
 # framework -> what its files are called: {torch}_api_dump_info.csv
 STEMS = {"torch": "torch", "mindspore": "mindspore", "msadapter": "mindtorch"}
 SHOWN = {"torch": "pytorch", "mindspore": "mindspore", "msadapter": "mindtorch"}
-"""How tables call a framework."""
+"""Name of a framework in tables."""
 
 _TORCH = {
     "Functional": "torch.nn.functional.",

@@ -153,7 +153,7 @@ class DumpWriter:
     ) -> None:
         """`files`: those of another writer, which are opened by whoever comes first, and closed by whoever owns them."""
         self.environment: Mapping[str, Any] = {}
-        """What the recorder says of the run, once it has begun."""
+        """Facts about the run from the recorder, once it has begun."""
         self.rows = self.gradients = 0
         self._framework = framework
         self._label, self._content, self._region, self._copies = label, content, region, copies

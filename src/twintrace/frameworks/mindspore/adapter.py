@@ -163,9 +163,8 @@ class MindsporeFramework:
         node = getattr(tensor, "_grad_node", None)
         if node is None:
             return lambda: None
-        if (
-            node.is_leaf()
-        ):  # an input of the function that is differentiated, or a parameter: what arrives is told by the tensor
+        # An input of the function that is differentiated, or a parameter: what arrives is told by the tensor.
+        if node.is_leaf():
             return self._on_leaf(tensor, callback)
         number = tensor._output_index
 

@@ -25,7 +25,7 @@ from .updates import Updates
 
 
 class _Inside(threading.local):
-    """Whether this thread is inside a call already. One for all recorders: what is inside for one is inside for all."""
+    """True while this thread is inside a call. One for all recorders: what is inside for one is inside for all."""
 
     def __init__(self) -> None:
         self.owners: set[int] = set()
@@ -99,11 +99,12 @@ class Calls:
         def __call__(primitive: Any, /, *args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
                 return original(primitive, *args, **kwargs)
+            # Facts about the primitive, not itself: it may be one of many.
             key = (
                 type(primitive),
                 primitive.name,
                 vars(primitive).get("side_effect_mem"),
-            )  # not itself: it may be one of many
+            )
             api = self._primitives.get(key, _UNKNOWN)
             if api is _UNKNOWN:
                 api = self._primitives[key] = describe_primitive(primitive)
@@ -119,9 +120,8 @@ class Calls:
         """Run a function that is none of MindSpore's as a call of this name."""
         if not self._recorded or self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
             return function(*args, **kwargs)
-        return self._call(
-            Api(name), function, args, kwargs, follows=HAS_NODES
-        )  # a hook on a tensor would be compiled in
+        # A hook on a tensor would be compiled in.
+        return self._call(Api(name), function, args, kwargs, follows=HAS_NODES)
 
     def _call(
         self,

@@ -24,7 +24,7 @@ from ...model.records import Role
 from ..nodes import LEAF_NUMBER, NodeHooks
 from ..protocol import Open, Sink
 from .patches import patch
-from .tensors import running, same_value
+from .tensors import dtype_of, running, same_value
 
 __all__ = [
     "Gradients",
@@ -43,7 +43,7 @@ _DIFFERENTIABLE = (ms.float16, ms.float32, ms.float64, ms.bfloat16, ms.complex64
 
 
 class _Here(threading.local):
-    """Whether this thread's calls are the recorder's own."""
+    """True while this thread's calls are the recorder's own."""
 
     quiet = False
 
@@ -270,7 +270,7 @@ def _is_taping() -> bool:
 
 def _is_tappable(tensor: Any) -> bool:
     """Not a parameter that is no longer learnt: kernels write to those, and want them as they are."""
-    if not isinstance(tensor, ms.Tensor) or tensor.dtype not in _DIFFERENTIABLE:
+    if not isinstance(tensor, ms.Tensor) or dtype_of(tensor) not in _DIFFERENTIABLE:
         return False
     return not isinstance(tensor, ms.Parameter) or bool(tensor.requires_grad)
 

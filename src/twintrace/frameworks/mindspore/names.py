@@ -78,7 +78,7 @@ _GROUP_MATTERS = ("get_", "new_group", "init_process_group", "destroy_process_gr
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH")
 _PLAIN = (bool, int, float, str, tuple, list, type(None))
 WRITING_PRIMITIVES = ("Assign", "Scatter", "Inplace", "Apply", "SparseApply", "Fused")
-"""How the names of primitives begin that write to an argument."""
+"""Beginnings of the names of primitives that write to an argument."""
 _WRITERS = frozenset(("assign", "assign_add", "assign_sub", "assign_value", "itemset"))
 
 

@@ -133,7 +133,7 @@ class _Attribute(_Patched):
         return vars(self._owner).get(self._name, _ABSENT) is self._original
 
     def build(self) -> None:
-        # What is inherited is looked up anew by each call: the class that owns it may have been patched since.
+        # An inherited method is looked up anew by each call: the class that owns it may have been patched since.
         built = _inherited(self._owner, self._name) if self._original is _ABSENT else self._original
         for layer in self.layers:
             built = layer(built)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import mindspore as ms
@@ -31,8 +33,9 @@ from ...model.tensors import DTYPES
 from ..protocol import Glance, Look, Lost, Unreadable
 
 __all__ = [
-    "ELSEWHERE", "HAS_ADDRESSES", "NAMES", "glance", "hold", "host", "identity", "in_place", "is_tensor", "launch_synchronously",
-    "look", "release", "released", "running", "same_value", "storage", "stored", "stretch", "wrote",
+    "ELSEWHERE", "HAS_ADDRESSES", "NAMES", "asnumpy", "dtype_of", "glance", "hold", "host", "identity", "in_place", "is_tensor",
+    "launch_synchronously", "look", "release", "released", "running", "same_value", "shape_of", "storage", "stored", "stretch",
+    "wrote",
 ]  # fmt: skip
 
 NAMES: dict[Any, str] = {
@@ -48,7 +51,7 @@ for _ours, _theirs in {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}.ite
 
 _LETTERS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1"}
 _LETTERS |= {"i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
-# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+# Layout of the elements in memory, in numpy's letters; a type that numpy does not have is an unsigned integer of its width.
 _CODES: dict[Any, str] = {
     dtype: _LETTERS.get(name) or (f"<u{DTYPES[name]}" if DTYPES[name] > 1 else "|u1") for dtype, name in NAMES.items()
 }
@@ -56,11 +59,22 @@ _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096
 _HOST = "CPU"
-# Asked of the class beneath, in C++, which nobody patches: ports give `Tensor.stride` another meaning before they record.
+# Asked of the class beneath, in C++, which nobody patches: ports give `Tensor.stride`, `shape` or `device` another meaning before
+# they record.
 _BASE: Any = next((kind for kind in Tensor.__mro__ if kind.__name__ == "TensorPy"), Tensor)
 _is_contiguous: Any = getattr(_BASE, "is_contiguous", Tensor.is_contiguous)
 _stride: Any = getattr(_BASE, "stride", Tensor.stride)
+asnumpy: Any = getattr(_BASE, "asnumpy", Tensor.asnumpy)
 _data_ptr: Any = getattr(_BASE, "_data_ptr", None) or getattr(Tensor, "_data_ptr", None)
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Reads an attribute as the class beneath has it."""
+    attribute = vars(_BASE).get(name)
+    return attrgetter(name) if attribute is None else attribute.__get__
+
+
+dtype_of, shape_of, _device_name, _init = _reader("dtype"), _reader("_shape"), _reader("device"), _reader("init")
 HAS_ADDRESSES = hasattr(Tensor, "_grad_node")
 """Before 2.8 a tensor that no operator has touched has none."""
 
@@ -131,17 +145,18 @@ def look(tensor: Any) -> Look:
     if isinstance(tensor, _SPARSE):
         return _look_sparse(tensor)
     name = tensor.name if isinstance(tensor, Parameter) else None
-    key = (tensor.dtype, tensor.shape, tensor.device, tensor._requires_grad, name)
+    dtype = dtype_of(tensor)
+    key = (dtype, shape_of(tensor), _device_name(tensor), tensor._requires_grad, name)
     found = _LOOKS.get(key)
     if found is None:
         if len(_LOOKS) >= _MAX_LOOKS:
             _LOOKS.clear()
         found = _LOOKS[key] = Look(
-            NAMES.get(tensor.dtype, "u8"), tuple(tensor.shape), _device(tensor), bool(tensor._requires_grad)
+            NAMES.get(dtype, "u8"), tuple(shape_of(tensor)), _device(tensor), bool(tensor._requires_grad)
         )
         facts = {} if name is None else {"parameter": name}
-        if tensor.dtype not in NAMES:
-            facts["dtype"] = str(tensor.dtype)
+        if dtype not in NAMES:
+            facts["dtype"] = str(dtype)
         found.facts = facts
     return found
 
@@ -150,7 +165,7 @@ def glance(tensor: Any) -> Glance | None:
     """See `protocol.Glance`. None for sparse tensors."""
     if isinstance(tensor, _SPARSE):
         return None
-    near = tensor.device == _HOST and not tensor.has_init
+    near = _device_name(tensor) == _HOST and _init(tensor) is None
     return *identity(tensor), look(tensor), None, *(stretch(tensor) if near else ELSEWHERE)
 
 
@@ -161,12 +176,12 @@ ELSEWHERE = 0, 0, None, None
 def identity(tensor: Any) -> tuple[Any, Any, Any]:
     """The object, the view of its memory, and how many writes there were."""
     serial = _SERIALS.of(tensor)
-    return serial, (serial, tensor._shape, tensor.dtype), (_Writes.count, getattr(tensor, "_version", 0))
+    return serial, (serial, shape_of(tensor), dtype_of(tensor)), (_Writes.count, getattr(tensor, "_version", 0))
 
 
 def stretch(tensor: Any) -> tuple[int, int, bool | None, None]:
     """Where the elements of a tensor on the host lie, through attributes that MSAdapter leaves alone."""
-    if not HAS_ADDRESSES or not _is_contiguous(tensor) or tensor.dtype not in _CODES:
+    if not HAS_ADDRESSES or not _is_contiguous(tensor) or dtype_of(tensor) not in _CODES:
         return ELSEWHERE
     nbytes = tensor._nbytes
     address = _data_ptr(tensor)  # waits until the value is there
@@ -195,12 +210,12 @@ def release(hold: Any) -> None:
 def host(tensor: Any) -> np.ndarray[Any, Any]:
     """The values, C-contiguous, in their storage type."""
     try:
-        if tensor.has_init:
+        if _init(tensor) is not None:
             raise Unreadable("not initialised yet: its initialiser has not run")
         if getattr(tensor, "is_meta", False):
             raise Unreadable("a meta tensor has no values")
-        if tensor.device != _HOST or not HAS_ADDRESSES:
-            return stored(np.ascontiguousarray(tensor.asnumpy()), tensor)
+        if _device_name(tensor) != _HOST or not HAS_ADDRESSES:
+            return stored(np.ascontiguousarray(asnumpy(tensor)), tensor)
         return in_place(tensor)
     except (RuntimeError, TypeError, ValueError) as error:
         raise Lost(f"MindSpore does not give its values here: {_first_line(error)}") from None
@@ -208,10 +223,10 @@ def host(tensor: Any) -> np.ndarray[Any, Any]:
 
 def in_place(tensor: Any) -> np.ndarray[Any, Any]:
     """The tensor's own memory as an array, through attributes that MSAdapter leaves alone."""
-    code = _CODES.get(tensor.dtype)
+    code = _CODES.get(dtype_of(tensor))
     if code is None:
-        raise Lost(f"elements of type {tensor.dtype} have no place in a trace")
-    shape = tensor._shape
+        raise Lost(f"elements of type {dtype_of(tensor)} have no place in a trace")
+    shape = shape_of(tensor)
     start = _data_ptr(tensor)  # waits until the value is there
     if 0 in shape or not start:
         return np.empty(shape, code)
@@ -239,17 +254,17 @@ class _Memory:
 
 def stored(array: np.ndarray[Any, Any], tensor: Any) -> np.ndarray[Any, Any]:
     """Array of a type of numpy's own making (bf16), as integers of its width."""
-    code = np.dtype(_CODES.get(tensor.dtype, "|u1"))
+    code = np.dtype(_CODES.get(dtype_of(tensor), "|u1"))
     return array if array.dtype == code else array.view(code)
 
 
 def _device(tensor: Any) -> str:
-    return str(tensor.device).lower()
+    return str(_device_name(tensor)).lower()
 
 
 def _look_sparse(tensor: Any) -> Look:
     values = tensor.values
-    found = Look(NAMES.get(values.dtype, "u8"), tuple(tensor.shape), _device(values), False)
+    found = Look(NAMES.get(dtype_of(values), "u8"), tuple(tensor.shape), _device(values), False)
     found.facts = {"layout": "sparse_coo" if isinstance(tensor, COOTensor) else "sparse_csr"}
     if isinstance(tensor, COOTensor):
         found.parts = {"indices": tensor.indices, "values": values}

@@ -10,6 +10,7 @@ optimizer that is not MindSpore's is the user's code, and its calls are recorded
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,7 +24,7 @@ from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .gradients import is_quiet, unseen
 from .patches import patch
-from .tensors import wrote
+from .tensors import asnumpy, dtype_of, shape_of, wrote
 
 _OPTIMIZERS = (nn.Optimizer, ExperimentalOptimizer)
 _SETTINGS = (bool, int, float, str)
@@ -174,7 +175,7 @@ def _is_setting(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.size == 1 and value.dtype in _FLOATS
+    return isinstance(value, Tensor) and math.prod(shape_of(value)) == 1 and dtype_of(value) in _FLOATS
 
 
 def _plain(value: Any) -> Any:
@@ -185,4 +186,4 @@ def _plain(value: Any) -> Any:
 
 def _number(value: Tensor) -> float:
     """The number that was written: 1e-06, of which f32 makes 9.99999997e-07."""
-    return float(str(value.asnumpy().reshape(())[()]))
+    return float(str(asnumpy(value).reshape(())[()]))

@@ -56,7 +56,7 @@ class MsadapterFramework(MindsporeFramework):
     without_dropout = staticmethod(seeding.without_dropout)
 
     def capabilities(self) -> frozenset[Capability]:
-        # What MindSpore compiles beside MSAdapter does not run uncompiled: see compiled.py.
+        # A function that MindSpore compiles beside MSAdapter does not run uncompiled: see compiled.py.
         return super().capabilities() - {Capability.EAGER}
 
     def is_module(self, value: object) -> bool:

@@ -88,9 +88,8 @@ def configuration(module: Any) -> Mapping[str, Any]:
         for name, value in vars(module).items()
         if not name.startswith("_") and not is_tensor(value) and not isinstance(value, nn.Module)
     }
-    if type(module).__module__.startswith(
-        ("torch.", "msadapter.", "mindtorch.")
-    ):  # a user's class may have the same name, and do something else
+    # A user's class may have the same name, and do something else.
+    if type(module).__module__.startswith(("torch.", "msadapter.", "mindtorch.")):
         found["msadapter_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
     return {**found, "training": module.training}
 

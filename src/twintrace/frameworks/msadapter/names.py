@@ -25,7 +25,7 @@ from ..mindspore.names import Api
 __all__ = ["Api", "describe", "functions", "methods"]
 
 PACKAGE = nn.Module.__module__.partition(".")[0]
-"""Who stands behind the name `torch`."""
+"""The package that stands behind the name `torch`."""
 
 _PARTS = ("nn.functional", "linalg", "fft", "special", "")
 # Functions that compute nothing: questions, switches, files, what serves MSAdapter itself, what calls the user's functions.

@@ -1,4 +1,4 @@
-"""Whether an optimizer is at work."""
+"""Tells that an optimizer is at work."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from .calls import Calls, flush_after_backward
 from .collectives import Collectives
 from .compiled import CompiledRegions
 from .digests import DeviceDigests
-from .gradients import Gradients
+from .gradients import Gradients, unseen
 from .modules import Modules, named_modules
 from .ops import Ops
 from .patches import patch
@@ -53,16 +53,18 @@ class TorchWatch:
 
     def start(self) -> None:
         try:
-            for undo in self._install():
-                self._undo.append(undo)
+            with unseen():  # a function mode of the user's would see each parameter's attributes
+                for undo in self._install():
+                    self._undo.append(undo)
         except BaseException:
             self.stop()
             raise
 
     def stop(self, *, keep_gradients: bool = False) -> None:
         try:
-            while self._undo:
-                self._undo.pop()()
+            with unseen():
+                while self._undo:
+                    self._undo.pop()()
         finally:
             if self._undo:  # one of them raised: the rest must go all the same
                 self.stop()
@@ -157,17 +159,17 @@ class TorchFramework:
         return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell)
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
-        if not tensor.requires_grad:
-            return lambda: None
-        with quiet():
+        with quiet():  # a subclass of the user's is asked nothing, and a mode sees nothing
+            if not tensor.requires_grad:
+                return lambda: None
             edge = get_gradient_edge(tensor)
+            held = edge.node if tensor.is_leaf else None
 
         def hook(gradients: tuple[Any, ...]) -> None:
             if gradients[edge.output_nr] is not None:
                 callback(gradients[edge.output_nr])
 
         handle = edge.node.register_prehook(hook)
-        held = edge.node if tensor.is_leaf else None
 
         def remove(_: Any = held) -> None:  # holds a leaf's node until then: the leaf does not, before it is used
             handle.remove()

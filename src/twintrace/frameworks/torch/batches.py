@@ -139,7 +139,7 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
 
 
 Walk = tuple[int, int, bool, tuple[int, ...]]
-"""How a view is walked by the kernel: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis,
+"""The walk of the kernel over a view: mode, bytes of a unit, are there many, (how many, bytes to the next) of each axis,
 innermost first.
 """
 _NO_AXES = (1, 0) * 4
@@ -158,9 +158,8 @@ def walk_of(runs: Runs, aligned: bool, kernels: Any) -> Walk | None:
         and not any(step % 8 for _, step in axes[1:])
     )
     unit = 8 if in_words else runs.size
-    if (
-        not in_words and runs.nbytes > _SCATTERED
-    ):  # elements one by one from all over: a copy that is made in tiles is quicker
+    # Elements one by one from all over: a copy that is made in tiles is quicker.
+    if not in_words and runs.nbytes > _SCATTERED:
         return None
     if in_words:
         axes[0] = axes[0][0] * runs.size // 8, 8

@@ -91,9 +91,8 @@ class Calls:
 
     def _end_recording(self) -> None:
         self._recording = object()
-        self._mode.on = (
-            False  # where it cannot be taken out, in the middle of a backward pass, it does nothing any more
-        )
+        # In the middle of a backward pass it cannot be taken out; from here on it does nothing.
+        self._mode.on = False
 
     def enter(self) -> Callable[[], None]:
         """Switch the mode on in this thread."""

@@ -49,7 +49,7 @@ _WRITES: dict[str, tuple[str, ...]] = {
 
 
 class _Here(threading.local):
-    """Whether this thread is inside a collective that has been reported."""
+    """True while this thread is inside a collective that has been reported."""
 
     def __init__(self) -> None:
         self.inside = False

@@ -28,9 +28,8 @@ COLUMNS = 3 + 2 * MAX_AXES
 # columns.
 RESULTS = 16
 
-DIRECT, WORDS, ELEMENTS = range(
-    3
-)  # how a tensor is read: in order; by words along its runs; by elements along its runs
+# Ways to read a tensor: in order; by words along its runs; by elements along its runs.
+DIRECT, WORDS, ELEMENTS = range(3)
 
 
 @triton.jit

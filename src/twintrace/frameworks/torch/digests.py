@@ -34,9 +34,8 @@ from .batches import MAX_ENTRIES, Entry, Walk, launch, triton_for, walk_of
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 _ROWS = 2048  # results that are kept on the device before they are copied
 _LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
-_COPIED = (
-    16  # a tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read
-)
+# A tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read.
+_COPIED = 16
 
 
 class _Place:
@@ -137,7 +136,7 @@ class DeviceDigests:
             # itself. An alias holds the memory, and shares the version.
             body = body.detach()
             if task not in (-1, self._task):
-                # What is told to the engine first it does first: before DDP writes averages into the gradients.
+                # The engine runs callbacks in the order in which it gets them: this one before DDP averages the gradients.
                 self._task = task
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
         storage = memory._cdata

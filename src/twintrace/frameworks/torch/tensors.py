@@ -41,7 +41,7 @@ _LETTERS = {
     "f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1",
     "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
 }  # fmt: skip
-# How the elements lie in memory, in numpy's letters; what numpy does not have is an unsigned integer of its width.
+# Layout of the elements in memory, in numpy's letters; a type that numpy does not have is an unsigned integer of its width.
 _CODES: dict[torch.dtype, str] = {
     dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
     for dtype, name in NAMES.items()

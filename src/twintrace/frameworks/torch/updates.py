@@ -27,7 +27,7 @@ from .gradients import unseen
 from .patches import patch
 
 _STEP = "Optimizer.step#"
-"""How the range begins in which torch's profiler sees a step; it is left in any case, also when the step raises."""
+"""Beginning of the name of the range in which torch's profiler sees a step; it is left in any case, also when the step raises."""
 
 
 class _Here(threading.local):

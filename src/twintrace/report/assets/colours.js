@@ -25,7 +25,7 @@ function colour(outcome, score) {
   return outcome === UNKNOWN ? greys.unknown : SCALE[score];
 }
 
-// What a colour says, once more as a sign: same, rounding, unknown, different, nothing there (of a trace: finite, –, unknown, not finite);
+// The meaning of a colour, once more as a sign: same, rounding, unknown, different, nothing there (of a trace: finite, –, unknown, not finite);
 // the last where a difference arises.
 const SIGNS_OF = { comparison: ["=", "≈", "?", "≠", "·"], trace: ["✓", "", "?", "!", "·"] };
 let SIGNS = SIGNS_OF.comparison;

@@ -220,7 +220,7 @@ function argumentsTable(left, right, two) {
   return sideBySide(names, text(0), text(1), two, (name) => text(0)(name) !== text(1)(name));
 }
 
-// What was set differently and is not among the configurations and the arguments, where it is marked already.
+// Settings that differ and are not among the configurations and the arguments, where they are marked already.
 function settingsTable(settings, shown) {
   const names = Object.keys(settings).filter((name) => !shown.some((values) => values && Object.hasOwn(values, name)));
   return names.length ? sideBySide(names, (name) => settings[name][0], (name) => settings[name][1], true, () => true) : null;

@@ -113,7 +113,7 @@ class App {
       });
       return button;
     });
-    this.arises = el("button", { type: "button", class: "toggle", "aria-pressed": "false", title: "What comes in agrees, what goes out does not" }, `${ARISES} arises here`);
+    this.arises = el("button", { type: "button", class: "toggle", "aria-pressed": "false", title: "The inputs agree, the outputs do not" }, `${ARISES} arises here`);
     this.arises.addEventListener("click", () => {
       this.filters.arises = !this.filters.arises;
       this.apply();

@@ -44,7 +44,7 @@ class Rows {
     return hit;
   }
 
-  // What searching needs, made once.
+  // The text that is searched, made once.
   prepare() {
     if (this.text === null) {
       const lower = this.words.map((word) => word.toLowerCase().replaceAll("\n", " "));

@@ -1,4 +1,4 @@
-// What is known of tensors: numbers side by side, the histogram of the error, where in the tensor it is.
+// Facts about tensors: numbers side by side, the histogram of the error, where in the tensor it is.
 
 function tensorTitle(part, leftSlot, rightSlot) {
   const slots = rightSlot === undefined || leftSlot === rightSlot ? leftSlot : `${leftSlot || "–"} | ${rightSlot || "–"}`;

@@ -15,7 +15,7 @@ __all__ = ["Generation", "Mode", "columns", "mode_of"]
 
 
 class Generation(Enum):
-    """Whose files are written: those of the commands with a compare.json (1.x, 8.x), or of those with two paths (26.x)."""
+    """The generation whose files are written: of the commands with a compare.json (1.x, 8.x), or of those with two paths (26.x)."""
 
     OLDER = "8.x"
     NEWER = "26.x"

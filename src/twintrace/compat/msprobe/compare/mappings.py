@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 TOP = "TopLayer"
-"""What stands above all layers; older files call it Cell."""
+"""Stands above all layers; older files call it Cell."""
 
 Slot = int | str
 """The place of an argument, or the name of one that is given by name."""
 
-# How the document and the tool call the same list.
+# Names of the same list in the document and in the tool.
 _LISTS = {
     "args": ("args",),
     "outputs": ("outputs", "output"),
@@ -53,7 +53,7 @@ _RULE_KEYS = (
 )
 _SUFFIX = re.compile(r"\.(npy|pt)$")
 _MISSING = {"N/A", ""}
-"""What the tool writes where nothing belongs to an item."""
+"""Written by the tool where nothing belongs to an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,8 @@ def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
 
 def write_data_mapping(path: Path, pairs: Mapping[str, str]) -> None:
     """Item -> item as a file that `-dm` takes."""
-    dumper = getattr(
-        yaml, "CSafeDumper", yaml.SafeDumper
-    )  # ten times as fast; its reader is not used, it can be crashed
+    # Ten times as fast; its reader is not used, it can be crashed.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(dict(pairs), Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000) if pairs else ""
     api.write_text(path, text)
 

@@ -65,9 +65,9 @@ class Row:
     unread: str = ""
     """Why something that should have been compared was not."""
     remark: str = ""
-    """What is worth knowing of the numbers."""
+    """Remarks on the numbers."""
     differs: str = ""
-    """What is not the same, whatever the numbers say: an argument that is no tensor, shapes, element types, NaN."""
+    """Differences that are no numbers: an argument that is no tensor, shapes, element types, NaN."""
     verdict: str = ""
     messages: list[str] = field(default_factory=list)
     colour: str | None = None
@@ -170,7 +170,7 @@ def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -
     return NOTHING if tensors and NOTHING in (left.grad, right.grad) else "False"
 
 
-# What differs that is no number ---------------------------------------------------------------------------------------
+# Differences that are no numbers --------------------------------------------------------------------------------------
 
 
 def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:

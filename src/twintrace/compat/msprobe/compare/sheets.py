@@ -46,7 +46,7 @@ class Summary:
     path: Path
     rows: int
     verdicts: Mapping[str, int] = field(default_factory=dict)
-    """How many rows have which verdict."""
+    """Number of rows with each verdict."""
     first: tuple[int, str] | None = None
     """The first row that fails: its number in the sheet, and its name."""
     arises: tuple[int, str] | None = None

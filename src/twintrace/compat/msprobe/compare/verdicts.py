@@ -30,7 +30,7 @@ _MEANINGLESS = frozenset({
     "empty", "empty_like", "empty_strided", "empty_with_format", "new_empty", "new_empty_strided",
     "numpy", "to", "__setitem__",
 })  # fmt: skip
-# What goes into these is a buffer that the call fills.
+# Arguments of these are buffers that the call fills.
 _BUFFERS_IN = frozenset({"_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"})
 
 
