@@ -101,6 +101,9 @@ class Conclusion:
             f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
             for names, size in self._state.notes.items()
         ) + tuple(self._state.remarks)
+        for text, names in self._state.rounded.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            notes += (f"{text}: {names[0]}{more}",)
         parted = bool(reached or mistakes)
         return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
 

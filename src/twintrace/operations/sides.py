@@ -195,6 +195,22 @@ class Side:
         ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
         return Slice(start, ordered, tuple(edge), failure, copies)
 
+    def ancestors(self, number: int) -> set[int]:
+        """Tensors that a tensor was made of, directly or not."""
+        found: set[int] = set()
+        waiting = [number]
+        while waiting:
+            current = self.origin(waiting.pop())
+            maker = self.maker(current)
+            meaning = self.meaning(maker) if maker is not None else None
+            if maker is None:
+                continue
+            taken = inputs_of(maker).values() if meaning is None else [item.tensor for _, item in meaning.operands()]
+            more = [item for item in taken if item not in found and item != number]
+            found.update(more)
+            waiting += more
+        return found
+
     # --- gradients -----------------------------------------------------------------------------------------------------
 
     def index_gradients(self) -> None:

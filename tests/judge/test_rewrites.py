@@ -1,0 +1,126 @@
+"""One network, written in two ways: right rewrites agree, and a mistake in one of them is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .recorded_pairs import Net, compared, rand
+
+Forward = Callable[..., torch.Tensor]
+Parts = Callable[[], dict[str, nn.Module]]
+
+
+def of_two(
+    tmp_path: Path,
+    parts: Parts,
+    left: Forward,
+    right: Forward,
+    data: torch.Tensor,
+    dtype: torch.dtype = torch.float32,
+    trained: bool = True,
+) -> Any:
+    """Comparison of two forward passes of the same modules, with their gradients if `trained`."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net((left, right)[side], **parts()).to(dtype)
+        with record(net):
+            result = net(data.to(dtype)).float()
+            if trained:
+                (result * result + result).mean().backward()
+
+    return compared(tmp_path, run)
+
+
+def projections() -> dict[str, nn.Module]:
+    return {name: nn.Linear(16, 16) for name in "qkvo"}
+
+
+def heads(s: Any, x: torch.Tensor) -> list[torch.Tensor]:
+    return [part(x).view(*x.shape[:2], 2, 8) for part in (s.q, s.k, s.v)]
+
+
+def attention(s: Any, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = (part.transpose(1, 2) for part in heads(s, x))
+    return s.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape))
+
+
+def einsums(divisor: float) -> Forward:
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = heads(s, x)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / divisor
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
+        return s.o(torch.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape))
+
+    return forward
+
+
+def decoding(s: Any, x: torch.Tensor) -> torch.Tensor:
+    """Four tokens at once, then one by one, with the keys and values of those before."""
+    made: list[torch.Tensor] = []
+    held: list[torch.Tensor] = []
+    for chunk in (x[:, :4], *x[:, 4:].split(1, 1)):
+        q, k, v = (part.transpose(1, 2) for part in heads(s, chunk))
+        held = [torch.cat(pair, 2) for pair in zip(held, (k, v), strict=True)] if held else [k, v]
+        found = F.scaled_dot_product_attention(q, *held, is_causal=not made)
+        made.append(s.o(found.transpose(1, 2).reshape(chunk.shape)))
+    return torch.cat(made, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_decoding_with_a_cache_is_one_pass_over_all_tokens(tmp_path: Path, dtype: torch.dtype) -> None:
+    """The cache holds recorded keys, rounded; the other side recomputes them: both must begin with the same values."""
+    result = of_two(tmp_path, projections, attention, decoding, rand(2, 8, 16), dtype, trained=False)
+    assert result.code == 0
+
+
+def test_another_scale_is_told_in_bfloat16_though_the_heads_lie_in_another_order(tmp_path: Path) -> None:
+    assert of_two(tmp_path, projections, attention, einsums(4.0), rand(3, 7, 16), torch.bfloat16).code == 1
+
+
+def test_attention_by_einsum_agrees_in_bfloat16(tmp_path: Path) -> None:
+    assert of_two(tmp_path, projections, attention, einsums(math.sqrt(8)), rand(3, 7, 16), torch.bfloat16).code == 0
+
+
+def chain(s: Any, x: torch.Tensor) -> torch.Tensor:
+    return s.b(F.relu(s.a(x)))
+
+
+def with_other_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Parts:
+    """Modules whose weights are changed on the right, the second time that they are made."""
+    made: list[int] = []
+
+    def parts() -> dict[str, nn.Module]:
+        modules = {"a": nn.Linear(64, 96), "b": nn.Linear(96, 32)}
+        if made:
+            with torch.no_grad():
+                for module in modules.values():
+                    module.weight.copy_(change(module.weight))
+        made.append(1)
+        return modules
+
+    return parts
+
+
+def test_a_factor_on_all_weights_is_told_though_each_is_within_its_rounding(tmp_path: Path) -> None:
+    parts = with_other_weights(lambda weight: weight * 1.01)
+    result = of_two(tmp_path, parts, chain, chain, rand(9, 64), torch.bfloat16)
+    assert result.code == 1
+    assert "1.01003 times the left's, but for rounding" in str(result)
+
+
+def test_weights_that_were_rounded_toward_zero_are_a_remark(tmp_path: Path) -> None:
+    def cut(weight: torch.Tensor) -> torch.Tensor:
+        return (weight.view(torch.int32) & -65536).view(torch.float32)
+
+    result = of_two(tmp_path, with_other_weights(cut), chain, chain, rand(9, 64), torch.bfloat16)
+    assert result.code == 0
+    assert any("rounded toward zero, the left's to the nearest" in note for note in result.remarks)
