@@ -124,3 +124,29 @@ def test_weights_that_were_rounded_toward_zero_are_a_remark(tmp_path: Path) -> N
     result = of_two(tmp_path, with_other_weights(cut), chain, chain, rand(9, 64), torch.bfloat16)
     assert result.code == 0
     assert any("rounded toward zero, the left's to the nearest" in note for note in result.remarks)
+
+
+def normed() -> dict[str, nn.Module]:
+    modules = {"i": nn.Linear(16, 32), "n": nn.LayerNorm(32), "o": nn.Linear(32, 8)}
+    with torch.no_grad():
+        modules["n"].weight.copy_(1 + 0.3 * rand(32, seed=7))
+    return modules
+
+
+def written_out(eps: float) -> Forward:
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        h = s.i(x)
+        f = h.float()
+        f = (f - f.mean(-1, keepdim=True)) * torch.rsqrt(f.var(-1, keepdim=True, correction=0) + eps)
+        return s.o((f * s.n.weight.float() + s.n.bias.float()).to(h.dtype))
+
+    return forward
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["left", "right"])
+@pytest.mark.parametrize(("eps", "code"), [(1e-5, 0), (1e-3, 1)])
+def test_a_norm_written_out_in_float32_in_a_bfloat16_run(tmp_path: Path, eps: float, code: int, turned: bool) -> None:
+    """Kernels of bfloat16 compute in float32 inside. Another epsilon is seen, finer than the run's rounding as it is."""
+    both = [lambda s, x: s.o(s.n(s.i(x))), written_out(eps)]
+    left, right = reversed(both) if turned else both
+    assert of_two(tmp_path, normed, left, right, rand(3, 5, 16), torch.bfloat16).code == code

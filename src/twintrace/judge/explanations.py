@@ -140,9 +140,15 @@ class Explainer:
             return None  # complex numbers of two f32 have the precision of f32
         # Neither is finer; a cast to f32 and back loses nothing.
         both_half = all(unit(dtype, dtype) > SINGLE for dtype in types)
+        finer = 0 if unit(types[0], types[0]) < unit(types[1], types[1]) else 1
+        dtype = self._state.sides[1 - finer].tensor(numbers[1 - finer]).spec.dtype
+        if not both_half and self._is_cast_next(finer, numbers[finer], dtype):
+            return None  # a norm written out in f32 in a bf16 run: kernels of bf16 compute so inside
         entries = [
             tuple(
-                self._dtype_before_casts(which, own) if both_half else self._state.sides[which].tensor(own).spec.dtype
+                self._state.sides[which].dtype_before_casts(own)
+                if both_half
+                else self._state.sides[which].tensor(own).spec.dtype
                 for which, own in enumerate((self._state.bound[number].left, number))
             )
             for number in right.edge
@@ -154,19 +160,16 @@ class Explainer:
         why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
 
-    def _dtype_before_casts(self, which: int, number: int) -> str:
-        """Element type that a value was computed in, before it was cast or moved."""
-        side, seen = self._state.sides[which], {number}
-        while True:
-            maker = side.maker(number)
-            meaning = side.meaning(maker) if maker is not None else None
-            if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
-                return side.tensor(number).spec.dtype
-            taken = [operand.tensor for _, operand in meaning.operands()]
-            if len(taken) != 1 or taken[0] in seen:
-                return side.tensor(number).spec.dtype
-            number = taken[0]
-            seen.add(number)
+    def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
+        """True if all that is done with a value is to cast it to an element type."""
+        side = self._state.sides[which]
+        meanings = [side.meaning(call) for call in side.takers(number)]
+        return bool(meanings) and all(
+            meaning is not None
+            and meaning.operation == "cast"
+            and all(side.tensor(made).spec.dtype == dtype for made in meaning.results)
+            for meaning in meanings
+        )
 
     def _computed_in(self, which: int, part: Slice) -> str:
         """Element type of the last value of a slice that was computed, not cast or moved."""

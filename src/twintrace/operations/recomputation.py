@@ -403,7 +403,7 @@ class Recomputation:
             g, error_g = laid_out(g, layout, f.shape), laid_out(error_g, layout, f.shape)
         if f.shape != g.shape:
             return f, g, torch.zeros(())
-        coarse = self._coarsening(left, right)
+        coarse = self._coarsening(left, right, bound)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
         rounded = self._cast_entries(left, right, bound)
@@ -498,8 +498,18 @@ class Recomputation:
         ]
         return max((UNITS.get(dtype, 0.0) for pair in types if len(pair) > 1 for dtype in pair), default=0.0)
 
-    def _coarsening(self, left: Slice, right: Slice) -> float:
-        """Factor by which rounding is coarser than float32 where the two results have different precisions."""
+    def _coarsening(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
+        """Factor by which rounding is coarser than float32 where the two results have different precisions, and what they are made
+        of has, too: each side has rounded its constants to its own. A norm that is written out in float32 in a bfloat16 run
+        is made of the same values.
+        """
+        taken = [
+            (self.sides[0].dtype_before_casts(bound[number].left), self.sides[1].dtype_before_casts(number))
+            for number in right.edge
+            if number in bound
+        ]
+        if taken and all(one == two for one, two in taken):
+            return 1.0
         one, two = (
             UNITS.get(self.values[which].spec(part.tensor).dtype, 0.0) for which, part in enumerate((left, right))
         )
