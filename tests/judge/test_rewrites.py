@@ -150,3 +150,41 @@ def test_a_norm_written_out_in_float32_in_a_bfloat16_run(tmp_path: Path, eps: fl
     both = [lambda s, x: s.o(s.n(s.i(x))), written_out(eps)]
     left, right = reversed(both) if turned else both
     assert of_two(tmp_path, normed, left, right, rand(3, 5, 16), torch.bfloat16).code == code
+
+
+class Transposed(nn.Module):
+    """A linear layer whose weight lies the other way, as GPT-2 has it."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(linear.weight.detach().T.clone()), linear.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(self.bias, x, self.weight)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["left", "right"])
+def test_a_square_weight_lies_otherwise_in_another_layer(tmp_path: Path, turned: bool) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        layer = nn.Linear(16, 16)
+        net = Net(lambda s, x: F.gelu(s.a(x)), a=layer if side == turned else Transposed(layer))
+        with record(net):
+            net(rand(5, 16)).sum().backward()
+
+    assert compared(tmp_path, run).code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda s, x: F.layer_norm(x, (16,), s.n.weight, s.n.bias, 0.0), "eps: 1e-05 | 0.0"),
+        (lambda s, x: F.layer_norm(x, (16,), s.n.weight, s.n.bias, 1e-7), "eps: 1e-05 | 1e-07"),
+        # Nearly what another epsilon gives, and not quite: nothing is proven by coming near.
+        (lambda s, x: s.n(x) * (1 - 4.999e-6), "only the right multiplies by"),
+        (lambda s, x: s.n(x * 1.0).softmax(-1) @ torch.eye(16) * 16 - 1, "none of the changes"),
+    ],
+)
+def test_a_cause_explains_all_of_a_difference(tmp_path: Path, change: Forward, told: str) -> None:
+    result = of_two(tmp_path, lambda: {"n": nn.LayerNorm(16)}, lambda s, x: s.n(x), change, rand(8, 16))
+    assert result.code == 1
+    assert told in str(result)

@@ -89,9 +89,13 @@ class Explainer:
         )
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
-        return self._state.recomputation.causes(left, right, self._state.bound, pair.layout) or self._earlier_cause(
-            left, right, pair
-        )
+        """The change that explains a difference, proven from the values that both sides begin with; None if none does."""
+        recomputation, bound = self._state.recomputation, self._state.bound
+        found = recomputation.causes(left, right, bound, pair.layout)
+        if found is None:
+            longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+            found = recomputation.causes(*longer, bound, pair.layout) if longer != (left, right) else None
+        return found or self._earlier_cause(left, right, pair)
 
     def meaning_mistake(
         self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
@@ -177,7 +181,7 @@ class Explainer:
         for call in reversed(part.calls):
             meaning = side.meaning(call)
             if meaning is not None and not traits_of(meaning).casts and not traits_of(meaning).moves:
-                return side.tensor(next(iter(meaning.results))).spec.dtype
+                return next((side.tensor(number).spec.dtype for number in meaning.results), "")
         return ""
 
     def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:
@@ -220,9 +224,13 @@ class Explainer:
         turned = {number: bound.left for number, bound in self._state.bound.items() if bound.layout.axes is not None}
         if not turned.keys() & set(right.edge):
             return None
-        longer = (
-            self._state.sides[0].slice(pair.left, self._state.known[0] - set(turned.values())),
-            self._state.sides[1].slice(pair.right, self._state.known[1] - turned.keys()),
+        known = self._state.known[0] - set(turned.values()), self._state.known[1] - turned.keys()
+        longer = self._state.recomputation.from_same_values(
+            self._state.sides[0].slice(pair.left, known[0]),
+            self._state.sides[1].slice(pair.right, known[1]),
+            self._state.bound,
+            known,
+            self._state.agrees,
         )
         return self._state.recomputation.causes(*longer, self._state.bound, pair.layout)
 

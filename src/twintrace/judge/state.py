@@ -151,6 +151,10 @@ class JudgeState:
         bound = self.bound.get(number)
         return self.values[bound.left, number] if bound is not None else UNSEEN
 
+    def agrees(self, which: int, number: int) -> bool:
+        """True if a value agrees with its partner: what comes after it need not begin with it."""
+        return self.standing(which, number).status in (Status.SAME, Status.CLEAN)
+
     def partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""
         if which:

@@ -162,7 +162,7 @@ class Values:
             difference = None if same else recomputation.difference(left, right, self._state.bound, pair.layout)
             if difference is not None and not difference.significant and incoming.status in (Status.SAME, Status.CLEAN):
                 longer = recomputation.from_same_values(
-                    left, right, self._state.bound, self._state.known, self._is_passable
+                    left, right, self._state.bound, self._state.known, self._state.agrees
                 )
                 if longer != (left, right):
                     left, right = longer
@@ -198,10 +198,6 @@ class Values:
         return Judged(
             worse(Status.CLEAN, incoming.status), terms, told(terms, incoming.status), sources=incoming.sources
         )
-
-    def _is_passable(self, which: int, number: int) -> bool:
-        """True if a value agrees with its partner: what comes after it need not begin with it."""
-        return self._state.standing(which, number).status in (Status.SAME, Status.CLEAN)
 
     def _crossed(self, pair: TensorPair) -> Judged:
         """Operands in the same place of two calls that were each compared with another one: the calls take other values."""

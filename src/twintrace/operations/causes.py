@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
-_AGREE = 1e-3
-"""Share of a difference that may be left when a cause explains it."""
+_PROVEN = 1e-6
+"""Relative difference that may be left when a cause explains it: constants that one side holds in float32, and recorded values in
+float32 that the other side recomputes.
+"""
+_SHARE = 0.1
+"""Share of a difference, at most, that may be left: one that is no larger than that of constants to begin with must go away."""
 _MASKED = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _FEW = 6
@@ -93,10 +97,10 @@ def cause_of(
             continue
         rest = recomputation.difference_between(after, other, limit, SINGLE)
         now = recomputation.relative(after, other)
-        better = now <= _AGREE * before if math.isfinite(before) else now <= _AGREE
-        if math.isfinite(now) and (better or (not rest.significant and now <= 0.1 * before)):
-            was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
-            return replace(candidate.cause, proof=f"{was} → {now:.1e}")
+        if rest.significant or not now <= min(_PROVEN, _SHARE * before):
+            continue
+        was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
+        return replace(candidate.cause, proof=f"{was} → {now:.1e}")
     return None
 
 
