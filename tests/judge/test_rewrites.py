@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from .recorded_pairs import Net, compared, rand
 
@@ -188,3 +189,63 @@ def test_a_cause_explains_all_of_a_difference(tmp_path: Path, change: Forward, t
     result = of_two(tmp_path, lambda: {"n": nn.LayerNorm(16)}, lambda s, x: s.n(x), change, rand(8, 16))
     assert result.code == 1
     assert told in str(result)
+
+
+def normalised(biased: bool) -> Forward:
+    """Batch norm in training, written out, with its running averages."""
+
+    def forward(s: Any, x: torch.Tensor) -> torch.Tensor:
+        mean, variance, many = x.mean(0), x.var(0, correction=0), len(x)
+        with torch.no_grad():
+            s.n.running_mean.mul_(0.9).add_(mean * 0.1)
+            s.n.running_var.mul_(0.9).add_(variance * (1 if biased else many / (many - 1)) * 0.1)
+            s.n.num_batches_tracked.add_(1)
+        return (x - mean) / torch.sqrt(variance + 1e-5) * s.n.weight + s.n.bias
+
+    return forward
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["left", "right"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_running_averages_are_compared_whoever_computes_them(tmp_path: Path, biased: bool, turned: bool) -> None:
+    both: list[Forward] = [lambda s, x: s.n(x), normalised(biased)]
+    left, right = reversed(both) if turned else both
+    assert of_two(tmp_path, lambda: {"n": nn.BatchNorm1d(6)}, left, right, rand(5, 6)).code == biased
+
+
+def test_a_layer_that_is_run_again_in_the_backward_pass(tmp_path: Path) -> None:
+    def again(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return s.b(checkpoint(lambda h: F.relu(s.a(h)), x.requires_grad_(), use_reentrant=True))
+
+    parts = lambda: {"a": nn.Linear(64, 96), "b": nn.Linear(96, 32)}  # noqa: E731
+    assert of_two(tmp_path, parts, chain, again, rand(9, 64)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), [("cleared", 0), ("sum", 0), ("nothing", 0), ("average", 0), ("penalty", 1), ("decay", 1)]
+)
+def test_steps_of_training_that_are_written_otherwise(tmp_path: Path, way: str, code: int) -> None:
+    """Gradients set to zero, a loss written out, a term of the loss that is zero, a moving average of the weights."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net, average = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.zeros(16, 8)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        own = way if side else ""
+        with record(net) as recorder:
+            for step in range(2):
+                optimizer.zero_grad(set_to_none=own != "cleared")
+                hidden, target = net[1](net[0](rand(6, 8, seed=step))), rand(6, 4, seed=9)
+                apart = net[2](hidden) - target
+                loss = (apart * apart).sum() / 24 if own == "sum" else apart.pow(2).mean()
+                if own in ("nothing", "penalty"):
+                    loss = loss + (1e-3 if own == "penalty" else 0.0) * hidden.sum()
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    if own == "average":
+                        average.copy_(average * 0.9 + net[0].weight * (1 - 0.9))
+                    else:
+                        average.mul_(0.9).add_(net[0].weight, alpha=0.2 if own == "decay" else 1 - 0.9)
+                recorder.step()
+
+    assert compared(tmp_path, run).code == code
