@@ -9,7 +9,7 @@ from twintrace.model.records import Call  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
-from twintrace.operations.leaves import relation  # noqa: E402
+from twintrace.operations.leaves import relation, trend  # noqa: E402
 from twintrace.operations.recomputation import Recomputation  # noqa: E402
 from twintrace.operations.sides import Side  # noqa: E402
 
@@ -92,3 +92,51 @@ def test_the_same_name_is_no_other_layer():
 )
 def test_a_weight_of_which_the_other_is_a_part(left, right, part):
     assert both(left, right).is_part(1, 1) is part
+
+
+MANY = torch.randn(96, 64, generator=torch.Generator().manual_seed(3))
+HALF = 2.0**-8
+
+
+def nearest(values):
+    return values.bfloat16().double()
+
+
+def test_a_factor_shows_in_weights_that_are_within_a_few_units_each():
+    found = trend(nearest(MANY), nearest(MANY * 1.005), HALF)
+    assert not found.rounding
+    assert found.text == "the right's is 1.00499 times the left's, but for rounding"
+
+
+def test_a_factor_shows_in_one_row():
+    changed = MANY.clone()
+    changed[5] *= 1.01
+    assert "at 5 of axis 0, but for rounding (1 of 96 there)" in trend(nearest(MANY), nearest(changed), HALF).text
+
+
+def test_one_direction_shows():
+    above = torch.nextafter(torch.nextafter(MANY, torch.tensor(9.0)), torch.tensor(9.0))
+    assert "above the left's" in trend(MANY.double(), above.double(), 2.0**-24).text
+
+
+@pytest.mark.parametrize("right", ["truncated", "nearest"])
+def test_another_way_of_rounding_is_told_as_such(right):
+    bits = MANY.numpy().view(np.uint32) & np.uint32(0xFFFF0000)
+    truncated = torch.from_numpy(bits.view(np.float32)).double()
+    one, two = (nearest(MANY), truncated) if right == "truncated" else (truncated, nearest(MANY))
+    side, other = ("right", "left") if right == "truncated" else ("left", "right")
+    found = trend(one, two, HALF)
+    assert found.rounding
+    assert found.text == f"the {side}'s values are rounded toward zero, the {other}'s to the nearest"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "unit"),
+    [
+        (nearest(MANY), nearest(MANY * (1 + 1e-3 * MANY.flip(0))), HALF),  # as often up as down
+        (MANY.double(), MANY.double() * (1 + 5e-8), 2.0**-24),  # a factor that was rounded to float32
+        (nearest(MANY[0, :30]), nearest(MANY[0, :30] * 1.01), HALF),  # too few to tell
+    ],
+)
+def test_roundings_have_nothing_in_common(left, right, unit):
+    assert trend(left, right, unit) is None

@@ -110,7 +110,9 @@ class Flowing:
         call = strands[0].calls[bond.left[0]]
         asked = self.mapping.tensors
         forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
-        functions = call.site.name, strands[1].calls[bond.right[0]].site.name
+        other = strands[1].calls[bond.right[0]]
+        functions = call.site.name, other.site.name
+        same = call.site.type == other.site.type if call.site.kind is Kind.MODULE else functions[0] == functions[1]
         what = operation(call)
         computes = (
             len(bond.left) == len(bond.right) == 1
@@ -120,7 +122,15 @@ class Flowing:
         )
         ends = call.parent is None and call.site.kind is Kind.MODULE
         mapped = self._mapper.map(
-            slots[0], slots[1], what, named=bond.named, forced=forced, functions=functions, computes=computes, ends=ends
+            slots[0],
+            slots[1],
+            what,
+            named=bond.named,
+            forced=forced,
+            functions=functions,
+            computes=computes,
+            ends=ends,
+            same=same,
         )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 

@@ -86,11 +86,13 @@ class Mapper:
         functions: tuple[str, str] = ("", ""),
         computes: bool = False,
         ends: bool = False,
+        same: bool = True,
     ) -> Mapped:
         """Pair two lists of slots.
 
         `named` says that equal slots belong together whatever their shapes; `computes` that both calls are one operation that moves
-        nothing: where all goes in as it is, all comes out as it is; `ends` that what comes out is a result of the run.
+        nothing: where all goes in as it is, all comes out as it is; `ends` that what comes out is a result of the run; `same` that
+        both calls are of one function or class.
         """
         moved = self._moved_parameters(left, right) if named else None
         if moved is not None:
@@ -111,7 +113,7 @@ class Mapper:
         for item in chosen:
             followed = None if item.follows is None else pairs[item.follows].layout
             if named:
-                pair = self._named_pair(item, operation, pairs, ends)
+                pair = self._named_pair(item, operation, pairs, ends, same)
             else:
                 inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
                 pair = self._pair(item, operation, followed, inherited)
@@ -183,16 +185,18 @@ class Mapper:
         layout = followed if fitting else self._between(left, right, operation, inherited)
         return _laid_pair(chosen, layout or AS_IT_IS)
 
-    def _named_pair(self, chosen: _Chosen, operation: str, pairs: Sequence[TensorPair], ends: bool) -> TensorPair:
+    def _named_pair(
+        self, chosen: _Chosen, operation: str, pairs: Sequence[TensorPair], ends: bool, same_call: bool
+    ) -> TensorPair:
         """A pair in one program, where another shape is a difference unless the values lie in another order, or came in so."""
         left, right = chosen.left, chosen.right
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same = one.spec.shape == two.spec.shape
         carried = any(pair.layout != AS_IT_IS for pair in pairs)
         weights = left.part in _HELD or (one.producer is None and one.requires_grad)
-        moved = not weights and alike(one, two) == 1 and in_other_places(one, two)
+        moved = not (weights and same_call) and alike(one, two) == 1 and in_other_places(one, two)
         if numel(one) != numel(two) or numel(one) < 2 or (same and not carried and not moved):
-            return _laid_pair(chosen, AS_IT_IS)  # a square weight that lies otherwise is another weight
+            return _laid_pair(chosen, AS_IT_IS)  # a square weight of one function that lies otherwise is another weight
         if left.part.backward:
             group = _FOLLOWS.get(left.part)
             of = [pair.layout for pair in pairs if group and pair.part in group and pair.left_slot == left.slot]

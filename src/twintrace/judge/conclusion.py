@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ..model.pairs import Bearing, Match, Part, TensorPair
+from ..model.pairs import Bearing, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
@@ -14,7 +15,10 @@ from ..model.values import TensorRef, leaves
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from .backward import Gradients
 from .explanations import Explainer
-from .state import EXACT, SMALL, Judged, JudgeState, attach, name_of_pair, not_recomputable
+from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, name_of_pair, not_recomputable
+
+if TYPE_CHECKING:
+    from ..operations.recomputation import Difference
 
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
@@ -74,13 +78,14 @@ class Conclusion:
                 if mistake.backward and mistake.kind in ("unproven", "gradient") and mistake not in reached:
                     untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
         results, handled = self._other_results(results, ends)
+        self._match_results(ends, handled)
         lone = [*self._lone_results(ends, handled), *self._lone_gradients(results)]
         self._gradients.look_for_cuts(results)
         reached |= self._state.always
         for which, side in enumerate(("left", "right")):
             for alone in (self._state.alignment.only_left, self._state.alignment.only_right)[which]:
-                ended = {*outputs_of(alone.call).values()} & handled[which]
-                if not alone.skipped and alone.bearing is Bearing.OPEN and not ended:
+                settled = self._is_settled(which, alone.call, ends[which], handled[which])
+                if not alone.skipped and alone.bearing is Bearing.OPEN and not settled:
                     lone.append(
                         (f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared", False)
                     )
@@ -101,8 +106,29 @@ class Conclusion:
             f"{names} differ by {size:.1e} on the same inputs: by where they add epsilon or hold their settings, which nothing sets"
             for names, size in self._state.notes.items()
         ) + tuple(self._state.remarks)
+        for text, names in self._state.rounded.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            notes += (f"{text}: {names[0]}{more}",)
         parted = bool(reached or mistakes)
         return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
+
+    def _is_settled(self, which: int, call: Call, ends: Mapping[int, Call], handled: Collection[int]) -> bool:
+        """True if all results that depend on a call without a partner were compared; or if it clears a gradient."""
+        side = self._state.sides[which]
+        if any(self._is_cleared_gradient(which, call, number) for number in outputs_of(call).values()):
+            return True
+        waiting = [*outputs_of(call).values()]
+        seen, reached = set(waiting), set()
+        while waiting:
+            number = waiting.pop()
+            if number in ends:
+                reached.add(number)
+            if number in self._state.known[which]:
+                continue
+            more = [made for taker in side.takers(number) for made in outputs_of(taker).values() if made not in seen]
+            seen.update(more)
+            waiting += more
+        return bool(reached & set(handled)) and reached <= self._state.known[which] | set(handled)
 
     def _ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
@@ -140,10 +166,27 @@ class Conclusion:
                 before, after = taken.get(slot), made.get(f"after.{slot}", made.get(""))
                 if before is None or after is None or (before not in there and side.maker(before) is not None):
                     continue
+                if before not in there and self._is_cleared_gradient(which, call, after):
+                    continue
                 last.pop(before, None)
                 last[after] = call
                 there.add(after)
         return {number: call for number, call in last.items() if side.tensor(number).spec.dtype[0] not in "iub"}
+
+    def _is_cleared_gradient(self, which: int, call: Call, after: int) -> bool:
+        """True if a call sets to zero what has the shape of a parameter and what nobody takes, in a step that ends with an update:
+        a gradient of the step before, where others let it go.
+        """
+        side = self._state.sides[which]
+        meaning = side.meaning(call)
+        if meaning is None or meaning.operation != "fill" or meaning.arguments.get("value") != 0 or side.takers(after):
+            return False
+        shape = side.tensor(after).spec.shape
+        return any(
+            call.site.phase is Phase.UPDATE
+            and any(side.tensor(number).spec.shape == shape for number in inputs_of(call).values())
+            for call in side.calls
+        )
 
     def _small_effects(
         self, results: Sequence[CallResult], reached: Collection[Mistake], ends: Mapping[int, Call]
@@ -181,28 +224,82 @@ class Conclusion:
                     continue
                 rest = self._state.sides[which].slice(number, self._state.known[which])
                 partners = [self._state.partner(which, edge) for edge in rest.edge]
-                partner = next((item for item in partners if item is not None and item in ends[1 - which]), None)
-                if partner is None:
+                shape = self._state.sides[which].tensor(number).spec.shape
+                # Of several, the one that it may be: a loss, and not the output that a part of the loss is made of.
+                candidates = sorted(
+                    (item for item in partners if item is not None and item in ends[1 - which]),
+                    key=lambda item: self._state.sides[1 - which].tensor(item).spec.shape != shape,
+                )
+                found = [(partner, self._beyond(which, rest, partner)) for partner in candidates]
+                told = [(partner, difference) for partner, difference in found if difference is not None]
+                if not told:
                     continue
                 handled[which].add(number)
-                here = Slice(partner, (), (partner,))
-                left, right = (rest, here) if which == 0 else (here, rest)
-                pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
-                try:
-                    difference = self._state.recomputation.difference(left, right, self._state.bound, pair.layout)
-                except not_recomputable():
-                    handled[which].discard(number)
-                    continue
-                if difference.significant:
-                    results = self._add_mistake(
-                        results,
-                        which,
-                        rest,
-                        self._explainer.meaning_mistake(
-                            left, right, pair, difference, self._explainer.cause(left, right, pair)
-                        ),
-                    )
+                if all(difference.significant for _, difference in told):
+                    partner, difference = told[0]
+                    left, right = _beside(which, rest, partner)
+                    pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
+                    cause = self._explainer.cause(left, right, pair)
+                    mistake = self._explainer.meaning_mistake(left, right, pair, difference, cause)
+                    results = self._add_mistake(results, which, rest, mistake)
         return results, handled
+
+    def _beyond(self, which: int, rest: Slice, partner: int) -> Difference | None:
+        """Difference that the calls of a slice make to the other side's result that it begins with; None if not known."""
+        try:
+            return self._state.recomputation.difference(*_beside(which, rest, partner), self._state.bound, Layout())
+        except not_recomputable():
+            return None
+
+    def _match_results(
+        self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
+    ) -> None:
+        """Adds to `handled` the results that were compared with none, and are what the other side computes by other calls (a loss,
+        a running average), or what their own side has computed before (a layer that is run again in the backward pass).
+        """
+        for which in (0, 1):
+            side = self._state.sides[which]
+            lone = [number for number in ends[which] if number not in self._state.known[which] | handled[which]]
+            bits = {side.tensor(number).fingerprint for number in self._state.known[which]} if lone else set()
+            for number in lone:
+                again = side.tensor(number).fingerprint in bits - {None}
+                if again and not _writes_state(ends[which][number]):
+                    handled[which].add(number)
+                    continue
+                partner = self._same_result(which, number, ends)
+                if partner is not None:
+                    handled[which].add(number)
+                    handled[1 - which].add(partner)
+
+    def _same_result(self, which: int, number: int, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> int | None:
+        """A result of the other side that is computed otherwise of the same values, and means the same; None if there is none."""
+        state = self._state
+        shape = state.sides[which].tensor(number).spec.shape
+        writes = _writes_state(ends[which][number])
+        for other, call in ends[1 - which].items():
+            if _writes_state(call) != writes or state.sides[1 - which].tensor(other).spec.shape != shape:
+                continue
+            left, right = (number, other) if which == 0 else (other, number)
+            apart, size = state.recomputation.distance((left, right), Layout())
+            if not apart <= SHARES * size or not size:
+                continue
+            slices = state.recomputation.from_same_values(
+                state.sides[0].slice(left, state.known[0]),
+                state.sides[1].slice(right, state.known[1]),
+                state.bound,
+                state.known,
+                state.agrees,
+            )
+            try:
+                different = state.recomputation.difference(*slices, state.bound, Layout()).significant
+            except not_recomputable():
+                continue
+            if not different and state.incoming(*slices).status in (Status.SAME, Status.CLEAN):
+                prints = state.sides[0].tensor(left).fingerprint, state.sides[1].tensor(right).fingerprint
+                if prints[0] and prints[1]:
+                    state.left_behind[prints[0], prints[1]] = Status.CLEAN, frozenset()
+                return other
+        return None
 
     def _add_mistake(self, results: list[CallResult], which: int, part: Slice, mistake: Mistake) -> list[CallResult]:
         """The results with a mistake that counts, at the pair that made what a slice begins with."""
@@ -325,6 +422,12 @@ class Conclusion:
                         )
                     )
         return found
+
+
+def _beside(which: int, part: Slice, partner: int) -> tuple[Slice, Slice]:
+    """A slice of one side and a value of the other, as it is."""
+    here = Slice(partner, (), (partner,))
+    return (part, here) if which == 0 else (here, part)
 
 
 def _updated(call: Call, number: int) -> int | None:

@@ -89,9 +89,13 @@ class Explainer:
         )
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
-        return self._state.recomputation.causes(left, right, self._state.bound, pair.layout) or self._earlier_cause(
-            left, right, pair
-        )
+        """The change that explains a difference, proven from the values that both sides begin with; None if none does."""
+        recomputation, bound = self._state.recomputation, self._state.bound
+        found = recomputation.causes(left, right, bound, pair.layout)
+        if found is None:
+            longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+            found = recomputation.causes(*longer, bound, pair.layout) if longer != (left, right) else None
+        return found or self._earlier_cause(left, right, pair)
 
     def meaning_mistake(
         self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
@@ -140,9 +144,15 @@ class Explainer:
             return None  # complex numbers of two f32 have the precision of f32
         # Neither is finer; a cast to f32 and back loses nothing.
         both_half = all(unit(dtype, dtype) > SINGLE for dtype in types)
+        finer = 0 if unit(types[0], types[0]) < unit(types[1], types[1]) else 1
+        dtype = self._state.sides[1 - finer].tensor(numbers[1 - finer]).spec.dtype
+        if not both_half and self._is_cast_next(finer, numbers[finer], dtype):
+            return None  # a norm written out in f32 in a bf16 run: kernels of bf16 compute so inside
         entries = [
             tuple(
-                self._dtype_before_casts(which, own) if both_half else self._state.sides[which].tensor(own).spec.dtype
+                self._state.sides[which].dtype_before_casts(own)
+                if both_half
+                else self._state.sides[which].tensor(own).spec.dtype
                 for which, own in enumerate((self._state.bound[number].left, number))
             )
             for number in right.edge
@@ -154,19 +164,16 @@ class Explainer:
         why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
 
-    def _dtype_before_casts(self, which: int, number: int) -> str:
-        """Element type that a value was computed in, before it was cast or moved."""
-        side, seen = self._state.sides[which], {number}
-        while True:
-            maker = side.maker(number)
-            meaning = side.meaning(maker) if maker is not None else None
-            if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
-                return side.tensor(number).spec.dtype
-            taken = [operand.tensor for _, operand in meaning.operands()]
-            if len(taken) != 1 or taken[0] in seen:
-                return side.tensor(number).spec.dtype
-            number = taken[0]
-            seen.add(number)
+    def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
+        """True if all that is done with a value is to cast it to an element type."""
+        side = self._state.sides[which]
+        meanings = [side.meaning(call) for call in side.takers(number)]
+        return bool(meanings) and all(
+            meaning is not None
+            and meaning.operation == "cast"
+            and all(side.tensor(made).spec.dtype == dtype for made in meaning.results)
+            for meaning in meanings
+        )
 
     def _computed_in(self, which: int, part: Slice) -> str:
         """Element type of the last value of a slice that was computed, not cast or moved."""
@@ -174,7 +181,7 @@ class Explainer:
         for call in reversed(part.calls):
             meaning = side.meaning(call)
             if meaning is not None and not traits_of(meaning).casts and not traits_of(meaning).moves:
-                return side.tensor(next(iter(meaning.results))).spec.dtype
+                return next((side.tensor(number).spec.dtype for number in meaning.results), "")
         return ""
 
     def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:
@@ -217,9 +224,13 @@ class Explainer:
         turned = {number: bound.left for number, bound in self._state.bound.items() if bound.layout.axes is not None}
         if not turned.keys() & set(right.edge):
             return None
-        longer = (
-            self._state.sides[0].slice(pair.left, self._state.known[0] - set(turned.values())),
-            self._state.sides[1].slice(pair.right, self._state.known[1] - turned.keys()),
+        known = self._state.known[0] - set(turned.values()), self._state.known[1] - turned.keys()
+        longer = self._state.recomputation.from_same_values(
+            self._state.sides[0].slice(pair.left, known[0]),
+            self._state.sides[1].slice(pair.right, known[1]),
+            self._state.bound,
+            known,
+            self._state.agrees,
         )
         return self._state.recomputation.causes(*longer, self._state.bound, pair.layout)
 

@@ -91,6 +91,8 @@ class JudgeState:
         self.notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self.remarks: list[str] = []
+        self.rounded: dict[str, list[str]] = {}
+        """Leaves that one side has rounded in another way, by that way."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
         """Values at which mistakes were made, and the calls that made them."""
         self.always: set[Mistake] = set()
@@ -158,6 +160,10 @@ class JudgeState:
             return self.of_left.get(number, UNSEEN)
         bound = self.bound.get(number)
         return self.values[bound.left, number] if bound is not None else UNSEEN
+
+    def agrees(self, which: int, number: int) -> bool:
+        """True if a value agrees with its partner: what comes after it need not begin with it."""
+        return self.standing(which, number).status in (Status.SAME, Status.CLEAN)
 
     def partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""

@@ -18,6 +18,7 @@ import torch
 
 from ..model.pairs import Layout
 from ..model.records import Call
+from ..model.sites import Phase
 from .evaluation import SINGLE, NotRecomputable, run
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
@@ -30,8 +31,14 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
-_AGREE = 1e-3
-"""Share of a difference that may be left when a cause explains it."""
+_PROVEN = 1e-6
+"""Relative difference that may be left when a cause explains it: constants that one side holds in float32, and recorded values in
+float32 that the other side recomputes.
+"""
+_HELD_OTHERWISE = 1e-3
+"""Share of a difference that may be left between optimizers of two frameworks, which hold 1 - β and epsilon in other precisions."""
+_SHARE = 0.1
+"""Share of a difference, at most, that may be left: one that is no larger than that of constants to begin with must go away."""
 _MASKED = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _FEW = 6
@@ -85,6 +92,9 @@ def cause_of(
     except NotRecomputable:
         return None
     before = recomputation.relative(f, g)
+    foreign = recomputation.sides[0].framework != recomputation.sides[1].framework and all(
+        part.calls and part.calls[-1].site.phase is Phase.UPDATE for part in (left, right)
+    )
     for candidate in search.candidates():
         changed = candidate.left, candidate.right
         try:
@@ -93,10 +103,11 @@ def cause_of(
             continue
         rest = recomputation.difference_between(after, other, limit, SINGLE)
         now = recomputation.relative(after, other)
-        better = now <= _AGREE * before if math.isfinite(before) else now <= _AGREE
-        if math.isfinite(now) and (better or (not rest.significant and now <= 0.1 * before)):
-            was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
-            return replace(candidate.cause, proof=f"{was} → {now:.1e}")
+        proven = not rest.significant and now <= min(_PROVEN, _SHARE * before)
+        if not proven and not (foreign and now <= _HELD_OTHERWISE * before):
+            continue
+        was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
+        return replace(candidate.cause, proof=f"{was} → {now:.1e}")
     return None
 
 

@@ -1,16 +1,18 @@
 """Relations between two different tensors that no recorded call made: transposed, scaled, another layer's.
 
 relation(recomputation, left, right)      "the right's is the left's, transposed"; empty if nothing is seen
+trend(one, two, unit)                     Trend("1.01 times the left's"), for values of which each is within a few units
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from ..model.tensors import UNITS
-from .evaluation import NotRecomputable
+from .evaluation import SINGLE, NotRecomputable
 
 if TYPE_CHECKING:
     from .recomputation import Recomputation
@@ -23,6 +25,20 @@ _GLIMPSE = 1 << 12
 """Elements beyond which the first row is looked at before all others."""
 _LARGEST = 1 << 24
 """Elements up to which values are sorted and shifted to find a relation."""
+
+_DEVIATIONS = 6.0
+"""Standard errors beyond which differences have something in common: by chance once in 500 million times."""
+_LIKELY = 4.0
+"""Standard errors within which differences are those of another way of rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Something that the differences between two tensors have in common, although each is as small as rounding."""
+
+    text: str
+    rounding: bool = False
+    """True if it is another way of rounding: toward zero, or down, instead of to the nearest."""
 
 
 def relation(recomputation: Recomputation, left: int, right: int) -> str:
@@ -62,6 +78,71 @@ def is_part(recomputation: Recomputation, left: int, right: int) -> bool:
     return False
 
 
+def trend(one: Tensor, two: Tensor, unit: float) -> Trend | None:
+    """What the differences of two tensors have in common: a factor, of all or of one row, or one direction. None if they are as
+    roundings are, as often up as down.
+
+    A factor itself may have been rounded to float32 on each side: what is no more than that is no trend.
+    """
+    if one.shape != two.shape or one.is_complex() or not one.is_floating_point() or not unit:
+        return None
+    known = (one != 0) & one.isfinite() & two.isfinite()
+    steps = torch.where(known, 2 * unit * torch.exp2(one.frexp()[1].double() - 1), 1.0)
+    errors = torch.where(known, two - one, 0.0) / steps
+    scaled = torch.where(known, one, 0.0) / steps
+    if int((errors != 0).sum()) <= _DEVIATIONS**2:  # the sum of so few has fewer standard errors
+        return None
+    way = _way_of_rounding(errors[known], one[known], steps[known])
+    if way:
+        return Trend(way, True)
+    for axis in range(one.ndim) if one.ndim > 1 else ():
+        factors, sure = _factor(errors, scaled, tuple(place for place in range(one.ndim) if place != axis))
+        if 0 < 2 * int(sure.sum()) <= sure.numel():
+            row = int(sure.double().argmax())
+            told = f"{_number(1 + float(factors[row]))} times the left's at {row} of axis {axis}"
+            return Trend(f"the right's is {told}, but for rounding ({int(sure.sum())} of {sure.numel()} there)")
+    factor, certain = _factor(errors, scaled, ())
+    if bool(certain):
+        return Trend(f"the right's is {_number(1 + float(factor))} times the left's, but for rounding")
+    mean, size = float(errors.sum()), float(errors.pow(2).sum().sqrt())
+    if abs(mean) > _DEVIATIONS * size and 2 * unit * abs(mean) > SINGLE * int(known.sum()):
+        return Trend(f"the right's is {'above' if mean > 0 else 'below'} the left's more often than roundings are")
+    return None
+
+
+def _number(factor: float) -> str:
+    return f"{factor:.9g}" if abs(factor - 1) < 1e-5 else f"{factor:.6g}"
+
+
+def _factor(errors: Tensor, scaled: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Relative factor less one that errors show, and whether it is certain; over some axes, all if empty."""
+    many = axes or tuple(range(errors.ndim))
+    products = errors * scaled
+    factor = products.sum(many) / scaled.pow(2).sum(many)
+    certain = products.sum(many).abs() > _DEVIATIONS * products.pow(2).sum(many).sqrt()
+    return factor, certain & (factor.abs() > (2 if axes else 1) * SINGLE)
+
+
+def _way_of_rounding(errors: Tensor, one: Tensor, steps: Tensor) -> str:
+    """Sentence on one side whose values are those of the other, rounded toward zero or down; empty if it is not so.
+
+    Then they differ by less than one step, always to one side, half a step in the mean, as much for large fractions as for small
+    ones. A factor moves large fractions further.
+    """
+    fractions = (one / steps).abs()
+    for signs, direction in ((one.sign(), "toward zero"), (torch.ones_like(one), "down")):
+        moved = errors * signs
+        for side, other, cut in (("right", "left", moved), ("left", "right", -moved)):
+            if float(cut.max()) > 0 or float(cut.min()) < -1:
+                continue
+            spread = cut + 0.5
+            leaning = (cut - cut.mean()) * (fractions - fractions.mean())
+            even = abs(float(spread.sum())) <= _LIKELY * float(spread.pow(2).sum().sqrt())
+            if even and abs(float(leaning.sum())) <= _LIKELY * float(leaning.pow(2).sum().sqrt()):
+                return f"the {side}'s values are rounded {direction}, the {other}'s to the nearest"
+    return ""
+
+
 def _elsewhere(recomputation: Recomputation, left: int, right: int) -> str:
     """The same bits under another name on the other side: weights of another layer."""
     for which, number, other in ((1, right, "left"), (0, left, "right")):
@@ -90,7 +171,7 @@ def _relation(one: Tensor, two: Tensor, unit: float) -> str:
                     return f"the right's is the left's, moved by one along axis {axis}"
     factor = float((one * two).sum() / (one * one).sum())
     if factor and _close(one.reshape(-1) * factor, two.reshape(-1), unit):
-        return f"the right's is {factor:.6g} times the left's"
+        return f"the right's is {_number(factor)} times the left's"
     if float(one.max()) == float(two.max()) and torch.equal(
         one.reshape(-1).sort().values, two.reshape(-1).sort().values
     ):

@@ -26,7 +26,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
-from .leaves import is_part, relation
+from .leaves import Trend, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -52,6 +52,8 @@ _GONE = 8.0
 """Units of the result below which a difference that came in is as small as rounding: gone."""
 _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
+_CUTS = 64
+"""Values at most that are passed over to find those that two slices both begin with."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -203,6 +205,64 @@ class Recomputation:
         f, g, tolerance = self.both(left, right, bound, layout)
         return _difference(f, g, tolerance, self._unit(left, right))
 
+    def from_same_values(
+        self,
+        left: Slice,
+        right: Slice,
+        bound: Mapping[int, Bound],
+        known: tuple[Collection[int], Collection[int]],
+        passable: Callable[[int, int], bool],
+    ) -> tuple[Slice, Slice]:
+        """Two slices made longer until both begin with the same compared values, so that neither recomputes what the other takes as
+        it was recorded, with its rounding: keys out of a cache here, those of all tokens there. As they were, if there is no such
+        beginning, or a value that is not `passable(which, number)` lies before it.
+        """
+        parts, stops = [left, right], [set(known[0]), set(known[1])]
+        for _ in range(_CUTS):
+            dropped = self._later_values(parts[0], parts[1], bound)
+            if not dropped:
+                return parts[0], parts[1]
+            if not all(passable(which, number) for which, number in dropped):
+                break
+            for which, number in dropped:
+                stops[which].discard(number)
+            parts = [self.sides[which].slice(part.tensor, stops[which]) for which, part in enumerate((left, right))]
+            if any(part.failure for part in parts):
+                break
+        return left, right
+
+    def _later_values(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> list[tuple[int, int]]:
+        """Values, by side, with which two slices begin although the other recomputes them, so that the rounding of one side alone
+        is in its result: those made of what the other begins with, or else the last one that the other does not begin with.
+        """
+        parts = left, right
+        mine: dict[int, list[int]] = {number: [] for number in left.edge if self.sides[0].maker(number) is not None}
+        for number, item in bound.items():
+            if item.left in left.edge:
+                mine.setdefault(item.left, []).append(number)
+        theirs = {number: [bound[number].left] for number in right.edge if number in bound}
+        edges = mine, theirs
+        lone = [
+            [number for number, others in edges[which].items() if not set(others) & set(parts[1 - which].edge)]
+            for which in (0, 1)
+        ]
+        found: dict[tuple[int, int], None] = {}
+        for which in (0, 1):
+            others = {item for number in lone[which] for item in edges[which][number]}
+            for number in edges[1 - which] if others else ():
+                if others & self.sides[1 - which].ancestors(number):
+                    found[1 - which, number] = None
+                    found.update(((which, item), None) for item in edges[1 - which][number])
+        if found:
+            return list(found)
+        made = [
+            (maker.order, which, number)
+            for which in (0, 1)
+            for number in lone[which]
+            if (maker := self.sides[which].maker(number)) is not None
+        ]
+        return [max(made)[1:]] if made else []
+
     def choices(
         self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout
     ) -> tuple[Tensor, Tensor] | None:
@@ -343,14 +403,14 @@ class Recomputation:
             g, error_g = laid_out(g, layout, f.shape), laid_out(error_g, layout, f.shape)
         if f.shape != g.shape:
             return f, g, torch.zeros(())
-        coarse = self._coarsening(left, right)
+        coarse = self._coarsening(left, right, bound)
         if coarse > 1:
             return f, g, (error_f + error_g) * coarse
         rounded = self._cast_entries(left, right, bound)
         if rounded:
             return f, g, torch.maximum(f.abs(), g.abs()) * rounded
         unit = self._unit(left, right)
-        if unit > SINGLE and not self._same_edges(left, right, bound):
+        if self._later_values(left, right, bound):
             return f, g, (error_f + error_g) * (unit / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
         if not self._structure(left, right, meanings):
@@ -423,26 +483,6 @@ class Recomputation:
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
         return one is not None and two is not None and one.operation == two.operation
 
-    def _same_edges(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> bool:
-        """True if both slices begin with the same compared values. Else one recomputes what the other takes as it was recorded,
-        with its rounding.
-        """
-        partners = {item.left for item in bound.values()}
-        ours = {number for number in left.edge if number in partners}
-        theirs = {bound[number].left for number in right.edge if number in bound}
-        if not left.calls or not right.calls or ours == theirs:
-            return True
-        # A value may have been cast to a finer type in between, which changes nothing.
-        missing, more = theirs - set(left.edge), set(left.edge) - theirs
-        return all(any(self._are_equal(one, two) for one in more) for two in missing) and all(
-            any(self._are_equal(one, two) for two in theirs) for one in ours - theirs
-        )
-
-    def _are_equal(self, one: int, two: int) -> bool:
-        """True if two tensors of the left hold the same numbers."""
-        values = self.values[0](one), self.values[0](two)
-        return values[0].shape == values[1].shape and bool(torch.equal(*values))
-
     def _cast_entries(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
         """Rounding of values of different element types that both sides do nothing with but cast and move them: the left's value
         need not be one that the right's type can hold. Zero where they compute something.
@@ -458,8 +498,18 @@ class Recomputation:
         ]
         return max((UNITS.get(dtype, 0.0) for pair in types if len(pair) > 1 for dtype in pair), default=0.0)
 
-    def _coarsening(self, left: Slice, right: Slice) -> float:
-        """Factor by which rounding is coarser than float32 where the two results have different precisions."""
+    def _coarsening(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> float:
+        """Factor by which rounding is coarser than float32 where the two results have different precisions, and what they are made
+        of has, too: each side has rounded its constants to its own. A norm that is written out in float32 in a bfloat16 run
+        is made of the same values.
+        """
+        taken = [
+            (self.sides[0].dtype_before_casts(bound[number].left), self.sides[1].dtype_before_casts(number))
+            for number in right.edge
+            if number in bound
+        ]
+        if taken and all(one == two for one, two in taken):
+            return 1.0
         one, two = (
             UNITS.get(self.values[which].spec(part.tensor).dtype, 0.0) for which, part in enumerate((left, right))
         )
@@ -508,6 +558,15 @@ class Recomputation:
     def relation(self, left: int, right: int) -> str:
         """The relation of two different tensors that no recorded call made; empty if nothing is seen."""
         return relation(self, left, right)
+
+    def trend(self, left: int, right: int, layout: Layout) -> Trend | None:
+        """What the differences of two leaves that are a few units apart have in common; None if nothing."""
+        try:
+            one = self.values[0](left)
+            two = laid_out(self.values[1](right), layout, one.shape)
+        except (NotRecomputable, RuntimeError):
+            return None
+        return trend(one, two, max(UNITS.get(self.values[i].spec(n).dtype, 0.0) for i, n in enumerate((left, right))))
 
     def is_part(self, left: int, right: int) -> bool:
         """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""

@@ -18,6 +18,7 @@ from ..model.tensors import Spec, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .meanings import Meaning
 from .telling import meaning_of
+from .traits import traits_of
 
 _TENSOR_FLOAT = 2.0**-11
 _BRAIN_FLOAT = 2.0**-8
@@ -194,6 +195,36 @@ class Side:
                     waiting.append(item)
         ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
         return Slice(start, ordered, tuple(edge), failure, copies)
+
+    def dtype_before_casts(self, number: int) -> str:
+        """Element type that a value was computed in, before it was cast or moved."""
+        seen = {number}
+        while True:
+            maker = self.maker(number)
+            meaning = self.meaning(maker) if maker is not None else None
+            if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
+                return self.tensor(number).spec.dtype
+            taken = [operand.tensor for _, operand in meaning.operands()]
+            if len(taken) != 1 or taken[0] in seen:
+                return self.tensor(number).spec.dtype
+            number = taken[0]
+            seen.add(number)
+
+    def ancestors(self, number: int) -> set[int]:
+        """Tensors that a tensor was made of, directly or not."""
+        found: set[int] = set()
+        waiting = [number]
+        while waiting:
+            current = self.origin(waiting.pop())
+            maker = self.maker(current)
+            meaning = self.meaning(maker) if maker is not None else None
+            if maker is None:
+                continue
+            taken = inputs_of(maker).values() if meaning is None else [item.tensor for _, item in meaning.operands()]
+            more = [item for item in taken if item not in found and item != number]
+            found.update(more)
+            waiting += more
+        return found
 
     # --- gradients -----------------------------------------------------------------------------------------------------
 
