@@ -18,7 +18,7 @@ from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
-from ..model.records import Call
+from ..model.records import Call, is_kept
 from ..model.results import (
     CallResult,
     Mistake,
@@ -77,7 +77,7 @@ class PlaceResult:
 
 
 def side_of(journal: Journal) -> Side:
-    calls = sorted(journal.calls(), key=lambda call: call.id)
+    calls = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
     return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
 
 
