@@ -26,6 +26,7 @@ from ..model.results import (
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace
+from .composed import composed
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
@@ -111,7 +112,7 @@ def compare_place(
     brief: bool,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
-    journals = (traces[0].journal(*place), traces[1].journal(*place))
+    journals = (composed(traces[0].journal(*place)), composed(traces[1].journal(*place)))
     sides = (side_of(journals[0]), side_of(journals[1]))
     progress(f"{label}: pairing", 0, 1)
     alignment = pair(*sides)
