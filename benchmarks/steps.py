@@ -7,8 +7,8 @@
     python -m benchmarks.steps --json FILE         the figures as well, for keeping
 
 Twelve blocks (norm, linear, GELU, linear, dropout; 64 wide unless told), AdamW, 32 rows of data that change each step. `equal` is a
-run and its repetition; `apart` is a run in which one number of the data of the step in the middle is another. Each run and each
-comparison has a process of its own. The status is 1 when a target was missed. README.md: how to read it.
+run and its repetition, recorded beside it (`against`); `apart` is a run in which one number of the data of the step in the middle
+is another. Each run and each comparison has a process of its own. The status is 1 when a target was missed. See README.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STEPS = (25, 100, 400, 1600)
 BLOCKS = 12
 RATIO = 1.1  # recorded / bare
+LOCKSTEP = 1.1  # recorded beside another trace / recorded
 KB_A_STEP = 20.0
 SECONDS = 10.0  # comparing 1,000 steps
 GROWTH = 1.1  # of the peak memory, from the second number of steps to the last
@@ -51,6 +52,8 @@ class Row:
     level: str
     bare_ms: float = 0.0
     recorded_ms: float = 0.0
+    lockstep: float = 0.0
+    """Processor time of a step that is recorded beside another trace, against one that is recorded alone."""
     kb: float = 0.0
     seconds: float = 0.0
     cpu: float = 0.0
@@ -102,12 +105,13 @@ def run(folder: Path, numbers: Sequence[int], level: str, width: int) -> Iterato
         try:
             bare = ask(task | {"do": "train"})
             recorded = ask(task | {"do": "train", "path": str(folder / "a")})
-            ask(task | {"do": "train", "path": str(folder / "b")})
+            beside = ask(task | {"do": "train", "path": str(folder / "b"), "against": str(folder / "a")})
             ask(task | {"do": "train", "path": str(folder / "c"), "apart": steps // 2})
         except RuntimeError as error:
             yield Row(steps, "equal", level, error=str(error))
             return
         costs = {"bare_ms": bare["ms"], "recorded_ms": recorded["ms"], "kb": recorded["bytes"] / steps / 1000}
+        costs["lockstep"] = beside["cpu_ms"] / recorded["cpu_ms"]
         for kind, right in (("equal", "b"), ("apart", "c")):
             try:
                 found = ask({"do": "compare", "left": str(folder / "a"), "right": str(folder / right)})
@@ -156,11 +160,12 @@ def _train(task: dict[str, Any]) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     data = torch.Generator().manual_seed(1)
     path = Path(task["path"]) if "path" in task else None
-    recorder = tt.record(path, net, level=task["level"], keep="fingerprint") if path else None
-    seconds = []
+    options = {"level": task["level"], "keep": "fingerprint", "against": task.get("against")}
+    recorder = tt.record(path, net, **options) if path else None
+    seconds, processor = [], []
     with recorder or contextlib.nullcontext():
         for step in range(task["steps"]):
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             rows = torch.randn(32, task["width"], generator=data)
             labels = torch.randint(0, 10, (32,), generator=data)
             if step == task.get("apart"):
@@ -171,9 +176,14 @@ def _train(task: dict[str, Any]) -> dict[str, Any]:
             if recorder is not None:
                 recorder.step()
             seconds.append(time.perf_counter() - began)
-    counted = sorted(seconds[WARM:] or seconds)
+            processor.append(time.process_time() - cpu)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path else 0
-    return {"ms": 1000 * counted[len(counted) // 2], "bytes": size}
+    return {"ms": _median_ms(seconds), "cpu_ms": _median_ms(processor), "bytes": size}
+
+
+def _median_ms(seconds: list[float]) -> float:
+    counted = sorted(seconds[WARM:] or seconds)
+    return 1000 * counted[len(counted) // 2]
 
 
 def blocks(width: int) -> Any:
@@ -217,6 +227,7 @@ def costs_table(rows: Sequence[Row]) -> str:
         "bare ms",
         "recorded ms",
         "×",
+        "lockstep ×",
         "KB a step",
         "compare s",
         "cpu s",
@@ -236,6 +247,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.bare_ms:.1f}",
         f"{row.recorded_ms:.1f}",
         f"{row.ratio:.2f}",
+        f"{row.lockstep:.2f}",
         f"{row.kb:.1f}",
         f"{row.seconds:.2f}",
         f"{row.cpu:.2f}",
@@ -253,6 +265,7 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
     verdicts = []
     last = good.get((longest, "equal"))
     verdicts.append(Verdict("recorded / bare", last.ratio if last else None, RATIO))
+    verdicts.append(Verdict("beside a trace / recorded, processor time", last.lockstep if last else None, LOCKSTEP))
     verdicts.append(Verdict("KB a step", last.kb if last else None, KB_A_STEP))
     for kind, code in (("equal", 0), ("apart", 1)):
         row = good.get((longest, kind))

@@ -2,6 +2,7 @@
 
     cli     → api, compat, model                            align, judge → operations, model
     compat  → api, store, model                             operations, report, frameworks, engine → model
+    loops   → api, model
     testing → api, store, frameworks, model                 measure, store → engine, model; model → nothing
     api     → everything below                              weights → frameworks, measure, store, model
                                                             diagnose → operations, store, model
@@ -32,6 +33,7 @@ DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "cli": {"api", "compat", "model"},
     "compat": {"api", "store", "model"},
     "testing": {"api", "store", "frameworks", "model"},
+    "loops": {"api", "model"},
     "api": BELOW_API,
     "collect": {"store", "frameworks", "model"},
     "weights": {"frameworks", "measure", "store", "model"},
@@ -68,6 +70,9 @@ HOMES = {
     "llvmlite": ("store/",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),
     "pytest": ("testing/",),
+    "transformers": ("loops/transformers.py",),
+    "lightning": ("loops/lightning.py",),
+    "pytorch_lightning": ("loops/lightning.py",),
     "pandas": ("report/frames.py",),
     "polars": ("report/frames.py",),
     "pyarrow": ("report/frames.py",),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .model.errors import (
     CheckpointError,
+    DifferenceError,
     MissingPackageError,
     NonfiniteError,
     ReportError,
@@ -23,6 +24,7 @@ from .model.errors import (
 
 __all__ = [
     "CheckpointError",
+    "DifferenceError",
     "MissingPackageError",
     "NonfiniteError",
     "ReportError",

@@ -254,11 +254,21 @@ def test_without_payload_there_is_no_ring(tmp_path):
     it = create(tmp_path, keep_payload=False)
     journal = it.begin_step(0, specimens.HEADER)
     assert tree(tmp_path) == ["manifest.json", "step0", "step0/rank0", "step0/rank0/journal.jsonl"]
-    with pytest.raises(TraceWriteError, match="tensors are not kept"):
-        it.store(np.zeros(4, dtype=np.uint8), "0" * 32)
     it.close()
     assert specimens.lines_of(tmp_path)[0]["stage"] is None
     assert journal.path == specimens.journal_file(tmp_path)
+
+
+def test_a_single_value_of_a_trace_without_payload(tmp_path):
+    """It goes straight to its file; the step stays whole, and the others are folded as ever."""
+    it = create(tmp_path, keep_payload=False)
+    it.begin_step(0, specimens.HEADER)
+    places = [it.store(np.full(4, n, dtype=np.uint8), str(n) * 32) for n in (1, 2)]
+    assert [place.offset for place in places] == [0, 64]
+    raw = (tmp_path / "step0" / "rank0" / "payload.bin").read_bytes()
+    assert (raw[:4], raw[64:]) == (b"\1" * 4, b"\2" * 4)
+    it.close()
+    assert "rank0.stage" not in tree(tmp_path)
 
 
 # --- a full disk ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
-from ..model.records import Call
+from ..model.records import Call, is_kept
 from ..model.results import (
     CallResult,
     Mistake,
@@ -26,6 +26,7 @@ from ..model.results import (
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace
+from .composed import composed
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
@@ -77,7 +78,7 @@ class PlaceResult:
 
 
 def side_of(journal: Journal) -> Side:
-    calls = sorted(journal.calls(), key=lambda call: call.id)
+    calls = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
     return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
 
 
@@ -111,7 +112,7 @@ def compare_place(
     brief: bool,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
-    journals = (traces[0].journal(*place), traces[1].journal(*place))
+    journals = (composed(traces[0].journal(*place)), composed(traces[1].journal(*place)))
     sides = (side_of(journals[0]), side_of(journals[1]))
     progress(f"{label}: pairing", 0, 1)
     alignment = pair(*sides)

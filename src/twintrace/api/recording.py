@@ -27,8 +27,10 @@ from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
 from ..model.zoom import Zoom
+from ..store.trace import Trace
 from ..store.writer import Writer
 from .diagnosing import judge_steps
+from .lockstep import lockstep_with
 from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
 from .zooming import read_zoom
 
@@ -77,6 +79,8 @@ def record(
     kernels: bool = False,
     stop_on_nonfinite: bool | str = False,
     zoom: str | os.PathLike[str] | Zoom | None = None,
+    against: Trace | str | os.PathLike[str] | None = None,
+    on_difference: str = "stop",
 ) -> Recorder:
     """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
 
@@ -101,6 +105,9 @@ def record(
                   with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do not count
     zoom          a file of `twintrace zoom`, or what `tt.zoom` gave: its steps, ranks, level and calls, with every value, whatever
                   is said here of level, keep, steps, ranks, names, between, first and predicate
+    against       the trace of another run, recorded alike: each call is compared with it by fingerprint while this one runs. At the
+                  first difference that has an effect it is told, and the values around it are kept
+    on_difference "stop": recording ends with the step that differs, and the run goes on; "raise": DifferenceError at its end
     strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
     """
     where = _place(path)
@@ -132,6 +139,8 @@ def record(
         raise UsageError(f"stop_on_nonfinite: expected True, False or 'raise', got {stop_on_nonfinite!r}.")
     if stop_on_nonfinite and writer is not None:
         raise UsageError("stop_on_nonfinite reads the trace while it is written: leave out writer.")
+    if against is not None and writer is not None:
+        raise UsageError("against reads the trace while it is written: leave out writer.")
     models = named_models(model)
     workshop = framework_for(models, framework)
     if not models and not isinstance(model, Mapping) and chosen_level in (Level.MODULE, Level.MIX):
@@ -163,6 +172,10 @@ def record(
         "zoom": "" if close_up is None else close_up.because,
         "nonfinite": NonfiniteWatch(judge_steps, raises=stop_on_nonfinite == "raise") if stop_on_nonfinite else None,
     }
+    if against is not None:
+        options["lockstep"] = lockstep_with(
+            against, where, framework=workshop.name, level=chosen_level, keep=chosen_keep, on_difference=on_difference
+        )
     override = _selfcheck.OVERRIDE.get()
     if override is not None:
         redirected: Recorder = override(workshop, models, options)

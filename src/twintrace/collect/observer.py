@@ -35,6 +35,7 @@ from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
 from ..store.writer import Lines, Writer
 from .late import HeldLines
+from .lockstep import Lockstep
 from .watching import NonfiniteWatch
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class Observer:
         self.payload_trouble: TraceWriteError | None = None
         self.watch: NonfiniteWatch | None = None
         """Hears of every value that is not finite."""
+        self.lockstep: Lockstep | None = None
+        """Hears of every value."""
         self.gaps: dict[str, str] = {}
         """Values that are missing and should not be, by topic; whoever tells it takes it out."""
         self._autograd = autograd
@@ -154,7 +157,10 @@ class Observer:
         assert self._journal is not None
         if self.watch is not None:
             for mark, head, _ in late:
-                self._notice(int(head.split(",", 2)[1].removeprefix('"id":')), known[mark])
+                self._notice(_number_of(head), known[mark])
+        if self.lockstep is not None:
+            for mark, head, rest in late:
+                self.lockstep.tensor(_number_of(head), head, known[mark], rest)
         lines = [seal_text(f"{head}{known[mark]}{rest}") for mark, head, rest in late]
         if isinstance(self._journal, HeldLines):
             self._journal.release(lines)
@@ -399,10 +405,14 @@ class Observer:
                     self.settle()
             else:
                 self._journal.add(seal_text(f"{head}{text}{rest}"))
+                if self.lockstep is not None:
+                    self.lockstep.tensor(number, head, text, rest)
             return number, values
         self._journal.add(seal_text(f"{head}{values}{rest}"))
         if self.watch is not None:
             self._notice(number, values)
+        if self.lockstep is not None:
+            self.lockstep.tensor(number, head, values, rest)
         return number, values
 
     def _notice(self, number: int, text: str) -> None:
@@ -493,6 +503,11 @@ class Observer:
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]
+
+
+def _number_of(head: str) -> int:
+    """The number in the beginning of a tensor's line."""
+    return int(head.split(",", 2)[1].removeprefix('"id":'))
 
 
 def _end(glance: Glance) -> int:

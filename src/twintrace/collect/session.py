@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ..frameworks.protocol import Framework, ModuleView, Open, Unreadable, Watch
-from ..model.errors import NonfiniteError, SessionError, TraceWriteError
-from ..model.nonfinite import KEPT
-from ..model.records import Keep, Level, Role
+from ..model.errors import DifferenceError, NonfiniteError, SessionError, TraceWriteError, TwintraceError
+from ..model.records import APART, NONFINITE, Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
@@ -34,6 +33,7 @@ from .flatten import Flattener, Unobserved
 from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
 from .late import HeldLines
+from .lockstep import Lockstep
 from .observer import Observer
 from .processes import adopt, release
 from .selection import Selection, Sieve
@@ -57,7 +57,7 @@ class _Thread(threading.local):
 
 _HERE = _Busy()
 _MOST_KEPT_BYTES = 64 << 20
-"""Of a value that is kept because something that is not finite arose beside it: copying it must not be felt."""
+"""Of a value that is kept because something arose beside it: copying it must not be felt."""
 _STRANGERS = 4
 """Classes of modules that are named when none of the model's was called: enough to recognise another model by."""
 
@@ -113,6 +113,7 @@ class Session:
         kernels: bool = False,
         room: int | None = None,
         nonfinite: NonfiniteWatch | None = None,
+        lockstep: Lockstep | None = None,
         zoom: str = "",
     ) -> None:
         self.path = path
@@ -136,16 +137,16 @@ class Session:
                 manifest,
                 rank=self._rank,
                 world=self._world,
-                keep_payload=keep is Keep.TENSOR or nonfinite is not None,
+                keep_payload=keep is Keep.TENSOR,
                 buffer=buffer,
                 overwrite=overwrite,
                 resume=resume,
-                folds=keep is not Keep.TENSOR and nonfinite is None,
+                folds=keep is not Keep.TENSOR,
             )
             self._observer = Observer(
                 framework, keep, self._writer, autograd=level is not Level.OP, room=room, tell=self.note
             )
-            self._observer.watch = nonfinite
+            self._observer.watch, self._observer.lockstep = nonfinite, lockstep
             self._observe = self._observer.observe
             self._gaps = self._observer.gaps
             self._flattener = Flattener(framework, self._observe, self._gaps)
@@ -159,8 +160,9 @@ class Session:
         self._precisions: dict[int, tuple[Mapping[str, Any], str]] = {}
         self._number = self._writer.next_step() if resume and isinstance(self._writer, TraceWriter) else 0
         self._epoch = 0
-        self._nonfinite = nonfinite
-        self._halted = False  # something that is not finite was found, and recording has ended
+        self._nonfinite, self._lockstep = nonfinite, lockstep
+        self._halted = False  # what was watched for was found, and recording has ended
+        self._kept: list[tuple[str, Any, Any, int]] = []  # values to save with the step: name, look, array, stack
         self._running = self._armed = self._closed = self._lost = self._started = self._forked = False
         self._begun = self._failed = self._model_called = False
         self._given = tuple(models)
@@ -219,7 +221,7 @@ class Session:
                 )
             unused = number is not None and not self._next_call and self._withdraw_step()
             self._end_step()
-            found = self._judge_nonfinite()
+            ending = self._judge_step()
             self._number = following
             self._steps_begun = [following if unused and not self._total else self._steps_begun[0], following]
         if self._running:
@@ -228,7 +230,7 @@ class Session:
                 self._arm()
             elif not wanted and self._armed:
                 self._disarm()
-        self._halt(found)
+        self._halt(ending)
 
     def rename(self, module: Any, path: str) -> Callable[[], None]:
         """Record this one module as `path`, whether or not it belongs to a model, until the result is called or recording stops.
@@ -268,19 +270,19 @@ class Session:
         if not self._lost and not self._failed:
             self._tell_silence()
         self._closed = True
+        ending: TwintraceError | None = None
         try:
             with self._lock:
                 self._end_step()
-                found = self._judge_nonfinite()
+                ending = self._judge_step()
                 if self._writer:
                     self._observer.forget_all()
                     self._writer.close()
         except TraceWriteError as error:
-            found = ""
             self._lose(error)
         finally:
             release(self)
-        self._halt(found)
+        self._halt(ending)
 
     def __enter__(self) -> Session:
         try:
@@ -565,9 +567,15 @@ class Session:
                     text += self._mutated_text(call, state.mutates)
             finally:
                 self._observer.producer = None
-        self._write(f'{text},"missing":{encode(list(missing))}' if missing else text)
+        if missing:
+            text += f',"missing":{encode(list(missing))}'
+        self._write(text)
         if self._nonfinite is not None and self._nonfinite.counts:
             self._look_at_results(call, state, before)
+        if self._lockstep is not None:
+            if self._lockstep.call(call.id, state.text, text):
+                self._keep_around(APART, call, state)
+            self._tell_apart(self._lockstep)
 
     def _leave_module(self, call: Open) -> None:
         # All above too: a module inside that was left past its end may still be there.
@@ -632,7 +640,7 @@ class Session:
         count = itertools.count()
         return lambda tensor: self.gradient(call, Role.SAVED, slot, tensor, next(count))
 
-    # --- values that are not finite -----------------------------------------------------------------------------
+    # --- values to keep -----------------------------------------------------------------------------------------
 
     def _copy_before(self, state: _State, inputs: Sequence[tuple[str, Any]]) -> None:
         """Arguments that are about to be written to: their values are gone afterwards."""
@@ -660,18 +668,18 @@ class Session:
         fresh = self._nonfinite.fresh(before)
         if not fresh or not self._nonfinite.is_origin(state.text, fresh) or not self._nonfinite.may_keep():
             return
-        kept: list[tuple[str, tuple[Any, Any] | None]] = [
-            (f"input {slot}", value) for slot, value in state.before.items()
-        ]
-        kept += [
-            (f"input {slot}", self._small_value(tensor)) for slot, tensor in call.inputs if slot not in state.before
-        ]
-        kept += [(f"output {slot or '0'}", self._small_value(tensor)) for slot, tensor in call.outputs]
-        for name, value in kept:
-            if value is not None:
-                self._keep_value(f"{KEPT}{call.name} {name}", *value)
+        self._keep_around(NONFINITE, call, state)
         if self._nonfinite.tells_now(fresh):
             self._tell_nonfinite(f"{call.name or 'the model'} made NaN out of values without NaN")
+
+    def _keep_around(self, kept: str, call: Open, state: _State) -> None:
+        """The values that a call took and gave."""
+        values: list[tuple[str, tuple[Any, Any] | None]] = [(f"input {slot}", v) for slot, v in state.before.items()]
+        values += [(f"input {slot}", self._small_value(t)) for slot, t in call.inputs if slot not in state.before]
+        values += [(f"output {slot or '0'}", self._small_value(tensor)) for slot, tensor in call.outputs]
+        for name, value in values:
+            if value is not None:
+                self._keep_value(f"{kept}{call.name} {name}", *value)
 
     def _look_at_gradient(self, tensor: Any, before: int) -> None:
         assert self._nonfinite is not None
@@ -679,46 +687,70 @@ class Session:
         if fresh and len(fresh) == len(self._nonfinite.counts) and self._nonfinite.may_keep():
             value = self._small_value(tensor)
             if value is not None:
-                self._keep_value(f"{KEPT}gradient", *value)
+                self._keep_value(f"{NONFINITE}gradient", *value)
             if self._nonfinite.tells_now(fresh):
                 self._tell_nonfinite("a gradient is NaN")
 
     def _keep_value(self, name: str, look: Any, array: Any) -> None:
-        """A value as if the user had saved it, with its bytes."""
-        number = self._observer.keep_value(look, array)
+        """A value as if the user had saved it, with its bytes; at the end of the step, so that the numbers of calls and tensors are
+        those of a run in which nothing was kept.
+        """
+        self._kept.append((name, look, array.copy(), self._stacks.capture(3)))
+
+    def _write_kept(self) -> None:
+        kept, self._kept = self._kept, []
         counts = self._counts[Phase.FORWARD, Kind.SAVE]
-        count = counts.get(name, 0)
-        counts[name] = count + 1
-        identity = self._next_call
-        self._next_call += 1
-        text = self._start_call(identity, Kind.SAVE, name, count, Phase.FORWARD, "", None)
-        self._write(f'{text},"in":[],"kw":{{}},"stack":{self._stacks.capture(3)},"out":{{"$t":{number}}}')
+        for name, look, array, stack in kept:
+            number = self._observer.keep_value(look, array)
+            count = counts.get(name, 0)
+            counts[name] = count + 1
+            identity = self._next_call
+            self._next_call += 1
+            text = self._start_call(identity, Kind.SAVE, name, count, Phase.FORWARD, "", None)
+            self._write(f'{text},"in":[],"kw":{{}},"stack":{stack},"out":{{"$t":{number}}}')
 
     def _tell_nonfinite(self, text: str) -> None:
         self._complaints.tell(
             f"step {self._number}: {text}; whether it has an effect is seen at the end of the step", key="nan"
         )
 
-    def _judge_nonfinite(self) -> str:
-        """The sentence about the origin of what is not finite, where the step that has just ended shows one."""
-        if self._nonfinite is None or self._writer is None or self._lost or self._halted:
-            return ""
+    def _tell_apart(self, lockstep: Lockstep) -> None:
+        if lockstep.first:
+            self._complaints.tell(
+                f"step {self._number} differs from {lockstep.other.path}, first seen at: {lockstep.first}; "
+                f"whether it has an effect is seen at the end of the step",
+                key="apart",
+            )
+
+    def _judge_step(self) -> TwintraceError | None:
+        """The reason why recording ends with the step that has just ended, where what was watched for is in it."""
+        if self._writer is None or self._lost or self._halted:
+            return None
         try:
             with unseen():
-                return self._nonfinite.judge(self.path, self._number, self._rank)
+                if self._nonfinite is not None:
+                    found = self._nonfinite.judge(self.path, self._number, self._rank)
+                    if found:
+                        return NonfiniteError(f"{found}. More: twintrace why-nan {self.path}")
+                if self._lockstep is not None:
+                    found = self._lockstep.judge(self.path, self._number, self._rank)
+                    if found:
+                        runs = f"{self._lockstep.other.path} {self.path}"
+                        return DifferenceError(f"{found}. More: twintrace compare {runs}; twintrace zoom {runs}")
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
-            self._trouble("nonfinite", error)
-            return ""
+            self._trouble("what was watched for", error)
+        return None
 
-    def _halt(self, sentence: str) -> None:
-        """Recording ends here: what comes after a NaN is NaN."""
-        if not sentence or self._halted:
+    def _halt(self, ending: TwintraceError | None) -> None:
+        """Recording ends here: what comes after a NaN is NaN, and after a difference all is different."""
+        if ending is None or self._halted:
             return
         self._halted = True
         self._disarm()
-        if self._nonfinite is not None and self._nonfinite.raises and not self._failed:
-            raise NonfiniteError(f"{sentence}. More: twintrace why-nan {self.path}")
-        self._complaints.tell(f"recording has ended: {sentence}. More: twintrace why-nan {self.path}", key="nonfinite")
+        watch = self._nonfinite if isinstance(ending, NonfiniteError) else self._lockstep
+        if watch is not None and watch.raises and not self._failed:
+            raise ending
+        self._complaints.tell(f"recording has ended: {ending}", key="ended")
 
     # --- lines --------------------------------------------------------------------------------------------------
 
@@ -736,10 +768,17 @@ class Session:
             with self._lock:
                 journal = self._journal or self._open_journal()
                 before = self._observer.count
-                journal.add(seal_text(f'{text},"t":{self._observe(tensor)},"n":{count}'))
+                number = self._observe(tensor)
+                line = f'{text},"t":{number},"n":{count}'
+                journal.add(seal_text(line))
                 self._commit(journal)
                 if self._nonfinite is not None and self._nonfinite.counts:
                     self._look_at_gradient(tensor, before)
+                if self._lockstep is not None:
+                    value = self._small_value(tensor) if self._lockstep.gradient(line, number) else None
+                    if value is not None:
+                        self._keep_value(f"{APART}gradient", *value)
+                    self._tell_apart(self._lockstep)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
             self._trouble("gradient", error)
         finally:
@@ -810,6 +849,10 @@ class Session:
             self._observer.begin(self._journal)
             if self._nonfinite is not None:
                 self._nonfinite.begin()
+            if self._lockstep is not None:
+                why = self._lockstep.begin(self._number, self._rank)
+                if why:
+                    self._complaints.tell(why, key="lockstep")
             carried, self._carried = self._carried, []
             for topic, text in carried:
                 self._note_in_journal(topic, text)
@@ -841,7 +884,10 @@ class Session:
         if self._journal is not None and self._writer is not None:
             with unseen():
                 self._settle()
+            if self._lockstep is not None:
+                self._lockstep.end()
             try:
+                self._write_kept()
                 if not self._lost:  # a journal with a gap does not call itself complete
                     self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
                 self._writer.end_step()

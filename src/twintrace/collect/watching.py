@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_NUMBER = re.compile(r'"\$t":(\d+)|"(?:params|buffers)":\{([^}]*)\}')
+_NUMBER = re.compile(r'"\$t":(\d+)|"(?:params|buffers|after)":\{([^}]*)\}')
 _WRITTEN = re.compile(r'\{"\$float":"(nan|-?inf)"\}')
 _MOST_KEPT = 8
 """Places of a run of which the values are kept, until it is known that they are harmless."""
@@ -75,10 +75,7 @@ class NonfiniteWatch:
         return not written and not taken
 
     def _taken(self, text: str) -> list[tuple[int, int, int]]:
-        numbers: list[int] = []
-        for single, several in _NUMBER.findall(text):
-            numbers += [int(single)] if single else [int(item) for item in re.findall(r":(\d+)", several)]
-        return [self.counts[number] for number in numbers if number in self.counts]
+        return [self.counts[number] for number in numbers_in(text) if number in self.counts]
 
     def may_keep(self) -> bool:
         """Is there room for the values around another place?"""
@@ -107,3 +104,11 @@ class NonfiniteWatch:
             self._told = False
         self.sentence = verdict.sentence
         return self.sentence
+
+
+def numbers_in(text: str) -> list[int]:
+    """Numbers of the tensors that a call's line, or a part of it, names."""
+    found: list[int] = []
+    for single, several in _NUMBER.findall(text):
+        found += [int(single)] if single else [int(item) for item in re.findall(r":(\d+)", several)]
+    return found

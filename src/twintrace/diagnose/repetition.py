@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from ..model.records import Call, Gradient, Role
+from ..model.records import Call, Gradient, Role, is_kept
 from ..model.repetition import FirstDifference, Unsteadiness
 from ..model.sites import Kind
 from ..model.tensors import Statistics, Tensor, in_another_order, same_values
@@ -108,17 +108,25 @@ def first_difference(left: Trace, right: Trace) -> tuple[FirstDifference | None,
             which = "first" if place in left.places else "second"
             what = f"only the {which} run has step {place[0]}"
             return FirstDifference(*place, Unsteadiness.FLOW, what, *_TOLD[Unsteadiness.FLOW]), count
-        one, two = left.journal(*place), right.journal(*place)
-        values = _equal_values(one, two)
-        if values is not None:
-            count.calls, count.values = count.calls + len(one), count.values + values
-        else:
-            found = _Pair(left, right, one, two, count).first()
-            if found is not None:
-                return found, count
+        found = difference_in_step(left, right, place, count)
+        if found is not None:
+            return found, count
         left.forget()
         right.forget()
     return None, count
+
+
+def difference_in_step(
+    left: Trace, right: Trace, place: tuple[int, int], count: Count | None = None
+) -> FirstDifference | None:
+    """The same within one step of one rank, which both have."""
+    count = count or Count()
+    one, two = left.journal(*place), right.journal(*place)
+    values = _equal_values(one, two)
+    if values is None:
+        return _Pair(left, right, one, two, count).first()
+    count.calls, count.values = count.calls + len(one), count.values + values
+    return None
 
 
 def _equal_values(one: Journal, two: Journal) -> int | None:
@@ -336,6 +344,8 @@ class _Pair:
 def _events(flow: Flow) -> Iterator[Event]:
     found: list[tuple[int, Event]] = []
     for call in flow.calls:
+        if is_kept(call):
+            continue
         found.append((call.order, Event(("call", f"{call.site}", call.site.path), call)))
         for gradient in call.gradients:
             key = ("gradient", f"{call.site}", gradient.role, gradient.slot, str(gradient.count))

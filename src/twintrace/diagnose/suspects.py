@@ -15,8 +15,8 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.nonfinite import KEPT, Pass, Source
-from ..model.records import Call, Gradient, Role
+from ..model.nonfinite import Pass, Source
+from ..model.records import Call, Gradient, Role, is_kept
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves, tensor_slots
 from .flow import Counts, Flow
@@ -415,7 +415,7 @@ def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator
         numbers = [number for number in _returned(call) if flow.is_bad(number) and number not in purposes]
         numbers = [number for number in numbers if not is_uninitialised(flow, flow.maker.get(number, call))]
         if call.site.kind is Kind.SAVE:
-            if call.site.name.startswith(KEPT):
+            if is_kept(call):
                 continue
             numbers = [number for number in numbers if number not in flow.maker or flow.maker[number] is call]
         else:

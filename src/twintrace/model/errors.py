@@ -3,6 +3,7 @@
     TwintraceError
     ├── UsageError            an argument that cannot work (also a ValueError)
     ├── NonfiniteError        a recorded run made NaN or infinities, and was to end then (also an ArithmeticError)
+    ├── DifferenceError       a recorded run is not that of the trace beside it, and was to end then
     ├── SessionError          the right call at the wrong time: stop without start, a step recorded twice
     ├── MissingPackageError   a package is needed and not installed; the sentence says how to get it
     ├── ReportError           a report that cannot be written, or a file that is none (also an OSError)
@@ -30,6 +31,10 @@ class UsageError(TwintraceError, ValueError):
 
 class NonfiniteError(TwintraceError, ArithmeticError):
     """A recorded run made NaN or infinities that have an effect, and was to end then."""
+
+
+class DifferenceError(TwintraceError):
+    """A recorded run differs from that of the trace that it is compared with, and was to end then."""
 
 
 class SessionError(TwintraceError, RuntimeError):

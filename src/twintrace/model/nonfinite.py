@@ -14,9 +14,6 @@ from .records import Call
 from .tensors import Spec, Statistics
 from .words import Word
 
-KEPT = "nonfinite: "
-"""Beginning of the names of values that a recorder kept because something that is not finite arose beside them."""
-
 
 class Source(Word):
     """Origin of a value that is not finite."""

@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .sites import Site
+from .sites import Kind, Site
 from .values import Value
 from .words import Word
+
+NONFINITE, APART = "nonfinite: ", "apart: "
+"""Beginnings of the names of values that the recorder itself saved, because something arose beside them."""
 
 
 class Level(Word):
@@ -138,3 +141,8 @@ class Damage:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.where}: {self.text}"
+
+
+def is_kept(call: Call) -> bool:
+    """Is this a value that the recorder saved by itself? It is no part of the run: another run of the same program has none."""
+    return call.site.kind is Kind.SAVE and call.site.name.startswith((NONFINITE, APART))

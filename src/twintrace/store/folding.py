@@ -15,8 +15,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -54,6 +54,9 @@ class Pattern:
     """The lines of a step without its numbers, one after the other, each with a newline; without the head."""
 
     text: bytes
+    base: Pattern | None = None
+    """Another one, of which this is a copy with other lines in some places."""
+    changed: Mapping[int, bytes] = field(default_factory=dict)
 
     @cached_property
     def identity(self) -> str:
@@ -122,7 +125,7 @@ class Pattern:
         lines = list(self.lines)
         for place, line in changed.items():
             lines[place] = line
-        return Pattern(b"".join(line + b"\n" for line in lines))
+        return Pattern(b"".join(line + b"\n" for line in lines), self, changed)
 
 
 @dataclass(frozen=True)

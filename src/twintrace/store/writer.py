@@ -30,7 +30,7 @@ from . import layout
 from .appending import append
 from .folding import NotFoldable, Numbers, Pattern, changed_lines, fold
 from .lines import MAX_MANIFEST, Wire, decode, seal
-from .stage import DEFAULT_BYTES, Stage
+from .stage import ALIGN, DEFAULT_BYTES, Stage
 
 # Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
 REMEMBERED = 1 << 19
@@ -138,6 +138,7 @@ class TraceWriter:
         self._base = 0
         self._directory = root
         self._file_begun = False
+        self._whole = False  # this step has a payload, and stays as it is
         self._known: dict[str, tuple[int, int, int]] = {}
         self._journal: Journal | None = None
         self._manifest = _identity(root / layout.MANIFEST)
@@ -222,7 +223,7 @@ class TraceWriter:
             )
         self._directory = layout.journal_dir(self.root, step, self.rank)
         journal = Journal(self._directory, hold=self._folds)
-        self._step, self._file_begun = step, False
+        self._step, self._file_begun, self._whole = step, False, False
         self._journal = journal
         stage = self._open_stage() if self.keep_payload else None
         position = None
@@ -243,7 +244,12 @@ class TraceWriter:
         return journal
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
-        """Keep the bytes of a one-dimensional uint8 array, unless this trace has them already."""
+        """Keep the bytes of a one-dimensional uint8 array, unless this trace has them already.
+
+        In a trace that keeps no tensors they go straight to the payload of the step, which is not folded then.
+        """
+        if not self.keep_payload:
+            return self._append(data)
         key = f"{fingerprint}{len(data)}"
         known = self._known.get(key)
         if known is not None:
@@ -260,12 +266,25 @@ class TraceWriter:
         self._known[key] = (self._step, offset, len(data))
         return Location(offset, len(data))
 
+    def _append(self, data: np.ndarray[Any, Any]) -> Location:
+        file = self._directory / layout.PAYLOAD
+        try:
+            with file.open("ab") as payload:
+                offset = (payload.tell() + ALIGN - 1) // ALIGN * ALIGN
+                payload.write(bytes(offset - payload.tell()) + data.tobytes())
+        except OSError as error:
+            raise TraceWriteError(
+                f"{file}: a value could not be kept ({error.strerror}). Everything recorded before is complete."
+            ) from error
+        self._whole = True
+        return Location(offset, len(data))
+
     def end_step(self) -> None:
         """Close the journal. The payload goes on being written behind."""
         journal, self._journal = self._journal, None
         if journal:
             journal.close()
-            if self._folds:
+            if self._folds and not self._whole:
                 self._fold(journal)
         if self._stage and self._file_begun:
             self._stage.end()
