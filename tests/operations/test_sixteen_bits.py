@@ -75,6 +75,12 @@ KERNELS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor], tuple[
         {"kernel_size": (3, 3), "stride": (1, 1), "padding": ((0, 0), (0, 0)), "ceil_mode": (0, 0), "count_include_pad": True,
          "divisor_override": None},
     ),
+    "max_pool": (
+        lambda x: F.max_pool2d(x, 2),
+        [rand(2, 3, 12, 12)],
+        ("input",),
+        {"kernel_size": (2, 2), "stride": (2, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "ceil_mode": (0, 0)},
+    ),
     "interpolate": (
         lambda x: F.interpolate(x, scale_factor=3, mode="bilinear"),
         [rand(2, 3, 14, 14)],
@@ -159,3 +165,22 @@ def test_numbers_that_are_rounded_to_zero_are_no_gain() -> None:
     found = audit(Meaning("mul", {"input": Operand(0), "other": 0.6}, {1: 0}), values)
 
     assert found.forward[1].ratio <= 1
+
+
+@HALVES
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_a_bias_may_be_added_by_a_kernel_of_its_own(share: float, dtype: torch.dtype) -> None:
+    x, w, b = rand(32, 64).to(dtype), (rand(8, 64, seed=1) / 8).to(dtype), rand(8, seed=2).to(dtype)
+    y = F.linear(x, w) + share * b
+    tensors = x, w, b, y
+    meaning = Meaning("linear", {"input": Operand(0), "weight": Operand(1), "bias": Operand(2)}, {3: 0})
+
+    score = audit(
+        meaning,
+        Values(
+            lambda number: tensors[number].float().numpy(),
+            lambda number: Spec(NAMES[dtype], tuple(tensors[number].shape)),
+        ),
+    ).forward[3]
+
+    assert (score.ratio <= 1) == (share == 1)

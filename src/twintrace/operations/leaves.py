@@ -79,7 +79,7 @@ def is_part(recomputation: Recomputation, left: int, right: int) -> bool:
 
 
 def trend(one: Tensor, two: Tensor, unit: float) -> Trend | None:
-    """What the differences of two tensors have in common: a factor, of all or of one row, or one direction. None if they are as
+    """Property that the differences of two tensors share: a factor, of all or of one row, or one direction. None if they are as
     roundings are, as often up as down.
 
     A factor itself may have been rounded to float32 on each side: what is no more than that is no trend.

@@ -560,7 +560,7 @@ class Recomputation:
         return relation(self, left, right)
 
     def trend(self, left: int, right: int, layout: Layout) -> Trend | None:
-        """What the differences of two leaves that are a few units apart have in common; None if nothing."""
+        """Property that the differences of two leaves share which are a few units apart; None if there is none."""
         try:
             one = self.values[0](left)
             two = laid_out(self.values[1](right), layout, one.shape)
