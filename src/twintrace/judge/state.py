@@ -84,8 +84,10 @@ class JudgeState:
         self.right_of: dict[int, int] = {}
         """The first right tensor that each left one was compared with."""
         self.of_left: dict[int, Judged] = {}
-        """The worst that was found of each left tensor."""
+        """The best that was found of each left tensor: one that agrees with a right one is right, whatever else it meets."""
         self.known: tuple[set[int], set[int]] = (set(), set())
+        self.discarded: set[tuple[int, int]] = set()
+        """Values that were paired and do not belong together."""
         self.gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
         self.gradient_by_bits: dict[tuple[str | None, str | None], Judged] = {}
         self.notes: dict[str, float] = {}
@@ -117,7 +119,7 @@ class JudgeState:
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
         known = self.of_left.get(left)
-        if known is None or ORDER[known.status] < ORDER[judged.status]:
+        if known is None or ORDER[judged.status] < ORDER[known.status]:
             self.of_left[left] = judged
         self.known[0].add(left)
         self.known[1].add(right)

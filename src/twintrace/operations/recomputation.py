@@ -296,6 +296,14 @@ class Recomputation:
         largest = max(map(float, sizes), default=0.0)
         return float(distance.norm()) / largest if largest else 0.0
 
+    def rms(self, which: int, number: int) -> float:
+        """Root mean square of a value; 0 where it was not kept."""
+        try:
+            value = self.values[which](number)
+        except NotRecomputable:
+            return 0.0
+        return float(value.norm()) / math.sqrt(max(value.numel(), 1))
+
     def distance(self, gradients: tuple[int, int], layout: Layout) -> tuple[float, float]:
         """Root mean squares of the difference of two gradients, and of the larger one; zeros where values were not kept."""
         try:
