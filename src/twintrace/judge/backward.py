@@ -27,7 +27,6 @@ from .state import (
     Judged,
     JudgeState,
     attach,
-    kernel_mistake,
     name_of_pair,
     times_bound,
     together,
@@ -125,7 +124,7 @@ class Gradients:
             ratios[which] = score.ratio
             if score.ratio > 1 and (which, number) not in self._state.accused:
                 self._state.accused.add((which, number))
-                mistakes.append(replace(kernel_mistake(which, call, score), backward=True))
+                mistakes.append(replace(self._state.kernel_mistake(which, call, number, score), backward=True))
         terms = Terms(ratios[0], None, None, ratios[1])
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
@@ -192,7 +191,9 @@ class Gradients:
         if (which, number) not in self._state.accused:
             self._state.accused.add((which, number))
             at = ((call,), ()) if which == 0 else ((), (call,))
-            mistake = replace(kernel_mistake(which, call, score), backward=True, left=at[0], right=at[1])
+            mistake = replace(
+                self._state.kernel_mistake(which, call, number, score), backward=True, left=at[0], right=at[1]
+            )
             self._state.between.append((which, call, mistake))
             return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
         return Judged(Status.PARTED)

@@ -144,6 +144,25 @@ class JudgeState:
             changed[pair.right] = both
         return changed
 
+    def kernel_mistake(self, which: int, call: Call, number: int, score: Score) -> Mistake:
+        """A recorded result or gradient that is not what its call computes, with the setting that its kernel ignores, if any."""
+        side = ("left", "right")[which]
+        what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
+        ignored, ratio = self.recomputation.ignored_setting(which, call, number)
+        if ignored:
+            why = (
+                f"the {side}'s kernel ignores {ignored}: without it, its recorded operands give this result in float64 "
+                f"({score.ratio:.3g} → {ratio:.2g} of its rounding)"
+            )
+            advice = f"take a kernel that heeds {ignored} on the {side}, or do without on both sides"
+        else:
+            why = (
+                f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times "
+                "beyond its rounding"
+            )
+            advice = f"look at the {side}'s kernel, its device and precision modes"
+        return Mistake("kernel", what, why, advice, side, score.ratio)
+
     def standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""
         if not which:
@@ -175,15 +194,6 @@ def not_recomputable() -> type[Exception]:
     from ..operations.evaluation import NotRecomputable
 
     return NotRecomputable
-
-
-def kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
-    side = ("left", "right")[which]
-    what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
-    why = f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times beyond its rounding"
-    return Mistake(
-        "kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio
-    )
 
 
 def comes_in(pair: TensorPair) -> bool:

@@ -28,7 +28,6 @@ from .state import (
     SMALL,
     Judged,
     JudgeState,
-    kernel_mistake,
     name_of_pair,
     not_recomputable,
     times_bound,
@@ -354,7 +353,7 @@ class Values:
                     ratios[which] = max(ratios[which] or 0.0, score.ratio)
                     if score.ratio > 1 and (which, number) not in self._state.accused:
                         self._state.accused.add((which, number))
-                        mistakes.append(kernel_mistake(which, call, score))
+                        mistakes.append(self._state.kernel_mistake(which, call, number, score))
         return Judged(
             Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
         )
