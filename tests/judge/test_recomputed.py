@@ -112,6 +112,28 @@ def test_a_kernel_that_is_wrong_in_one_element_is_named_with_its_side(
     assert (mistake.kind, mistake.side) == ("kernel", ("left", "right")[side_at_fault])
 
 
+class Heedless(TorchDispatchMode):
+    """The gradient of an embedding as if no token were padding."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.embedding_dense_backward.default:
+            args = (*args[:3], -1, *args[4:])
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_setting_that_a_kernel_ignores_is_named(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Embedding(8, 4, padding_idx=0)
+        with record(net), Heedless() if side else nullcontext():
+            net(torch.tensor([[3, 1, 0], [5, 0, 0]])).exp().mean().backward()
+
+    mistake = only_mistake(compared(tmp_path, run))
+
+    assert mistake.kind == "kernel"
+    assert mistake.backward
+    assert mistake.why.startswith("the right's kernel ignores padding_idx=0: without it")
+
+
 def test_different_weights_are_a_parting_of_their_own(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Linear(8, 4)

@@ -180,6 +180,23 @@ def test_overflow_of_fp16_is_right() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "x", "flushed"), [("float32", -96.0, True), ("bfloat16", -96.0, True), ("float16", -12.0, False)]
+)
+def test_numbers_below_the_normal_ones_may_be_flushed_to_zero(dtype: str, x: float, flushed: bool) -> None:
+    """Where the numbers that are left are small enough: those below float16's normal ones are in use."""
+    values = values_of(
+        {
+            0: torch.tensor([x, 0.0], dtype=getattr(torch, dtype)),
+            1: torch.tensor([0.0, 1.0], dtype=getattr(torch, dtype)),
+        }
+    )
+
+    ratio = audit(Meaning("exp", {"input": Operand(0)}, {1: 0}), values).forward[1].ratio
+
+    assert (ratio <= 1) is flushed
+
+
 def test_any_of_tied_places_is_right() -> None:
     x = torch.tensor([[1.0, 3.0, 3.0]])
     meaning = Meaning("argmax", {"input": Operand(0), "dim": 1, "keepdim": False}, {1: 0})

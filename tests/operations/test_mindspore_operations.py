@@ -37,6 +37,8 @@ CALLS = {
         1 / (x + 9)
         -x
         x > y
+        ops.equal(x, y)
+        x.equal(x)
         ops.abs(x)
         ops.DivNoNan()(x, ops.floor(y))
         ops.exp(x)

@@ -6,6 +6,7 @@ Gradients(state).cut_off(1)      the call that stops gradients on the right alon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +27,6 @@ from .state import (
     Judged,
     JudgeState,
     attach,
-    kernel_mistake,
     name_of_pair,
     times_bound,
     together,
@@ -53,10 +53,15 @@ class Gradients:
         self._state = state
         self._parameters: dict[tuple[int, int], int | None] = {}
         """Weights by the side and the number of a gradient that is called by a name that no module has."""
+        self._noise: tuple[set[int], set[int]] = (set(), set())
+        """Gradients that are apart and right on both sides: rounding of what cancelled."""
+        self._relative_noises: dict[tuple[int, int], float] = {}
 
     def judge(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
         if key not in self._state.gradients:
+            if self._values_of_gradient(item.pair) in self._state.discarded:
+                return Judged(Status.SAME, because="gradients of values that do not belong together", discarded=True)
             judged = self._judge_gradient(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
@@ -67,6 +72,8 @@ class Gradients:
                 known = self._state.gradient_of[which].get(number)
                 if known is None or ORDER[known.status] < ORDER[judged.status]:
                     self._state.gradient_of[which][number] = judged
+                if judged.status is Status.CLEAN and (item.verdict.error or 0.0) >= self.least:
+                    self._noise[which].add(number)
         return self._state.gradients[key]
 
     def _judge_gradient(self, item: TensorResult) -> Judged:
@@ -118,7 +125,7 @@ class Gradients:
             self._state.remark_on(which, call, score, "a gradient")
             if score.ratio > 1 and (which, number) not in self._state.accused:
                 self._state.accused.add((which, number))
-                mistakes.append(replace(kernel_mistake(which, call, score), backward=True))
+                mistakes.append(replace(self._state.kernel_mistake(which, call, number, score), backward=True))
         terms = Terms(ratios[0], None, None, ratios[1])
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
@@ -185,7 +192,9 @@ class Gradients:
         if (which, number) not in self._state.accused:
             self._state.accused.add((which, number))
             at = ((call,), ()) if which == 0 else ((), (call,))
-            mistake = replace(kernel_mistake(which, call, score), backward=True, left=at[0], right=at[1])
+            mistake = replace(
+                self._state.kernel_mistake(which, call, number, score), backward=True, left=at[0], right=at[1]
+            )
             self._state.between.append((which, call, mistake))
             return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
         return Judged(Status.PARTED)
@@ -240,6 +249,37 @@ class Gradients:
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
         return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
 
+    def _allowed(self, which: int, call: Call, number: int) -> float:
+        """Root mean square of the rounding that may be in what a call sent back: its own, and that of the calls before it whose
+        gradients were not compared. Infinite if all that came back to it is rounding (scores of a softmax over one element).
+        """
+        score = self._state.recomputation.audit(which, call).backward.get(number)
+        if score is None:
+            return math.inf
+        received = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        noise = min((self._relative_noise(which, item) for item in received), default=0.0)
+        if noise in (0.0, math.inf):
+            return score.limit + noise
+        return score.limit + noise * self._state.recomputation.rms(which, number)
+
+    def _relative_noise(self, which: int, number: int) -> float:
+        """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
+        if number in self._noise[which]:
+            return math.inf
+        if number in self._state.gradient_of[which]:
+            return 0.0
+        key = which, number
+        if key not in self._relative_noises:
+            self._relative_noises[key] = 0.0  # a damaged trace may go round in circles
+            values = [value for _, value in self._state.received[which].get(number, ())]
+            sent = [item for value in values for item in self._state.sides[which].contributions(value)]
+            sent = sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
+            size = self._state.recomputation.rms(which, number)
+            parts = [self._allowed(which, call, part) for call, part in sent]
+            known = [part for part in parts if part < math.inf]
+            self._relative_noises[key] = math.inf if parts and not known else sum(known) / size if size else 0.0
+        return self._relative_noises[key]
+
     def _are_apart(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> bool:
         """True if two gradients differ by more than many layers' rounding of what each was added up of: its parts, or the terms of
         the only part, which may cancel.
@@ -256,13 +296,7 @@ class Gradients:
                 self._state.recomputation.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts])
                 >= least
             )
-        limit = 0.0
-        for which, own in enumerate(parts):
-            for call, number in own:
-                score = self._state.recomputation.audit(which, call).backward.get(number)
-                if score is None:
-                    return False
-                limit += score.limit
+        limit = sum(self._allowed(which, call, part) for which, own in enumerate(parts) for call, part in own)
         distance, size = self._state.recomputation.distance(numbers, item.pair.layout)
         return distance >= max(SHARES * size, _NOISE * limit) > 0
 

@@ -204,9 +204,10 @@ class Conclusion:
             return set()
         from ..operations.replay import effect
 
-        least = _LEAF_EFFECT if any(mistake.kind == "leaf" for mistake in gone) else EXACT
+        leaf = any(mistake.kind == "leaf" for mistake in gone)
         for end in ends:
-            if (effect(self._state.recomputation, changed, end) or 0.0) > least:
+            seen = effect(self._state.recomputation, changed, end)
+            if (seen is None and leaf) or (seen or 0.0) > (_LEAF_EFFECT if leaf else EXACT):
                 return set(gone)
         return set()
 

@@ -84,8 +84,10 @@ class JudgeState:
         self.right_of: dict[int, int] = {}
         """The first right tensor that each left one was compared with."""
         self.of_left: dict[int, Judged] = {}
-        """The worst that was found of each left tensor."""
+        """The best that was found of each left tensor: one that agrees with a right one is right, whatever else it meets."""
         self.known: tuple[set[int], set[int]] = (set(), set())
+        self.discarded: set[tuple[int, int]] = set()
+        """Values that were paired and do not belong together."""
         self.gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
         self.gradient_by_bits: dict[tuple[str | None, str | None], Judged] = {}
         self.notes: dict[str, float] = {}
@@ -119,7 +121,7 @@ class JudgeState:
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
         known = self.of_left.get(left)
-        if known is None or ORDER[known.status] < ORDER[judged.status]:
+        if known is None or ORDER[judged.status] < ORDER[known.status]:
             self.of_left[left] = judged
         self.known[0].add(left)
         self.known[1].add(right)
@@ -153,6 +155,25 @@ class JudgeState:
                 return None
             changed[pair.right] = both
         return changed
+
+    def kernel_mistake(self, which: int, call: Call, number: int, score: Score) -> Mistake:
+        """A recorded result or gradient that is not what its call computes, with the setting that its kernel ignores, if any."""
+        side = ("left", "right")[which]
+        what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
+        ignored, ratio = self.recomputation.ignored_setting(which, call, number)
+        if ignored:
+            why = (
+                f"the {side}'s kernel ignores {ignored}: without it, its recorded operands give this result in float64 "
+                f"({score.ratio:.3g} → {ratio:.2g} of its rounding)"
+            )
+            advice = f"take a kernel that heeds {ignored} on the {side}, or do without on both sides"
+        else:
+            why = (
+                f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times "
+                "beyond its rounding"
+            )
+            advice = f"look at the {side}'s kernel, its device and precision modes"
+        return Mistake("kernel", what, why, advice, side, score.ratio)
 
     def standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""
@@ -189,15 +210,6 @@ def not_recomputable() -> type[Exception]:
     from ..operations.evaluation import NotRecomputable
 
     return NotRecomputable
-
-
-def kernel_mistake(which: int, call: Call, score: Score) -> Mistake:
-    side = ("left", "right")[which]
-    what = f"the {side}'s {name_of(call)} does not give what it says it computes: {score}"
-    why = f"the {side}'s kernel: its recorded operands give another result in float64, {score.ratio:.3g} times beyond its rounding"
-    return Mistake(
-        "kernel", what, why, f"look at the {side}'s kernel, its device and precision modes", side, score.ratio
-    )
 
 
 def comes_in(pair: TensorPair) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Kind, Phase
+from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
@@ -28,7 +29,6 @@ from .state import (
     SMALL,
     Judged,
     JudgeState,
-    kernel_mistake,
     name_of_pair,
     not_recomputable,
     times_bound,
@@ -60,6 +60,7 @@ class Values:
         if key not in self._state.values:
             judged = self._judge_value(item)
             if judged.discarded:
+                self._state.discarded.add(key)
                 return judged
             if judged.mistakes and self._is_by_the_way(0, item.pair.left) != self._is_by_the_way(1, item.pair.right):
                 # Paired by chance: a variance that a norm puts out beside its result, and a sum on the way to it.
@@ -123,9 +124,10 @@ class Values:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             return Judged(Status.SAME)
+        compared = self._compared(0, pair.left), self._compared(1, pair.right)
+        if compared[0] is not None and compared[1] is not None:
+            return self._crossed(compared[0], compared[1])
         known = pair.left in self._state.known[0], pair.right in self._state.known[1]
-        if all(known):
-            return self._crossed(pair)
         # A value that was compared with another one before stands for itself: only what the other side does since then is asked.
         left = (
             Slice(pair.left, (), (pair.left,))
@@ -182,8 +184,12 @@ class Values:
                 if difference.relative < SHARES:  # beyond: gradients of noise, which an optimizer makes full steps of
                     self._state.notes[names] = max(self._state.notes.get(names, 0.0), difference.relative)
             elif difference.significant:
-                cause = self._explainer.cause(left, right, pair)
-                if cause is None and self._are_moves(left, right, pair):
+                if self._belong_elsewhere(pair):
+                    return Judged(Status.SAME, because="values for different calls", discarded=True)
+                moves = self._are_moves(left, right, pair)
+                early = moves and not (left.calls and right.calls)  # one side has moved it, the other may do so later
+                cause = None if early else self._explainer.cause(left, right, pair)
+                if cause is None and moves:
                     return Judged(
                         Status.SAME, because="other values, for other steps to the same result", discarded=True
                     )
@@ -199,9 +205,31 @@ class Values:
             worse(Status.CLEAN, incoming.status), terms, told(terms, incoming.status), sources=incoming.sources
         )
 
-    def _crossed(self, pair: TensorPair) -> Judged:
-        """Operands in the same place of two calls that were each compared with another one: the calls take other values."""
-        known = [self._state.of_left[pair.left], self._state.values[self._state.bound[pair.right].left, pair.right]]
+    def _belong_elsewhere(self, pair: TensorPair) -> bool:
+        """True if the calls that take one of two values have partners, of which none depends on the other value: positions for an
+        embedding on one side, and for a mask on the other. If that is a mistake, the partners will tell.
+        """
+        for which, (number, other) in enumerate(((pair.left, pair.right), (pair.right, pair.left))):
+            matches = [self._state.match_of[which].get(call.id) for call in self._state.sides[which].takers(number)]
+            partners = [(match.left, match.right)[1 - which] for match in matches if match is not None]
+            side = self._state.sides[1 - which]
+            if partners and not any(side.depends(call, other) for calls in partners for call in calls):
+                return True
+        return False
+
+    def _compared(self, which: int, number: int) -> int | None:
+        """The value that was compared before, itself or one that it is an unseen copy of; None if there is none."""
+        numbers = (number, *reversed(self._state.sides[which].originals(number)))
+        return next((item for item in numbers if item in self._state.known[which]), None)
+
+    def _crossed(self, left: int, right: int) -> Judged:
+        """Operands in the same place of two calls that were each compared with another one: the calls take other values. If they
+        are copies of a pair, that pair's standing.
+        """
+        pair = self._state.values.get((left, right))
+        if pair is not None:
+            return Judged(pair.status, because="a copy of what was compared", sources=pair.sources)
+        known = [self._state.of_left[left], self._state.values[self._state.bound[right].left, right]]
         status = worse(*(judged.status for judged in known))
         sources = frozenset().union(*(judged.sources for judged in known))
         return Judged(
@@ -257,15 +285,32 @@ class Values:
             if shapes
             else f"the two start from different {kind}: {name_of_pair(pair)}"
         )
+        size = (item.verdict.error or 0.0) / coarse if coarse else 0.0
+        table = kind != "weights" and 0 < size < SMALL and not shapes and self._is_constant(pair)
         mistake = Mistake(
-            "leaf" if kind == "data" else "weights",
+            "leaf" if kind == "data" or table else "weights",
             what,
             "" if shapes else trend.text if trend else self._state.recomputation.relation(pair.left, pair.right),
-            size=(item.verdict.error or 0.0) / coarse if coarse else 0.0,
+            size=size,
             advice=f"give both sides the same {kind}",
         )
         self._state.origins[mistake] = pair, Slice(pair.left, (), (pair.left,)), Slice(pair.right, (), (pair.right,))
-        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+        # Of a table that each side computed for itself, in float32, its effect at the results will tell.
+        return Judged(Status.CLEAN if table else Status.PARTED, because=what, mistakes=(mistake,))
+
+    def _is_constant(self, pair: TensorPair) -> bool:
+        """True if neither of two values was given to the run: the code has made them, before the recording."""
+        for side, number in zip(self._state.sides, (pair.left, pair.right), strict=True):
+            given = [
+                taken
+                for call in side.calls
+                if call.parent is None and call.site.kind is Kind.MODULE
+                for _, taken in tensor_slots(call.args, call.kwargs)
+            ]
+            bits = side.tensor(number).fingerprint
+            if number in given or any(side.tensor(taken).fingerprint == bits for taken in given):
+                return False
+        return True
 
     def _between_modules(self, item: TensorResult) -> Judged:
         """Level module does not show the functions between modules: a difference there cannot be taken apart."""
@@ -325,7 +370,7 @@ class Values:
                     self._state.remark_on(which, call, score, "its result")
                     if score.ratio > 1 and (which, number) not in self._state.accused:
                         self._state.accused.add((which, number))
-                        mistakes.append(kernel_mistake(which, call, score))
+                        mistakes.append(self._state.kernel_mistake(which, call, number, score))
         return Judged(
             Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
         )
@@ -334,15 +379,16 @@ class Values:
         """True if both sides only moved values, which others take: halves on one side, every second one on the other. If that is
         a mistake, what is made of them will tell.
         """
-        if not left.calls or not right.calls:
-            return False
         for which, part in enumerate((left, right)):
-            meanings = [self._state.sides[which].meaning(call) for call in part.calls]
+            side, number = self._state.sides[which], (pair.left, pair.right)[which]
+            meanings = [side.meaning(call) for call in part.calls]
             if not all(meaning is not None and traits_of(meaning).moves for meaning in meanings):
                 return False
-        makers = [*self._state.sides[0].makers(pair.left), *self._state.sides[1].makers(pair.right)]
-        taken = self._state.sides[0].takers(pair.left) and self._state.sides[1].takers(pair.right)
-        return bool(taken) and not any(call.site.kind is Kind.MODULE for call in makers)
+            if not side.takers(number) or (
+                part.calls and any(call.site.kind is Kind.MODULE for call in side.makers(number))
+            ):
+                return False
+        return True
 
     def _still_visible(
         self, item: TensorResult, inherited: float | None, right: Slice, sources: Collection[Mistake]

@@ -58,6 +58,7 @@ gt greater Greater
 ge greater_equal GreaterEqual
 lt less Less
 le less_equal LessEqual
+eq equal
 ne not_equal NotEqual
 add tensor_add Add AddExt TensorAdd
 silu swish silu_func inplace_silu SiLUExt

@@ -64,7 +64,7 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     inplace = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or bool(call.mutates)
     bare = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
     bare = bare.removeprefix("Inplace") or bare
-    if bare in SILENT or bare in QUESTIONS:
+    if bare in SILENT or (bare in QUESTIONS and (bare != "equal" or home == "mint")):  # elsewhere it is eq
         return None
     recorded = Recorded(call, spec, call.site.name, inplace=inplace)
     if bare in _CASTS:

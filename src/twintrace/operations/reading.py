@@ -52,6 +52,7 @@ def _token(token: Token) -> Any:
 
 
 def _bound(text: str) -> int | None:
+    text = text.removeprefix("tensor(").removesuffix(")")  # a tensor that was asked for its number
     try:
         return int(text) if text else None
     except ValueError:

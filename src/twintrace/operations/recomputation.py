@@ -24,10 +24,11 @@ from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
+from .catalog import OPERATIONS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
 from .leaves import Trend, is_part, relation, trend
-from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments
+from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
 from .rounding import RunningError
 from .sides import Side, Slice, inputs_of, name_of, outputs_of
@@ -144,6 +145,29 @@ class Recomputation:
                     keep=self._computed[which].keep,
                 )
         return self._audits[key]
+
+    def ignored_setting(self, which: int, call: Call, number: int) -> tuple[str, float]:
+        """The setting or operand without which a call gives a recorded result or gradient that it does not give with it, and the
+        ratio of its error to its rounding then; an empty text if there is none.
+        """
+        side = self.sides[which]
+        meaning = side.meaning(call)
+        signature = OPERATIONS.get(meaning.operation) if meaning is not None else None
+        for parameter in signature.parameters if signature is not None else ():
+            assert meaning is not None
+            value = meaning.arguments.get(parameter.name, parameter.default)
+            if parameter.required or value == parameter.default:
+                continue
+            changed = replace(meaning, arguments={**meaning.arguments, parameter.name: parameter.default})
+            try:
+                found = audit(changed, self.values[which], self._gradients(which, call), framework=side.framework)
+            except RuntimeError:  # shapes that do not fit the default
+                continue
+            score = found.forward.get(number) or found.backward.get(number)
+            if score is not None and score.ratio <= 1:
+                given = parameter.name if isinstance(value, Operand) else f"{parameter.name}={told(value)}"
+                return given, score.ratio
+        return "", 0.0
 
     def _gradients(self, which: int, call: Call) -> Gradients:
         taken, made = inputs_of(call), outputs_of(call)
@@ -355,6 +379,14 @@ class Recomputation:
             return 0.0
         largest = max(map(float, sizes), default=0.0)
         return float(distance.norm()) / largest if largest else 0.0
+
+    def rms(self, which: int, number: int) -> float:
+        """Root mean square of a value; 0 where it was not kept."""
+        try:
+            value = self.values[which](number)
+        except NotRecomputable:
+            return 0.0
+        return float(value.norm()) / math.sqrt(max(value.numel(), 1))
 
     def distance(self, gradients: tuple[int, int], layout: Layout) -> tuple[float, float]:
         """Root mean squares of the difference of two gradients, and of the larger one; zeros where values were not kept."""

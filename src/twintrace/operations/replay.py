@@ -105,20 +105,22 @@ def effect(recomputation: Recomputation, changed: Mapping[int, tuple[Tensor, Ten
 
 
 def dependent(side: Side, number: int) -> set[int]:
-    """Tensors of the forward pass that depend on a tensor, itself among them."""
+    """Tensors of the forward pass that depend on a tensor, itself and copies that came about unseen among them."""
     takers: dict[int, list[Call]] = {}
     for call in side.calls:
         # A module that is known as one operation stands for what was recorded in it.
         if call.site.phase is Phase.FORWARD and (side.is_leaf(call) or side.meaning(call) is not None):
             for taken in inputs_of(call).values():
-                takers.setdefault(taken, []).append(call)
+                for same in (taken, *side.originals(taken)):
+                    takers.setdefault(same, []).append(call)
     made, waiting = {number}, [number]
     while waiting:
         for call in takers.get(waiting.pop(), ()):
             fresh = set(outputs_of(call).values()) - made
             made |= fresh
             waiting += fresh
-    return made
+    seen = {number for call in side.calls for number in (*inputs_of(call).values(), *outputs_of(call).values())}
+    return made | {copy for copy in seen if not made.isdisjoint(side.originals(copy))}
 
 
 def _between(side: Side, start: int, end: int) -> list[Meaning]:
@@ -148,16 +150,26 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
 
 
 def _replayed(meanings: Sequence[Meaning], known: dict[int, Tensor], recomputation: Recomputation, end: int) -> Tensor:
-    values, fixed = recomputation.values[1], frozenset(known)
+    side, values, fixed = recomputation.sides[1], recomputation.values[1], frozenset(known)
+
+    def replayed(number: int) -> Tensor | None:
+        """Value of a tensor, or of the one that it is a copy of; None if it was not replayed."""
+        return next((known[item] for item in (number, *reversed(side.originals(number))) if item in known), None)
+
+    def present(_: str, number: int) -> Tensor:
+        value = replayed(number)
+        return values(number) if value is None else value
+
     with torch.no_grad():
         for meaning in meanings:
-            results = evaluate(meaning, lambda _, number: known[number] if number in known else values(number))
+            results = evaluate(meaning, present)
             for number, key in meaning.results.items():
                 if key in results and number not in fixed:
                     known[number] = results[key]
-    if end not in known:
+    result = replayed(end)
+    if result is None:
         raise NotRecomputable("its result was not computed")
-    return known[end]
+    return result
 
 
 def _distance(left: Tensor, right: Tensor) -> float:

@@ -63,7 +63,7 @@ class Side:
     _leaves: dict[tuple[str | None, Spec], list[int]] = field(default_factory=dict)
     _copied: dict[int, list[int]] | None = None
     _origins: dict[int, int] = field(default_factory=dict)
-    _by_bits: dict[tuple[str, Spec], int] = field(default_factory=dict)
+    _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id = {call.id: call for call in self.calls}
@@ -99,16 +99,27 @@ class Side:
 
     def _find_origin(self, number: int) -> int:
         maker = self._maker(number)
-        tensor = self.tensor(number)
-        if (maker is not None and self.meaning(maker) is not None) or tensor.fingerprint is None:
+        if maker is not None and self.meaning(maker) is not None:
             return number
+        return min((number, *self._made_alike(number)))
+
+    def _made_alike(self, number: int) -> Sequence[int]:
+        """Tensors with the bits of one that calls made, in the order in which they were seen."""
+        tensor = self.tensor(number)
+        if tensor.fingerprint is None:
+            return ()
         if not self._by_bits:
-            for other, makers in self._makers.items():
+            for other in sorted(self._makers):
                 bits = self.tensor(other).fingerprint
-                if bits is not None and any(map(self.is_leaf, makers)):
-                    key = bits, self.tensor(other).spec
-                    self._by_bits[key] = min(other, self._by_bits.get(key, other))
-        return min(number, self._by_bits.get((tensor.fingerprint, tensor.spec), number))
+                if bits is not None and any(map(self.is_leaf, self._makers[other])):
+                    self._by_bits.setdefault((bits, self.tensor(other).spec), []).append(other)
+        return self._by_bits.get((tensor.fingerprint, tensor.spec), ())
+
+    def originals(self, number: int) -> Sequence[int]:
+        """Tensors that one which came about unseen may be a copy of: a cast to its own type leaves several with the same bits."""
+        if self.origin(number) == number:
+            return ()
+        return [other for other in self._made_alike(number) if other < number]
 
     def operand_unit(self, call: Call, meaning: Meaning) -> float:
         """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
@@ -226,6 +237,21 @@ class Side:
             waiting += more
         return found
 
+    def depends(self, call: Call, number: int) -> bool:
+        """True if a tensor goes into a call, by whatever way."""
+        waiting, seen = [*inputs_of(call).values()], set()
+        while waiting:
+            current = waiting.pop()
+            if current == number or number in self.originals(current):
+                return True
+            if current in seen:
+                continue
+            seen.add(current)
+            maker = self.maker(current)
+            if maker is not None:
+                waiting += inputs_of(maker).values()
+        return False
+
     # --- gradients -----------------------------------------------------------------------------------------------------
 
     def index_gradients(self) -> None:
@@ -278,13 +304,12 @@ class Side:
         ]
 
     def _copies(self) -> Mapping[int, Sequence[int]]:
-        """Numbers under which a tensor was taken that came about unseen, by the tensor of the same bits that a call made."""
+        """Numbers under which a tensor was taken that came about unseen, by the tensors of the same bits that calls made."""
         if self._copied is None:
             self._copied = {}
             for number in self._takers:
-                origin = self.origin(number)
-                if origin != number:
-                    self._copied.setdefault(origin, []).append(number)
+                for original in self.originals(number):
+                    self._copied.setdefault(original, []).append(number)
         return self._copied
 
     def other_contributions(self, number: int) -> Sequence[tuple[Call, int]]:

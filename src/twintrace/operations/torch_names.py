@@ -137,8 +137,8 @@ dropout<n>d(input, p=0.5, training=True, inplace=False) = feature_dropout
 feature_dropout(input, p, train) = feature_dropout(training=train)
 alpha_dropout(input, p=0.5, training=False, inplace=False) = alpha_dropout
 
-sum(input, dim=None, keepdim=False, *, axis=None, dtype=None) = sum(dim=given(dim, axis))
-mean(input, dim=None, keepdim=False, *, axis=None, dtype=None) = mean(dim=given(dim, axis))
+sum(input, dim=None, keepdim=False, *, dtype=None) = sum()
+mean(input, dim=None, keepdim=False, *, dtype=None) = mean()
 nansum(input, dim=None, keepdim=False, *, dtype=None) = nansum
 nanmean(input, dim=None, keepdim=False, *, dtype=None) = nanmean
 prod(input, dim=None, keepdim=False, *, dtype=None) = prod
@@ -281,7 +281,7 @@ mH(input) = permute(dims=permutation(real_only(input), -2, -1))
 movedim(input, source, destination) = permute(dims=moved(input, source, destination))
 expand(input, *size, implicit=False) = expand(size=out_shape())
 expand_as(input, other) = expand(size=out_shape())
-broadcast_to(input, size) = expand(size=out_shape())
+broadcast_to(input, *size) = expand(size=out_shape())
 repeat(input, *sizes) = tile(dims=flat(sizes))
 tile(input, *dims) = tile(dims=full_rank(input, flat(dims)))
 __getitem__(input, index) = getitem(index=picked(input, index))
@@ -291,7 +291,6 @@ select(input, dim, index) = getitem(index=selected(input, dim, index))
 slice(input, dim=0, start=None, end=None, step=1) = getitem(index=sliced(input, dim, start, end, step))
 aten.index(input, indices) = getitem(index=picked(input, holes(indices)))
 index_put(input, indices, values, accumulate=False) = index_put(indices=holes(indices))
-cat(tensors, dim=0, *, axis=None) = cat(dim=given(axis, dim))
 stack(tensors, dim=0) = stack
 hstack(tensors) = cat(dim=stacked_axis(tensors, 1))
 chunk(input, chunks, dim=0) = split(sizes=parts(axis(dim, rank(input))))

@@ -41,6 +41,8 @@ _BY_LAYOUT = frozenset(
         "_cudnn_rnn_backward",
     )
 )
+_NUMPY = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+"""NumPy's names of arguments, which PyTorch takes for its own."""
 Special = Callable[[Recorded], Meaning]
 SPECIAL: dict[str, Special] = {}
 """Functions that a row cannot tell: overloads, and settings that are read off the operands."""
@@ -56,6 +58,7 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     if bare.lstrip("_") in QUESTIONS or name in QUESTIONS:
         return None
     recorded = Recorded(call, spec, full, inplace=inplace or name == "__setitem__" or bool(call.mutates))
+    recorded.kwargs = {_NUMPY.get(key, key): value for key, value in recorded.kwargs.items()}
     return read_named(recorded, home, bare, overload)
 
 
@@ -205,7 +208,8 @@ def _index_select(recorded: Recorded) -> Meaning:
 
 @_special("transpose", "swapaxes", "swapdims")
 def _transpose(recorded: Recorded) -> Meaning:
-    bound = _bound(recorded, "transpose(input, dim0, dim1, *, axis0=None, axis1=None)")
+    recorded.kwargs = {name.replace("axis", "dim"): value for name, value in recorded.kwargs.items()}
+    bound = _bound(recorded, "transpose(input, dim0, dim1)")
     return recorded.meaning(
         "permute",
         {"input": bound["input"], "dims": recorded.context.permutation(bound["input"], bound["dim0"], bound["dim1"])},
