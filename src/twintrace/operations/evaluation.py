@@ -551,13 +551,15 @@ def audit(
             forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
-    wrong = [number for scores in (forward, backward) for number, score in scores.items() if score.ratio > 1]
-    if any(UNITS.get(values.spec(number).dtype, 0.0) > COARSE for number in wrong):
-        simulated = _simulated(meaning, values, gradients) if _is_coarse_inside(meaning) else {}
-        simulated |= _in_two_steps(meaning, values)
-        relaxed = audited(simulated=simulated)
+    for simulate in (_as_pytorch_sums, _in_two_steps, _step_by_step):
+        scores = {**forward, **backward}
+        wrong = {number for number, score in scores.items() if score.ratio > 1 and _is_half(values, number)}
+        simulation = simulate(meaning, values, gradients, framework) if wrong else None
+        if simulation is None:
+            continue
+        relaxed = audited(simulation=simulation)
         for own, other in ((forward, relaxed[0]), (backward, relaxed[1])):
-            for number in own.keys() & set(wrong) & simulated.keys():
+            for number in own.keys() & wrong & simulation.results.keys():
                 if other[number].ratio <= 1:
                     own[number] = replace(other[number], coarse_inside=True)
     return Audit(forward, backward, "", why)
@@ -576,11 +578,11 @@ def _audit(
     keep: Callable[[int, Tensor], None],
     *,
     bounded: bool = True,
-    simulated: Mapping[int, Tensor] | None = None,
+    simulation: Simulation | None = None,
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
     """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it.
 
-    `simulated` are results of sums in 16 bits: theirs is the error that is allowed.
+    `simulation` shows what sums and intermediate values in 16 bits do: that much more is allowed.
     """
     results = [(number, key) for number, key in meaning.results.items()]
     given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
@@ -609,10 +611,7 @@ def _audit(
     if bounded:
         least = precision.least if precision.inner > SINGLE else 0.0
         mode = RunningError(precision.inner, precision.sums, precision.functions, least)
-    narrow: dict[int, Tensor] = {}
-    if precision.narrow and precision.unit > COARSE and bounded:
-        with RoundedResults(_DTYPES[dtype]), plain_attention():
-            narrow = _simulated(meaning, values, gradients, in_float64=True)
+    narrow = _rounded_steps(meaning, values, gradients, dtype) if precision.narrow and precision.unit > COARSE else None
     forward: dict[int, Score] = {}
     backward: dict[int, Score] = {}
     why = ""
@@ -636,7 +635,7 @@ def _audit(
             scores[number] = _tied(meaning, operands, got, want)
             continue
         # Sums in 16 bits are no random walk in float32.
-        walk = squared.get(key) if number not in (simulated or {}) else None
+        walk = squared.get(key) if simulation is None or number not in simulation.results else None
         terms = (
             _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
         )
@@ -648,13 +647,13 @@ def _audit(
             bound = extra if bound is None else bound + extra
         if traits_of(meaning).recurrent:
             bound = _walked(bound, want, operands, precision)
-        bound = _narrowed(_with_simulated(bound, want, simulated, number), want, narrow, number)
+        bound = _corrected(bound, want, number, simulation, narrow)
         scores[number] = judge_result(got, want, bound, held, None if walk is None else walk.sqrt(), terms)
     forward = scores
     if wanted and gradients is not None:
         try:
             backward = _audit_backward(
-                meaning, values, gradients, mode, computed, operands, numbers, precision, framework, simulated, narrow
+                meaning, values, gradients, mode, computed, operands, numbers, precision, framework, simulation, narrow
             )
         except NotRecomputable as error:
             why = str(error)
@@ -669,25 +668,107 @@ _COARSE_INSIDE = frozenset((
 """Operations, beside those that move values, whose kernels may add up or hold something in 16 bits, forward or backward."""
 
 
-def _is_coarse_inside(meaning: Meaning) -> bool:
-    return traits_of(meaning).moves or meaning.operation in _COARSE_INSIDE
+_ROUNDED_STEPS = frozenset(("mindspore", "msadapter"))
+"""Frameworks whose kernels hold intermediate values in 16 bits (MindSpore 2.10 on a CPU: layer norm, SiLU, scaling)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """Results and gradients that a kernel would have which holds something in 16 bits, by the numbers of the recorded ones."""
+
+    results: Mapping[int, Tensor]
+    tail: float
+    """Root mean squares of the simulated errors, of the whole or of the row, within which those of the kernel stay."""
+
+    def error(self, want: Tensor, number: int) -> Tensor | None:
+        """Errors that such a kernel may have."""
+        other = self.results.get(number)
+        if other is None or other.shape != want.shape:
+            return None
+        error = (other - want).abs()
+        if not error.dim():
+            return (_SIMULATED + self.tail) * error
+        rows = error.square().mean(-1, keepdim=True).sqrt()  # under a causal mask the first rows have larger errors
+        return _SIMULATED * error + self.tail * torch.maximum(rows, error.square().mean().sqrt())
+
+
+def _corrected(
+    bound: Tensor | None, want: Tensor, number: int, wider: Simulation | None, narrower: Simulation | None
+) -> Tensor | None:
+    """The bound, more by what one simulation shows, and no more than another does."""
+    more = None if wider is None else wider.error(want, number)
+    if more is not None:
+        more = more.nan_to_num(0.0, 0.0, 0.0)
+        bound = more if bound is None else bound + more
+    most = None if narrower is None or bound is None else narrower.error(want, number)
+    return bound if most is None or bound is None else torch.where(most.isfinite(), torch.minimum(bound, most), bound)
+
+
+def _is_half(values: Values, number: int) -> bool:
+    return UNITS.get(values.spec(number).dtype, 0.0) > COARSE
+
+
+def _as_pytorch_sums(
+    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str
+) -> Simulation | None:
+    """Results of PyTorch's own kernels in 16 bits, of those that add up in memory."""
+    if not traits_of(meaning).moves and meaning.operation not in _COARSE_INSIDE:
+        return None
+    with without_onednn():
+        found = _simulated(meaning, values, gradients, lambda number: _DTYPES[values.spec(number).dtype], kernels.FUSED)
+    return Simulation(found, _SIMULATED)
+
+
+def _in_two_steps(meaning: Meaning, values: Values, gradients: Gradients | None, framework: str) -> Simulation | None:
+    """Result of a product with a bias, where the product is rounded before the bias is added: a kernel for each."""
+    bias = meaning.arguments.get("bias")
+    if not traits_of(meaning).product or not isinstance(bias, Operand) or len(meaning.results) != 1:
+        return None
+    (number,) = meaning.results
+    parts = (replace(meaning, arguments={**meaning.arguments, "bias": None}), meaning)
+    with torch.no_grad():
+        product, whole = (evaluate(part, lambda _, own: values(own))[0] for part in parts)
+    return Simulation({number: _rounded(product, values.spec(number).dtype) + (whole - product)}, _SIMULATED)
+
+
+def _step_by_step(meaning: Meaning, values: Values, gradients: Gradients | None, framework: str) -> Simulation | None:
+    """Results where each step of the computation is rounded to 16 bits, of frameworks whose kernels do so."""
+    halves = [values.spec(number).dtype for number in meaning.results if _is_half(values, number)]
+    if framework not in _ROUNDED_STEPS or not halves:
+        return None
+    return _rounded_steps(meaning, values, gradients, halves[0])
+
+
+def _rounded_steps(meaning: Meaning, values: Values, gradients: Gradients | None, dtype: str) -> Simulation:
+    known = _DTYPES[dtype]
+    held = {
+        name: float(torch.tensor(value, dtype=known)) if isinstance(value, float) and abs(value) < 1 else value
+        for name, value in meaning.arguments.items()
+    }
+    held = {name: meaning.arguments[name] if value == 0 else value for name, value in held.items()}  # eps of 1e-12
+    with RoundedResults(known), plain_attention():
+        found = _simulated(replace(meaning, arguments=held), values, gradients, lambda number: torch.float64, {})
+    return Simulation(found, _TAIL)
 
 
 def _simulated(
-    meaning: Meaning, values: Values, gradients: Gradients | None, *, in_float64: bool = False
+    meaning: Meaning,
+    values: Values,
+    gradients: Gradients | None,
+    dtype_of: Callable[[int], torch.dtype],
+    preferred: Mapping[str, kernels.Kernel],
 ) -> dict[int, Tensor]:
-    """Results and gradients of a call in its own element types, where PyTorch adds up in 16 bits, too, by the recorded numbers."""
+    """Results and gradients of a call whose operands have other element types, by the numbers of the recorded ones."""
     operands: dict[str, Tensor] = {}
     numbers: dict[str, int] = {}
     for path, operand in meaning.operands():
         tensor = values(operand.tensor).detach()
         if tensor.is_floating_point():
-            known = _DTYPES[values.spec(operand.tensor).dtype]
-            tensor = tensor.to(torch.float64 if in_float64 else known).detach().requires_grad_()
+            tensor = tensor.to(dtype_of(operand.tensor)).detach().requires_grad_()
         operands[path], numbers[path] = tensor, operand.tensor
     try:
-        with torch.enable_grad(), without_onednn():
-            made = evaluate(meaning, lambda path, _: operands[path], None if in_float64 else kernels.FUSED)
+        with torch.enable_grad():
+            made = evaluate(meaning, lambda path, _: operands[path], preferred)
             found = {number: made[key].detach().double() for number, key in meaning.results.items() if key in made}
             outputs = gradients.outputs if gradients is not None else {}
             results = [
@@ -706,42 +787,6 @@ def _simulated(
         if gradient is not None:
             found.update(dict.fromkeys(gradients.inputs.get(numbers[path], ()), gradient.double()))
     return found
-
-
-def _in_two_steps(meaning: Meaning, values: Values) -> dict[int, Tensor]:
-    """Result of a product with a bias, where the product is rounded before the bias is added: a kernel for each."""
-    bias = meaning.arguments.get("bias")
-    if not traits_of(meaning).product or not isinstance(bias, Operand) or len(meaning.results) != 1:
-        return {}
-    (number,) = meaning.results
-    dtype = values.spec(number).dtype
-    parts = (replace(meaning, arguments={**meaning.arguments, "bias": None}), meaning)
-    with torch.no_grad():
-        product, whole = (evaluate(part, lambda _, own: values(own))[0] for part in parts)
-    return {number: _rounded(product, dtype) + (whole - product)}
-
-
-def _narrowed(bound: Tensor | None, want: Tensor, simulated: Mapping[int, Tensor], number: int) -> Tensor | None:
-    """The bound, but no more than errors of the kind that was simulated can be."""
-    other = simulated.get(number)
-    if other is None or bound is None or other.shape != want.shape:
-        return bound
-    error = (other - want).abs()
-    rows = error.square().mean(-1, keepdim=True).sqrt()  # under a causal mask the first rows have larger errors
-    limit = _SIMULATED * error + _TAIL * torch.maximum(rows, error.square().mean().sqrt())
-    return torch.where(limit.isfinite(), torch.minimum(bound, limit), bound)
-
-
-def _with_simulated(
-    bound: Tensor | None, want: Tensor, simulated: Mapping[int, Tensor] | None, number: int
-) -> Tensor | None:
-    """The bound, wider by the error that sums in 16 bits were seen to have."""
-    other = (simulated or {}).get(number)
-    if other is None or other.shape != want.shape:
-        return bound
-    error = (other - want).abs().nan_to_num(0.0, 0.0, 0.0)
-    error = _SIMULATED * (error + error.pow(2).mean().sqrt())
-    return error if bound is None else bound + error
 
 
 def _evaluate_with_errors(
@@ -817,8 +862,8 @@ def _audit_backward(
     numbers: Mapping[str, int],
     precision: Precision,
     framework: str,
-    simulated: Mapping[int, Tensor] | None,
-    narrow: Mapping[int, Tensor],
+    simulation: Simulation | None,
+    narrow: Simulation | None,
 ) -> dict[int, Score]:
     seeds: list[tuple[Tensor, Tensor]] = []
     accuracy = accuracy_of(meaning.operation, framework)
@@ -869,10 +914,7 @@ def _audit_backward(
         for number in recorded:
             own = precision_of(values.spec(number).dtype, meaning, framework)
             got = values(number)
-            bounds = [
-                _narrowed(_with_simulated(bound, want.detach(), simulated, number), want.detach(), narrow, number)
-                for want, bound in candidates
-            ]
+            bounds = [_corrected(bound, want.detach(), number, simulation, narrow) for want, bound in candidates]
             scored = [
                 (judge_result(got, want.detach(), bound, own), want, bound)
                 for (want, _), bound in zip(candidates, bounds, strict=True)
