@@ -162,7 +162,7 @@ class Bearings:
 
 def _ends(strand: Strand) -> set[int]:
     """The results of a run: what its outermost modules put out, losses, what an optimizer wrote, and numbers that are computed
-    outside all modules. What is computed inside one and put out by none is a dead end; so is what a question answers.
+    outside all modules. A value that is computed inside one and put out by none is a dead end; so is the answer to a question.
     """
     found = set()
     modules = any(call.site.kind is Kind.MODULE for call in strand.calls)

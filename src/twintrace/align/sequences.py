@@ -5,8 +5,8 @@
 
 Members are described by features: numbers that are equal where two members agree, -1 where nothing is known. First come
 anchors: members whose key (a combination of features) occurs once on each side of the stretch looked at, the longest chain of
-them that runs forward on both sides (as in a patience diff). What lies between two anchors is looked at again, by the same
-key and then by weaker ones. What is left is aligned by dynamic programming over the sum of the features' weights, in a band
+them that runs forward on both sides (as in a patience diff). Calls between two anchors are looked at again, by the same
+key and then by weaker ones. The rest is aligned by dynamic programming over the sum of the features' weights, in a band
 along the diagonal where it is long. So the cost is close to linear wherever anything in the two sequences is recognisable.
 """
 

@@ -3,7 +3,7 @@
     (x, {"mask": m}, 1e-5)  ->  '{"$tuple":[{"$t":3},{"$dict":["dict",[["mask",{"$t":4}]]]},1e-05]}'
                                 found: [("0", x), ("1.mask", m)]
 
-Every tensor is passed to `observe`, which answers with its number. What is neither a tensor nor plain Python is kept as a
+Every tensor is passed to `observe`, which answers with its number. A value that is neither a tensor nor plain Python is kept as a
 token: type and text, cut to a sane length. Nothing here raises because of what a user passes to a function.
 
 Text, not objects: this runs for every argument of every call, and building JSON from objects costs twice as much.

@@ -8,7 +8,7 @@ The gradient of an output is read before the node that made it runs; the gradien
 along the edges that leave towards it, so a tensor used by two calls shows each call's contribution. Hooks on nodes add no node.
 
 Asked of a node: `next_functions`, `_sequence_nr()`, `register_prehook`, `register_hook`. A call's own nodes are those with a
-sequence number at or above the one that was next when it began. What frameworks do differently is given: how a node is
+sequence number at or above the one that was next when it began. The differences between frameworks are given: how a node is
 recognised again, how two gradients are added, how the recorder's own calls are kept from being recorded.
 """
 

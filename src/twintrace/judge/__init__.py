@@ -14,7 +14,7 @@
     gradients.py     what happens to gradients between the backward pass and the optimizer
 
 In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
-(`measure`), or computing anything again (`operations`). Surprising: there is no threshold. What differs is computed again in
+(`measure`), or computing anything again (`operations`). Surprising: there is no threshold. Differing results are computed again in
 float64 on both sides; where that cannot be done, `bench.py` estimates what rounding explains, and nothing is called agreement.
 """
 

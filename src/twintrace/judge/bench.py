@@ -8,7 +8,7 @@ What comes into a call has been judged where it came from; so each call is judge
     in  5e-06 apart (bad)    ─▶  linear      ─▶   out 6e-06 apart                                   different, inherited
 
 Values first, in the order in which the calls ended; then gradients, in the order in which they came; but before an optimizer's
-update the gradients that it takes. What is known of a pair of tensors is remembered by their numbers in the two journals: a value
+update the gradients that it takes. Facts about a pair of tensors are remembered by their numbers in the two journals: a value
 is judged once, by the innermost call that made it.
 """
 

@@ -3,7 +3,7 @@
     share(recomputation, origin, end)      Share(before=0.21, after=4e-04, …): 99.8 % of the gap goes away
 
 The right side is computed again in float64, from the guilty value to the end: once with the value that was recorded there, once
-with the left's, laid out as the right has it. What does not depend on that value is taken as it was recorded. A call on the way
+with the left's, laid out as the right has it. Values that do not depend on it are taken as they were recorded. A call on the way
 whose meaning is not known, that draws random numbers or whose values were not kept stops the replay, and is named.
 """
 

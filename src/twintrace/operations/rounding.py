@@ -14,7 +14,7 @@ in each element. An operation passes on the errors of its operands by its deriva
     exp, tanh, …      |f'(x)|·E(x) + c·u·|f(x)|                       c units: no two libraries have the same polynomial
 
 It works below autograd, on the few kernels that everything else is composed of, so it needs no rule for a layer norm or for a
-backward pass. What has neither a rule nor a decomposition is in `unknown`; its result counts as inexact by eight units.
+backward pass. An operation with neither a rule nor a decomposition is in `unknown`; its result counts as inexact by eight units.
 
 2·√K instead of K: rounding errors are independent enough that the worst case is never seen; at K = 16384 it would excuse
 8 % in float32.

@@ -4,7 +4,7 @@
     tensors_of(journal)              calls and their tensors, in the order of the page
     outcomes_of(journal)             whether what each call gives is finite, for a ribbon
 
-A row is a call, or a gradient that reached a parameter. What a comparison says with its verdicts, a trace says of its values:
+A row is a call, or a gradient that reached a parameter. The place of a comparison's verdicts is taken by facts about the values:
 they are finite, or not, or unknown.
 """
 

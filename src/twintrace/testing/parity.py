@@ -3,8 +3,8 @@
     adapter_faults(FRAMEWORK)            ["torch.release: expected (hold), got (reference)", …], or [] if it fits the protocol
     floor_plan_faults(floor_plans())     ["names.py:describe is in torch and not in reference", …]
 
-The floor plan is read, not imported, so that a workshop whose framework is not installed is compared as well. What only some
-workshops have is listed in `OPTIONAL`, with the reason; a reason that no longer applies is a fault too.
+The floor plan is read, not imported, so that a workshop whose framework is not installed is compared as well. Names that only some
+workshops have are listed in `OPTIONAL`, with the reason; a reason that no longer applies is a fault too.
 """
 
 from __future__ import annotations

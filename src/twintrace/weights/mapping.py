@@ -9,7 +9,7 @@
 Whole layers are paired, not single weights: what a layer's weights are called follows from its class (`layers.py`). Layers are
 paired by path; by path but for a prefix; then, place by place (`places.py`), by the words of their names (`wording.py`), by
 their numbers, by being the only ones that are left; by the order of use, where traces tell it (`uses.py`); by equal values
-(`equality.py`). What none of these settles is said, with a suggestion. Resemblance of names decides nothing, nor does the order
+(`equality.py`). The rest is told, with a suggestion. Resemblance of names decides nothing, nor does the order
 of a file.
 """
 

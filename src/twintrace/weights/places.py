@@ -3,7 +3,7 @@
     encoder.0.attn.q.weight, .bias      Group encoder.0.attn.q: a linear [16, 16], its weights by role
     encoder.0…, encoder.1…              Series: branches that are numbered; what is in them weighs 512 and 512 elements
 
-`places(left, right)` lays the numbered branches of two nets side by side. What is in paired branches has the same place on both
+`places(left, right)` lays the numbered branches of two nets side by side. Weights in paired branches have the same place on both
 sides, however it is nested and called there; and only what has the same place is compared further.
 
 Branches are recognised by how many elements their matrices have: that is the same whether query, key and value are one weight

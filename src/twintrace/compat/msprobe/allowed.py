@@ -6,8 +6,8 @@
     tensor:
       - __add__            x + y; and x.add(y), which when it begins is the same function
 
-What a file does not name is not recorded. What belongs to no category of the file's format (primitives, functions of other
-packages) is not the file's business and stays.
+Functions that a file does not name are not recorded. One that belongs to no category of the file's format (primitives, functions
+of other packages) is not the file's business and stays.
 """
 
 from __future__ import annotations

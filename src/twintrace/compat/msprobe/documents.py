@@ -5,7 +5,7 @@
       "Functional.relu.0.backward": {…}          still open: said again with every commit, until it is complete
      }}                                          closing braces: the next record is written over them
 
-So a record costs what it is long, not what the file is long. What is written beyond the new end when the open part shrinks is
+So a record costs what it is long, not what the file is long. Text that is written beyond the new end when the open part shrinks is
 blanked. One `write` is not interrupted by a signal but between pages; a file that is torn all the same lacks its end only, and each
 record is a line of its own.
 

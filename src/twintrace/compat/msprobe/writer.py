@@ -7,7 +7,7 @@
     step0/rank/dump_tensor_data/   values, with task tensor
 
 It takes the place of the archive's own writer (`tt.record(…, writer=DumpWriter(settings))`), and a trace's lines replayed into it
-are an export. What has been committed is in the files, and the files are whole, whenever the process is killed.
+are an export. Committed records are in the files, and the files are whole, whenever the process is killed.
 
 A backward pass gives a call's gradients one by one. Until all have come its record is open: in the file with what is known, and
 said again when more is known. One that comes very late, or a second time, is put in its place when the step ends.

@@ -8,8 +8,8 @@ said here in lines of the dump. A value that comes again is not made into text a
 the file, so memory holds only what has not been written yet.
 
 A backward pass gives a call's gradients one by one, those of the results first. They are held until all of them are known, since
-readers of this format take everything up to an `output` line for one call. What never comes (an argument that the result does not
-depend on) is given up when the next forward call begins, or at the end.
+readers of this format take everything up to an `output` line for one call. One that never comes (an argument that the result does
+not depend on) is given up when the next forward call begins, or at the end.
 """
 
 from __future__ import annotations

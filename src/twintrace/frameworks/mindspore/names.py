@@ -115,16 +115,20 @@ def functions() -> tuple[tuple[FunctionType, Api], ...]:
 
 
 def _functions() -> Iterator[tuple[FunctionType, Api]]:
+    """Names that a namespace offers (`__all__`) come first: what else is in it serves it, as `ops.clamp` serves mint."""
     known: set[int] = set()
-    for home, prefix in _HOMES:
-        for name in sorted(vars(home)):
-            function = vars(home)[name]
-            if not isinstance(function, FunctionType) or id(function) in known or _is_alias(home, name):
-                continue
-            api = describe(f"{prefix}.{name}", function)
-            if api is not None:
-                known.add(id(function))
-                yield function, api
+    for offered in (True, False):
+        for home, prefix in _HOMES:
+            for name in sorted(vars(home)):
+                function = vars(home)[name]
+                if not isinstance(function, FunctionType) or id(function) in known or _is_alias(home, name):
+                    continue
+                if offered != (name in getattr(home, "__all__", ())):
+                    continue
+                api = describe(f"{prefix}.{name}", function)
+                if api is not None:
+                    known.add(id(function))
+                    yield function, api
 
 
 @functools.cache

@@ -4,7 +4,7 @@
         in    parameters, gradients, state (moment1, moment2, beta1_power …), settings (learning rate, weight decay …)
         out   parameters and state afterwards
 
-A MindSpore optimizer is a Cell and is called with the gradients. What it does inside is its own (a compiled graph, mostly). An
+A MindSpore optimizer is a Cell and is called with the gradients. Its inside is not recorded (a compiled graph, mostly). An
 optimizer that is not MindSpore's is the user's code, and its calls are recorded one by one.
 """
 

@@ -1,7 +1,7 @@
 """MindSpore's tensors, dressed as torch's: looked at and read without any of the methods that MSAdapter has put on them.
 
 MSAdapter replaces much of a tensor's surface. `data_ptr` runs an operator, `itemsize` raises, `device` raises for a tensor that
-MindSpore made by itself (every gradient). What is used here is what lies beneath: MindSpore's own attributes.
+MindSpore made by itself (every gradient). MindSpore's own attributes, which lie beneath, are used here.
 """
 
 from __future__ import annotations

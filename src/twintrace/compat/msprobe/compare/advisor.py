@@ -5,7 +5,7 @@
     Expert Advice: …
     First call that fails on inputs that do not: Functional.conv2d.1.forward (line 14)
 
-The line is the row's number in the sheet. What fails first in the file is often what an earlier call handed on; the last line
+The line is the row's number in the sheet. The first row that fails is often what an earlier call handed on; the last line
 names the first call of which that cannot be said.
 """
 

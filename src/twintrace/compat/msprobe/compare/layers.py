@@ -6,7 +6,7 @@
       '5': '0'
 
 A name is looked up under the class of the layer that holds it; where that has no record of its own (a list of layers), under its
-name. What no rule speaks of keeps its name.
+name. A layer that no rule speaks of keeps its name.
 
 The last name may be that of an API, inside the layer that calls it:
 

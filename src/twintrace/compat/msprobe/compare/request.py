@@ -5,7 +5,7 @@
     {"npu_path": "npu", "bench_path": "bench"}                                                steps and ranks are paired
     {"npu_path": "npu", "bench_path": "bench", "rank_id": [0], "step_id": []}                 MindSpore's kernel dumps
 
-Paths are looked for from where the command is run, then from beside the compare.json. What only one side has is told, not compared.
+Paths are looked for from where the command is run, then from beside the compare.json. Items of one side alone are told.
 """
 
 from __future__ import annotations

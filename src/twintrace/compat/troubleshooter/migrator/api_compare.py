@@ -5,7 +5,7 @@
     |       NN_Dense_0       |     NN_Linear_0      |
 
 and a row for each pair of tensors, forward in order and backward in reverse. Which API is which is the project's own alignment:
-values, operations, shapes and the flow of data. What has no partner stands in a table of its own, with the reason.
+values, operations, shapes and the flow of data. APIs without a partner stand in a table of their own, with the reason.
 """
 
 from __future__ import annotations
