@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import twintrace as tt
+from twintrace.frameworks.torch import adapter, tensors
 from twintrace.model.errors import DifferenceError
 from twintrace.model.records import APART
 from twintrace.model.sites import Kind
@@ -160,6 +161,49 @@ def test_a_value_that_is_overwritten_is_no_difference(tmp_path):
     assert tt.open(tmp_path / "b").steps == (0, 1, 2, 3)
     assert len(told) == 2
     assert all("forward/module:first#0" in text or "linear#0" in text for text in told)
+
+
+def test_a_value_that_only_the_user_saved(tmp_path):
+    """It is told though no call shows it, also after steps in which something differed without effect."""
+
+    def run(path, values, **options):
+        net = Net()
+        generator = torch.Generator()
+        generator.manual_seed(len(values) * 7 + int(sum(values)))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with tt.record(path, net, level="mix", strict=True, **options) as rec:
+                for value in values:
+                    net(torch.ones(1, 6))
+                    torch.rand(4, generator=generator).fill_(1.0)
+                    rec.save("outside", np.float32(value) * torch.from_numpy(np.ones(2, np.float32)))
+                    rec.step()
+        return [str(item.message) for item in told]
+
+    run(tmp_path / "a", [1.0, 1.0, 1.0])
+    told = run(tmp_path / "b", [1.0, 1.0, 5.0], against=tmp_path / "a")
+    assert tt.open(tmp_path / "b").steps == (0, 1, 2)
+    assert "recording has ended: step 2" in told[-1]
+
+
+@pytest.mark.parametrize(("change", "level", "where", "what"), PLANTED)
+def test_on_a_device_it_is_told_at_the_end_of_the_step(reference, tmp_path, monkeypatch, change, level, where, what):
+    """Fingerprints are known late there; no value is kept, and everything else is as on the host."""
+
+    def forbidden(tensor):
+        raise AssertionError("values of a tensor on a device were asked for on the host")
+
+    monkeypatch.setattr(tensors, "_PLANS", {})
+    monkeypatch.setattr(tensors, "_PLACES", {})
+    monkeypatch.setattr(tensors, "is_elsewhere", lambda tensor: True)
+    monkeypatch.setattr(tensors, "has_device", lambda: True)
+    monkeypatch.setattr(adapter.TorchFramework, "host", staticmethod(forbidden))
+    equal = train(tmp_path / "equal", level=level, against=reference / level)
+    assert [text for text in equal if "Triton" not in text] == []
+    told = train(tmp_path / "t", change, level=level, against=reference / level)
+    assert tt.open(tmp_path / "t").steps == (0, 1, 2, 3)
+    assert where in told[-1]
+    assert what in told[-1]
 
 
 def test_a_kept_trace_will_do(tmp_path):

@@ -1,5 +1,6 @@
 """Curves of a run: what they say is what the framework computed."""
 
+import contextlib
 import json
 
 import pytest
@@ -78,6 +79,81 @@ def test_a_step_that_is_not_finite_is_a_gap(tmp_path):
     found = {curve.name: [value for _, value in curve.points] for curve in api.curves_of(tmp_path / "t").curves}
     assert [value is None for value in found["gradients"]] == [False, True, False]
     assert "1 steps without" in api.curves_text(api.curves_of(tmp_path / "t"))
+
+
+def bent(path, *, rate=0.3, keep="tensor"):
+    """A training with functions that go flat, recorded where there is a path, and what PyTorch says of it where not."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2), torch.nn.Sigmoid())
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    x, truth = torch.linspace(-6, 6, 64).reshape(16, 4), []
+    rec = tt.record(path, net, level="mix", keep=keep) if path else None
+    with rec or contextlib.nullcontext():
+        for _ in range(4):
+            before = torch.cat([p.detach().flatten() for p in net.parameters()]) if rec is None else None
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+            if rec is not None:
+                rec.step()
+                continue
+            after = torch.cat([p.detach().flatten() for p in net.parameters()])
+            with torch.no_grad():
+                tanh = 1 - net[1](net[0](x)) ** 2
+                sigmoid = net(x) * (1 - net(x)) * 4
+            flat = 1 - torch.cat([tanh.flatten(), sigmoid.flatten()]).mean().item()
+            truth.append({"update": ((after - before).norm() / before.norm()).item(), "flat": flat})
+    return truth
+
+
+def test_flat_functions_and_updates(tmp_path):
+    bent(tmp_path / "t")
+    truth = bent(None)
+    found = {curve.name: [value for _, value in curve.points] for curve in api.curves_of(tmp_path / "t").curves}
+    # Of a step what the step before has left.
+    assert found["saturated"][1:] == pytest.approx([item["flat"] for item in truth[:-1]], rel=1e-4)
+    assert found["updates"][0] is None
+    assert found["updates"][1:] == pytest.approx([item["update"] for item in truth[:-1]], rel=1e-4)
+    layers = {layer.name: layer.update for layer in api.curves_of(tmp_path / "t").layers}
+    assert layers["0"] > 0
+    assert layers["1"] is None
+
+
+def test_updates_need_values(tmp_path):
+    bent(tmp_path / "t", keep="statistics")
+    names = {curve.name for curve in api.curves_of(tmp_path / "t").curves}
+    assert "saturated" in names
+    assert "updates" not in names
+
+
+def test_two_runs(tmp_path):
+    bent(tmp_path / "a")
+    bent(tmp_path / "b", rate=0.31)
+    comparison = tt.compare(tmp_path / "a", tmp_path / "b")
+    found = api.compared_curves(comparison)
+    apart = {curve.name: [value for _, value in curve.points] for curve in found.apart}
+    losses = [dict(side.curves[0].points) for side in (found.left, found.right)]
+    for step, distance in enumerate(apart["loss"]):
+        assert distance == pytest.approx(abs(losses[0][step] - losses[1][step]) / losses[0][step])
+    assert apart["loss"][0] == 0
+    assert apart["of bound"][0] > 1  # the update of the first step
+    said = api.curves_text(found)
+    assert "left above right" in said
+    assert "how far the two losses are apart" in said
+
+
+def test_curves_on_the_page(tmp_path):
+    from twintrace.api.viewing import trace_page_sheet
+    from twintrace.report.comparison_sheet import comparison_sheet
+    from twintrace.report.page import page_text
+
+    bent(tmp_path / "a")
+    bent(tmp_path / "b", rate=0.31)
+    page, _ = page_text(trace_page_sheet(api.open(tmp_path / "a")))
+    assert "Curves over 4 steps" in page
+    assert page.count("<polyline") >= 5
+    page, _ = page_text(comparison_sheet(tt.compare(tmp_path / "a", tmp_path / "b")))
+    assert "Difference over 4 steps" in page
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,15 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
     from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
     from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
-    from .diagnosing import curves_json, curves_of, curves_text, first_nonfinite, nonfinite_json, nonfinite_text
+    from .diagnosing import (
+        compared_curves,
+        curves_json,
+        curves_of,
+        curves_text,
+        first_nonfinite,
+        nonfinite_json,
+        nonfinite_text,
+    )
     from .opening import listing, open
     from .recording import (
         Recorder,
@@ -60,6 +68,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from .repeating import repetition_text, run_twice
     from .reporting import (
         comparison_json,
+        growth_text,
         listing_json,
         print_pairs,
         print_table,
@@ -124,14 +133,18 @@ _HOMES = {
     ".bundling": ("write_bundle",),
     ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
     ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
-    ".diagnosing": ("curves_json", "curves_of", "curves_text", "first_nonfinite", "nonfinite_json", "nonfinite_text"),
+    ".diagnosing": (
+        "compared_curves", "curves_json", "curves_of", "curves_text", "first_nonfinite", "nonfinite_json",
+        "nonfinite_text",
+    ),
     ".opening": ("listing", "open"),
     ".recording": (
         "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
         "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
     ),
     ".reporting": (
-        "comparison_json", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict", "progress_bar",
+        "comparison_json", "growth_text", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict",
+        "progress_bar",
         "read_report", "table_part", "view",
         "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
     ),
@@ -174,6 +187,7 @@ __all__ = [
     "compare",
     "compare_arrays",
     "compare_weights",
+    "compared_curves",
     "comparison_json",
     "conversion_line",
     "conversion_text",
@@ -193,6 +207,7 @@ __all__ = [
     "framework_of_net",
     "from_troubleshooter",
     "graph_tap",
+    "growth_text",
     "imported_frameworks",
     "is_operation",
     "known_operations",

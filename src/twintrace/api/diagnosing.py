@@ -7,14 +7,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..collect.watching import Judgement
-from ..model.curves import Curves
+from ..model.curves import ComparedCurves, Curves
 from ..model.errors import TraceNotFoundError
 from ..model.nonfinite import NonfiniteReport, Pass
+from ..model.results import Comparison
 from ..model.sites import Phase
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
 __all__ = [
+    "compared_curves",
     "curves_json",
     "curves_of",
     "curves_text",
@@ -80,14 +82,31 @@ def curves_of(
     return curves.curves_of(opened, wanted, chosen)
 
 
-def curves_text(found: Curves) -> str:
+def compared_curves(comparison: Comparison, *, rank: int | None = None) -> ComparedCurves:
+    """Curves of both runs of a comparison over the steps that both have, and how far the two are apart over steps and depth.
+
+    Raises TraceNotFoundError if a trace is not where it was.
+    """
+    from ..diagnose.comparing import compared
+
+    traces = [open_trace(side.path, tolerant=True) for side in (comparison.left, comparison.right)]
+    common = [rank for rank in traces[0].ranks if rank in traces[1].ranks]
+    chosen = rank if rank is not None else min(common, default=0)
+    judged = {result.step for result in comparison.results} or {*comparison.left.steps}
+    steps = [step for step in traces[0].steps if all((step, chosen) in trace.places for trace in traces)]
+    wanted = [step for step in steps if step in judged or not comparison.results]
+    sides = [curves_of(trace, steps=wanted or steps, rank=chosen) for trace in traces]
+    return compared(comparison, sides[0], sides[1])
+
+
+def curves_text(found: Curves | ComparedCurves) -> str:
     """The curves as text."""
     from ..report import curves
 
-    return curves.curves_text(found)
+    return curves.compared_text(found) if isinstance(found, ComparedCurves) else curves.curves_text(found)
 
 
-def curves_json(found: Curves) -> str:
+def curves_json(found: Curves | ComparedCurves) -> str:
     """The curves for machines."""
     from ..report import curves
 

@@ -50,6 +50,13 @@ def print_pairs(comparison: Comparison, console: Any) -> None:
     pairs.print_pairs(comparison, console)
 
 
+def growth_text(comparison: Comparison) -> str:
+    """Sentence whether the difference of two runs is normal, and the calls that add most to it."""
+    from ..report import growth
+
+    return growth.growth_text(comparison)
+
+
 def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: str = "all") -> None:
     """One row for each pair of tensors, as CSV: with all columns, or the "main" ones."""
     from ..report import delimited

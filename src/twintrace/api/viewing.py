@@ -24,11 +24,14 @@ from ..report.sheets import picture as picture_sheet
 from ..report.trace_sheet import Journal, trace_sheet
 from ..store.arrays import as_float
 from ..store.registry import open_trace
+from .diagnosing import curves_of
 
 if TYPE_CHECKING:
     from ..store.trace import Trace
 
 
+CURVED = 400
+"""Steps of which the page of a trace has curves; of more they take longer than the page, and `show --curves` draws them."""
 REMARKS = 20
 """Before the reader comes to the ribbon."""
 
@@ -85,7 +88,9 @@ def trace_page_sheet(trace: Trace) -> Sheet:
     recording = Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls)
     told = list(dict.fromkeys(remarks))
     more = [f"And {len(told) - REMARKS} more remarks: twintrace show has them."] if len(told) > REMARKS else []
-    return trace_sheet(recording, journals, [*told[:REMARKS], *more])
+    steps = [step for step, rank in trace.places if rank == min(trace.ranks)]
+    curves = curves_of(trace, steps=steps).curves if 1 < len(steps) <= CURVED else ()
+    return trace_sheet(recording, journals, [*told[:REMARKS], *more], curves)
 
 
 def _values(traces: Mapping[str, Trace], paths: Mapping[str, str]) -> Callable[[Mapping[str, str]], object]:

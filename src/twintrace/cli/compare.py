@@ -46,6 +46,16 @@ from .progress import bar
 @click.option(
     "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."
 )
+@click.option(
+    "--growth",
+    is_flag=True,
+    help="After the verdict: is the difference normal (bf16 against float32), and which calls add most to it.",
+)
+@click.option(
+    "--curves",
+    is_flag=True,
+    help="After the verdict: loss and norms of both runs over the steps, and how far they are apart over steps and depth.",
+)
 @force
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
@@ -67,6 +77,8 @@ def compare(
     recompute: bool,
     every_step: bool,
     everything: bool,
+    growth: bool,
+    curves: bool,
     force: bool,
     table: bool,
     html: Path | None,
@@ -117,6 +129,10 @@ def compare(
         columns=columns,
         quiet=quiet,
     )
+    if growth and not quiet:
+        click.echo("\n" + api.growth_text(found), err=json == STDOUT)
+    if curves and not quiet:
+        click.echo("\n" + api.curves_text(api.compared_curves(found)), err=json == STDOUT)
     written = []
     if write_map is not None:
         api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks)

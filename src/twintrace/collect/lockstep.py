@@ -91,7 +91,7 @@ class Lockstep:
         self._apart: dict[int, str] = {}  # by tensor: where the difference comes from, once a call has shown it
         self._parted = False  # other calls were made, and the numbers mean different things
         self._gradients = self._calls = self._kept = 0
-        self._harmless: set[frozenset[str]] = set()
+        self._harmless: set[frozenset[tuple[int, str]]] = set()  # by what differs, and where that comes from
 
     def begin(self, step: int, rank: int) -> str:
         """A new step; why it cannot be compared, or nothing."""
@@ -167,7 +167,7 @@ class Lockstep:
         """The sentence about the first difference, if the step that has ended shows one that has an effect."""
         if self._step is None or not (self._apart or self._parted):
             return ""
-        signature = frozenset((*self._apart.values(), self.first))
+        signature = frozenset((*self._apart.items(), (-1, self.first)))
         if signature in self._harmless:
             return ""
         sentence = self._judge(path, step, rank)

@@ -5,6 +5,8 @@
     weights      norm of all weights together
     results      largest magnitude among the results of modules (of all calls, where no module was recorded)
     dead         share of zeros in the results of relu and its like
+    saturated    1 less the mean slope of tanh and sigmoid over their largest: 1 is flat, and sends nothing back
+    updates      norm of what the step before did to all weights, over their norm; where values were kept
 
 Norms of several tensors are put together as one: the root of the sum of their squares.
 """
@@ -12,14 +14,19 @@ Norms of several tensors are put together as one: the root of the sum of their s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..model.curves import Curve, Curves, Layer
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves
-from ..store.trace import Trace
+from ..store.arrays import as_float
+from ..store.trace import Journal, Trace
 from .flow import Flow
 from .growth import norm_of
 
@@ -30,18 +37,30 @@ _MEANINGS = {
     "weights": "norm of all weights",
     "results": "largest magnitude among the results of modules",
     "dead": "share of zeros in the results of relu",
+    "saturated": "of tanh and sigmoid: 0 is steep, 1 is flat",
+    "updates": "norm of the last update of all weights, over that of the weights",
 }
+_SLOPES: Mapping[str, tuple[float, float]] = {"tanh": (1.0, 0.0), "sigmoid": (0.0, 4.0)}
+"""Mean slope from the mean and the mean square of the results y, over the largest slope: tanh has 1 - y², sigmoid 4·(y - y²).
+
+As (constant, factor of the mean); the factor of the mean square is -1 and -4.
+"""
 
 
 def curves_of(trace: Trace, steps: Sequence[int], rank: int) -> Curves:
     """Curves over these steps of one rank, and the layers of the last."""
     rows: list[tuple[int, dict[str, float | None]]] = []
     layers: tuple[Layer, ...] = ()
-    for step in steps:
-        flow = Flow(trace.journal(step, rank), trace.framework)
-        rows.append((step, _numbers(flow)))
+    weights: dict[str, NDArray[Any]] = {}
+    for place, step in enumerate(steps):
+        journal = trace.journal(step, rank)
+        flow = Flow(journal, trace.framework)
+        before, weights = weights, _kept_weights(journal, flow)
+        follows = place > 0 and steps[place - 1] == step - 1
+        updates = _updates(before, weights) if follows else {}
+        rows.append((step, _numbers(flow) | {"updates": _together(updates)}))
         if step == steps[-1]:
-            layers = tuple(_layers(flow))
+            layers = tuple(_layers(flow, updates))
         trace.forget()
     curves = [
         Curve(name, meaning, tuple((step, numbers.get(name)) for step, numbers in rows))
@@ -72,7 +91,56 @@ def _numbers(flow: Flow) -> dict[str, float | None]:
         "weights": norm_of([flow.tensor(number) for number in weights]),
         "results": max((size for tensor in results if (size := _size(tensor)) is not None), default=None),
         "dead": zeros / elements if elements else None,
+        "saturated": _saturated(flow, forward),
     }
+
+
+def _saturated(flow: Flow, calls: Sequence[Call]) -> float | None:
+    """1 less the mean relative slope of all tanh and sigmoid, from the means and norms of their results."""
+    total, elements = 0.0, 0
+    for call in calls:
+        slope = _SLOPES.get(flow.operation(call).lower())
+        for tensor in map(flow.tensor, flow.made(call)) if slope else ():
+            known, count = tensor.statistics, _count(tensor)
+            if (
+                slope
+                and known is not None
+                and known.mean is not None
+                and known.norm is not None
+                and not tensor.is_rough
+            ):
+                constant, factor = slope
+                square = known.norm**2 / count if count else 0.0
+                total += count * (constant + factor * known.mean - (factor or 1.0) * square)
+                elements += count
+    return min(max(1 - total / elements, 0.0), 1.0) if elements else None
+
+
+def _kept_weights(journal: Journal, flow: Flow) -> dict[str, NDArray[Any]]:
+    """Weights by module and name, where their values were kept."""
+    found: dict[str, NDArray[Any]] = {}
+    for call in flow.calls:
+        for name, number in call.parameters.items():
+            tensor, full = flow.tensor(number), f"{call.site.name}.{name}".lstrip(".")
+            if tensor.payload is not None and full not in found:
+                found[full] = as_float(journal.array(tensor), tensor.spec.dtype)
+    return found
+
+
+def _updates(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> dict[str, tuple[float, float]]:
+    """Of each weight: norm of its change, and of itself before."""
+    return {
+        name: (float(np.linalg.norm(after[name] - array)), float(np.linalg.norm(array)))
+        for name, array in before.items()
+        if name in after and after[name].shape == array.shape
+    }
+
+
+def _together(updates: Mapping[str, tuple[float, float]]) -> float | None:
+    """One ratio of several changes, if there are any."""
+    sizes = math.hypot(*(size for _, size in updates.values()))
+    ratio = math.hypot(*(change for change, _ in updates.values())) / sizes if sizes else math.nan
+    return ratio if math.isfinite(ratio) else None
 
 
 def _loss(flow: Flow) -> float | None:
@@ -91,24 +159,34 @@ def _loss(flow: Flow) -> float | None:
     return None
 
 
-def _layers(flow: Flow) -> list[Layer]:
+def _layers(flow: Flow, updates: Mapping[str, tuple[float, float]]) -> list[Layer]:
     modules = sorted((call for call in flow.calls if call.site.kind is Kind.MODULE), key=lambda call: call.id)
     seen: dict[str, Layer] = {}
     for call in modules:
         inner = any(child.site.kind is Kind.MODULE for child in flow.children[call.id])
         if call.site.phase is Phase.FORWARD and (call.parameters or not inner):
-            seen.setdefault(call.site.name, _layer(flow, call))
+            own = {name: updates[name] for name in _own_weights(call) if name in updates}
+            seen.setdefault(call.site.name, _layer(flow, call, _together(own)))
     return list(seen.values())
 
 
-def _layer(flow: Flow, call: Call) -> Layer:
+def _own_weights(call: Call) -> list[str]:
+    return [f"{call.site.name}.{name}".lstrip(".") for name in call.parameters]
+
+
+def _layer(flow: Flow, call: Call, update: float | None) -> Layer:
     numbers = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)][:1]
     result = flow.tensor(numbers[0]) if numbers else None
     gradients = [flow.tensor(item.tensor) for item in flow.gradients(call, Role.OUTPUT)][:1]
     known = None if result is None or result.is_rough else result.statistics
     zeros = None if known is None or result is None or not _count(result) else known.zero / _count(result)
     return Layer(
-        call.site.name or "(model)", call.site.type, _rms(result), _rms(gradients[0]) if gradients else None, zeros
+        call.site.name or "(model)",
+        call.site.type,
+        _rms(result),
+        _rms(gradients[0]) if gradients else None,
+        zeros,
+        update,
     )
 
 

@@ -199,7 +199,10 @@ class _Pair:
         tainted.update(a for a, _ in (*taken, *made))
         self._differing = [a for a, _ in (*fresh, *new)]
         if one.site.kind is Kind.SAVE:
-            return None
+            what = (
+                f"the value that was saved differs, and no recorded call made it: {self._gap(*new[0])}" if new else ""
+            )
+            return self._difference(one, Unsteadiness.OUTSIDE, what) if new else None
         if fresh:
             return self._of_leaf(one, fresh)
         numbers = _numbers(one, two)

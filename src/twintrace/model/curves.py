@@ -3,11 +3,15 @@
 Curve    a number of each step: the loss, the norm of all gradients, …
 Layer    one module in one step: the size of its results and of the gradients that come back
 Curves   all of a trace
+ComparedCurves   those of two, and the distance between them
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from .results import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Layer:
     result: float | None
     gradient: float | None
     zeros: float | None
+    update: float | None = None
+    """Norm of what the step before did to its weights, over their norm; None where values were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +50,29 @@ class Curves:
     layers: tuple[Layer, ...]
     step: int
     """The step of the layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCurves:
+    """Two runs over the same steps: their own curves, and how far they are apart over steps and depth."""
+
+    left: Curves
+    right: Curves
+    apart: tuple[Curve, ...]
+    """Of each step: the relative distance of the losses and of the norms of gradients, and `bound_curve`."""
+    layers: tuple[tuple[str, float, float | None], ...]
+    """Over the depth of the first step that differs: module, relative difference of its result, and in units of what is allowed."""
+    step: int
+    """That step."""
+
+
+def bound_curve(comparison: Comparison, rank: int) -> Curve:
+    """Of each step the largest difference of any pair of calls, in units of what is allowed: beyond 1 the runs part."""
+    largest: dict[int, float | None] = {}
+    for result in comparison.results:
+        if result.rank == rank:
+            known = largest.setdefault(result.step, None)
+            for ratio in (item.verdict.ratio for item in result.tensors):
+                if ratio is not None and math.isfinite(ratio) and (known is None or ratio > known):
+                    largest[result.step] = known = ratio
+    return Curve("of bound", "largest difference of any pair, 1 is what is allowed", tuple(sorted(largest.items())))

@@ -37,11 +37,16 @@ class Verdict:
     bound: float | None = None
 
     @property
-    def score(self) -> float:
-        """0 for the same, up to 0.5 for what is within the bound, towards 1 the farther beyond it."""
+    def ratio(self) -> float | None:
+        """The error in units of what is allowed; 0 for the same, None where either is not known."""
         if self.outcome is Outcome.SAME:
             return 0.0
-        if self.error is None or not self.bound:
+        return None if self.error is None or not self.bound else self.error / self.bound
+
+    @property
+    def score(self) -> float:
+        """0 for the same, up to 0.5 for what is within the bound, towards 1 the farther beyond it."""
+        ratio = self.ratio
+        if ratio is None:
             return 1.0 if self.outcome is Outcome.DIFFERENT else 0.5
-        ratio = self.error / self.bound
         return ratio / 2 if ratio <= 1 else 1 - 0.5 / ratio

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from ..model.curves import bound_curve
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
 from ..model.pairs import Alone, Stray
 from ..model.records import Call
@@ -20,6 +21,7 @@ from ..model.results import CallResult, Comparison, Mistake, Recording, TensorRe
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec
 from ..model.verdicts import Outcome, Verdict
+from .curves import curves_block
 from .headline import headline_of_comparison
 from .sheets import PAGE, CallTable, Sheet, Words, heat, number, place, shorten, spec_text, tensor
 from .text import reason, sentence
@@ -79,6 +81,9 @@ def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
         "words": words.items,
     }
     headline = headline_of_comparison(comparison, [by_identity.get(id(item.result), -1) for item in partings])
+    curve = bound_curve(comparison, min(comparison.left.ranks, default=0))
+    if len(curve.points) > 1:
+        headline = [*headline, curves_block(f"Difference over {len(curve.points)} steps", [(curve,)])]
     return Sheet(
         f"{comparison.left.path} | {comparison.right.path}",
         headline,

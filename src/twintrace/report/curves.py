@@ -10,14 +10,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from xml.etree.ElementTree import Element
 
-from ..model.curves import Curve, Curves, Layer
+from ..model.curves import ComparedCurves, Curve, Curves, Layer
+from .sheets import element
 from .text import legible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 48
 _LAYERS = 60
+_SVG = (240, 36)
+"""Size of a curve on the page."""
 
 
 def curves_text(found: Curves) -> str:
@@ -28,7 +33,7 @@ def curves_text(found: Curves) -> str:
     lines = [f"{found.path}, steps {steps[0]} to {steps[-1]}" + (f", rank {found.rank}" if found.rank else "")]
     lines += [_line(curve) for curve in found.curves]
     if found.layers:
-        lines += ["", f"  step {found.step}, root mean squares" + " " * 28 + "result   gradient   zeros"]
+        lines += ["", f"  step {found.step}, root mean squares" + " " * 28 + "result   gradient   zeros     update"]
         lines += [_row(layer) for layer in found.layers[:_LAYERS]]
         if len(found.layers) > _LAYERS:
             lines.append(f"  and {len(found.layers) - _LAYERS} more: --json has all")
@@ -36,21 +41,93 @@ def curves_text(found: Curves) -> str:
 
 
 def _row(layer: Layer) -> str:
-    numbers = f"{_number(layer.result):>8} {_number(layer.gradient):>10} {_share(layer.zeros):>7}"
+    numbers = (
+        f"{_number(layer.result):>8} {_number(layer.gradient):>10} {_share(layer.zeros):>7} {_number(layer.update):>10}"
+    )
     return f"  {layer.name[:38]:<38} {layer.type[:18]:<18} {numbers}"
 
 
-def curves_json(found: Curves) -> str:
+def compared_text(found: ComparedCurves) -> str:
+    """Both runs over the same steps, and how far they are apart over steps and depth."""
+    lines = ["curves of both, left above right"]
+    named = {curve.name: curve for curve in found.right.curves}
+    for curve in found.left.curves:
+        if curve.name in named:
+            lines += [_line(curve), _line(replace(named[curve.name], name="", meaning=""))]
+    lines += ["", *(_line(curve) for curve in found.apart)]
+    if found.layers:
+        lines += ["", f"  step {found.step}, over the depth" + " " * 25 + "relative   of what is allowed"]
+        drawn = sparkline([allowed for _, _, allowed in found.layers])
+        lines.append(f"  {drawn}")
+        lines += [
+            f"  {name[:44]:<44} {apart:>10.2g} {_number(allowed):>12}"
+            for name, apart, allowed in found.layers[:_LAYERS]
+        ]
+        if len(found.layers) > _LAYERS:
+            lines.append(f"  and {len(found.layers) - _LAYERS} more: --json has all")
+    return "\n".join(legible(line) for line in lines)
+
+
+def curves_block(title: str, curves: Sequence[tuple[Curve, ...]]) -> Element:
+    """Curves for the page: a line each, or two where they are a pair, left and right."""
+    rows = [
+        element(
+            "tr",
+            element("th", group[0].name, scope="row"),
+            element("td", _picture(group)),
+            element("td", " | ".join(_span(curve) for curve in group)),
+            element("td", group[0].meaning),
+        )
+        for group in curves
+    ]
+    return element("details", element("summary", title), element("table", *rows, class_="curves"))
+
+
+def _picture(group: Sequence[Curve]) -> Element:
+    """An SVG of one curve, or of two over each other; a gap where a step does not tell."""
+    known = [value for curve in group for value in curve.known]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    wide = low > 0 and high > 100 * low
+    scale: Callable[[float], float] = math.log if wide else float
+    bottom, span = scale(low) if known else 0.0, (scale(high) - scale(low)) if known else 0.0
+    lines = []
+    for number, curve in enumerate(group):
+        runs: list[list[str]] = [[]]
+        last = max(len(curve.points) - 1, 1)
+        for place, (_, value) in enumerate(curve.points):
+            if value is None:
+                runs.append([])
+            else:
+                height = (scale(value) - bottom) / span if span else 0.5
+                runs[-1].append(f"{_SVG[0] * place / last:.1f},{_SVG[1] - 2 - height * (_SVG[1] - 4):.1f}")
+        for run in filter(None, runs):
+            points = " ".join(run if len(run) > 1 else run * 2)
+            dashes = {"stroke_dasharray": "4 2"} if number else {}
+            lines.append(
+                element("polyline", points=points, fill="none", stroke="currentColor", stroke_linecap="round", **dashes)
+            )
+    size = f"0 0 {_SVG[0]} {_SVG[1]}"
+    told = f"{group[0].name}: {' | '.join(_span(curve) for curve in group)}"
+    return element("svg", *lines, viewBox=size, width=str(_SVG[0]), height=str(_SVG[1]), role="img", aria_label=told)
+
+
+def curves_json(found: Curves | ComparedCurves) -> str:
     """The curves for machines."""
     return json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False)
 
 
-def _line(curve: Curve) -> str:
+def _span(curve: Curve) -> str:
     known = curve.known
     gaps = len(curve.points) - len(known)
     missing = f"; {gaps} steps without" if gaps else ""
-    span = f"{_number(known[0])} → {_number(known[-1])} ({_number(min(known))} … {_number(max(known))}{missing})"
-    return f"  {curve.name:<10} {sparkline([value for _, value in curve.points]):<{_WIDTH}} {span}  {curve.meaning}"
+    if not known:
+        return "–"
+    return f"{_number(known[0])} → {_number(known[-1])} ({_number(min(known))} … {_number(max(known))}{missing})"
+
+
+def _line(curve: Curve) -> str:
+    drawn = sparkline([value for _, value in curve.points])
+    return f"  {curve.name:<10} {drawn:<{_WIDTH}} {_span(curve)}  {curve.meaning}".rstrip()
 
 
 def sparkline(values: Sequence[float | None], width: int = _WIDTH) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from ..model.curves import Curve
 from ..model.pairs import Part, Side
 from ..model.records import Call, Gradient, Role
 from ..model.results import Recording
@@ -22,6 +23,7 @@ from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
+from .curves import curves_block
 from .headline import headline_of_trace
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
 from .text import single_place
@@ -53,8 +55,10 @@ class _Row:
     gradient: Gradient | None
 
 
-def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequence[str] = ()) -> Sheet:
-    """The trace, ready for the browser."""
+def trace_sheet(
+    recording: Recording, journals: Iterable[Journal], remarks: Sequence[str] = (), curves: Sequence[Curve] = ()
+) -> Sheet:
+    """The trace, ready for the browser; with its curves, where it has more than one step."""
     rows = [row for journal in journals for row in _rows(journal)]
     words = Words()
     names = (
@@ -95,6 +99,8 @@ def trace_sheet(recording: Recording, journals: Iterable[Journal], remarks: Sequ
         name = single_place(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
         parting = (shorten(name), row.call.stack if row.call else (), first[1], start)
     headline = headline_of_trace(shorten(recording.path), sentence, parting, remarks)
+    if curves:
+        headline = [*headline, curves_block(f"Curves over {len(curves[0].points)} steps", [(item,) for item in curves])]
     return Sheet(
         recording.path,
         headline,

@@ -1059,3 +1059,13 @@ def test_a_collective_is_recorded_once(recorded, tmp_path):
         "forward/api:torch.distributed.all_gather#0",
         "forward/api:torch.distributed.all_reduce#1",
     ]
+
+
+def test_a_tensor_that_another_process_has_sent_is_no_call(recorded):
+    """Putting it together falls into the step in which it happens to arrive."""
+    from multiprocessing.reduction import ForkingPickler
+
+    sent = bytes(ForkingPickler.dumps(torch.arange(3.0)))
+    calls, journal = recorded(lambda: ForkingPickler.loads(sent).add(1))
+    assert [call.site.name for call in calls] == ["torch.Tensor.add"]
+    assert journal.tensor(calls[0].args[0].id).producer is None

@@ -85,6 +85,7 @@ class Calls:
         yield from self._updates.install()
         yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
         yield patch(torch.overrides, "has_torch_function", without_modes)
+        yield patch(torch._utils, "_rebuild_tensor", self._unrecorded)
         yield self.enter()
         self._recording = object()
         yield self._end_recording
@@ -140,6 +141,20 @@ class Calls:
                 self._put_back(below)
 
         return resume
+
+    def _unrecorded(self, original: Any) -> Any:
+        """A tensor that comes out of a file, or from the worker of a data loader, is put together by calls that are nobody's: in
+        which step they fall is a matter of when the worker is ready.
+        """
+
+        def rebuild(*args: Any, **kwargs: Any) -> Any:
+            resume = self.suspend()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                resume()
+
+        return rebuild
 
     def _in_engine(self, original: Any) -> Any:
         """`backward` is itself a call during which the mode is off; recomputed blocks inside it would go unseen."""
