@@ -249,3 +249,26 @@ def test_steps_of_training_that_are_written_otherwise(tmp_path: Path, way: str, 
                 recorder.step()
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize(("way", "code"), [("by hand", 0), ("scaler", 0), ("left in", 1), ("half", 1)])
+def test_a_loss_scale_is_a_remark_if_it_is_taken_off_again(tmp_path: Path, way: str, code: int) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=side == 1 and way == "scaler")
+        with record(net) as recorder:
+            for step in range(2):
+                optimizer.zero_grad()
+                loss = F.mse_loss(net(rand(6, 8, seed=step)), rand(6, 4, seed=9))
+                scaler.scale(loss * 1024 if side and way != "scaler" else loss).backward()
+                for number, parameter in enumerate(net.parameters()):
+                    if side and (way == "by hand" or (way == "half" and number < 2)):
+                        parameter.grad.div_(1024)
+                scaler.step(optimizer)
+                scaler.update()
+                recorder.step()
+
+    result = compared(tmp_path, run)
+    assert result.code == code
+    assert code or any("1024 times the left's" in remark for remark in result.remarks)

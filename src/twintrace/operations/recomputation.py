@@ -55,6 +55,8 @@ _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
 _CUTS = 64
 """Values at most that are passed over to find those that two slices both begin with."""
+_FACTOR_UNITS = 64.0
+"""Units by which gradients may differ that are a multiple of each other: those of many layers were rounded in other places."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -397,6 +399,22 @@ class Recomputation:
             return 0.0, 0.0
         many = math.sqrt(max(one.numel(), 1))
         return float((one - two).norm()) / many, max(float(one.norm()), float(two.norm())) / many
+
+    def factor(self, gradients: tuple[int, int], layout: Layout) -> float | None:
+        """Number that the left of two gradients must be multiplied by to give the right one, but for rounding; None if there is
+        none, or both are zero.
+        """
+        try:
+            one = self.values[0](gradients[0])
+            two = laid_out(self.values[1](gradients[1]), layout, one.shape)
+        except (NotRecomputable, RuntimeError):
+            return None
+        size = float((one * one).sum())
+        if one.shape != two.shape or not size or not math.isfinite(size):
+            return None
+        factor = float((one * two).sum()) / size
+        unit = max(UNITS.get(self.values[which].spec(number).dtype, 0.0) for which, number in enumerate(gradients))
+        return factor if bool(((one * factor - two).abs() <= _FACTOR_UNITS * unit * two.abs()).all()) else None
 
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
