@@ -25,6 +25,8 @@ _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
 _LEAF_EFFECT = 1e-6
 """Relative effect at a result of data that differ: tables that were computed in float32 have its rounding."""
+_PART = 1e-3
+"""Relative distance, at most, of the new values of a weight and of a part of another: gradients that were rounded otherwise."""
 _FACTOR = 1e-4
 """Relative distance of two factors that are one loss scale."""
 _RETURNED = 1e-5
@@ -88,6 +90,7 @@ class Conclusion:
                     untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
         results, handled = self._other_results(results, ends)
         self._match_results(ends, handled)
+        self._match_parts(ends, handled)
         for which in (0, 1):
             handled[which].update(number for number, call in ends[which].items() if self._is_of_scaler(call))
         lone = self._lone_results(ends, handled)
@@ -137,7 +140,7 @@ class Conclusion:
             if item.pair.left in made[0] and item.pair.right in made[1]
         ]
         pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
-        if not pairs or len(same) < len(made[0]) or not all(same):
+        if not pairs or not same or len(same) < len(made[0]) or not all(same):
             return None
         factors = [self._state.recomputation.factor((pair.left, pair.right), pair.layout) for pair in pairs]
         known = [factor for factor in factors if factor is not None]
@@ -336,6 +339,54 @@ class Conclusion:
                 if partner is not None:
                     handled[which].add(number)
                     handled[1 - which].add(partner)
+
+    def _match_parts(
+        self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
+    ) -> None:
+        """Adds to `handled` new values of a weight that are parts of the other side's: queries, keys and values in one. Optimizers
+        work on each element alone: if the two steps have the same settings, parts that are near each other are the same.
+        """
+        lone = [
+            [
+                number
+                for number, call in ends[which].items()
+                if call.site.phase is Phase.UPDATE and number not in self._state.known[which] | handled[which]
+            ]
+            for which in (0, 1)
+        ]
+        parts: dict[tuple[int, int], dict[int, int]] = {}
+        for left in lone[0]:
+            for right in lone[1]:
+                distance, place = self._state.recomputation.nearest_block(left, right)
+                if distance > _PART or not self._same_steps(ends[0][left], ends[1][right]):
+                    continue
+                sizes = self._size(0, left), self._size(1, right)
+                which = 0 if sizes[0] > sizes[1] else 1  # the side that has them in one
+                parts.setdefault((which, (left, right)[which]), {})[place] = (left, right)[1 - which]
+        for (which, whole), found in parts.items():
+            if sum(self._size(1 - which, part) for part in found.values()) != self._size(which, whole):
+                continue  # a part of it is like none of the other side's
+            handled[which].add(whole)
+            handled[1 - which].update(found.values())
+            for part in found.values():
+                left, right = (whole, part) if which == 0 else (part, whole)
+                prints = self._state.sides[0].tensor(left).fingerprint, self._state.sides[1].tensor(right).fingerprint
+                if prints[0] and prints[1]:
+                    self._state.left_behind[prints[0], prints[1]] = Status.CLEAN, frozenset()
+
+    def _size(self, which: int, number: int) -> int:
+        return math.prod(self._state.sides[which].tensor(number).spec.shape)
+
+    def _same_steps(self, left: Call, right: Call) -> bool:
+        """True if two optimizers' steps are one operation with the same settings."""
+        from ..operations import different_arguments
+        from ..operations.optimizers import of_one_parameter
+
+        one, two = self._state.sides[0].meaning(left), self._state.sides[1].meaning(right)
+        if one is None or two is None or one.operation != two.operation:
+            return False
+        first = [of_one_parameter(item, next(iter(item.results), -1)) for item in (one, two)]
+        return not different_arguments(*first)
 
     def _same_result(self, which: int, number: int, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> int | None:
         """A result of the other side that is computed otherwise of the same values, and means the same; None if there is none."""

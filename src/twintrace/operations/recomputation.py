@@ -27,7 +27,7 @@ from ..model.tensors import UNITS
 from .catalog import OPERATIONS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
-from .leaves import Trend, is_part, relation, trend
+from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -617,6 +617,20 @@ class Recomputation:
         except (NotRecomputable, RuntimeError):
             return None
         return trend(one, two, max(UNITS.get(self.values[i].spec(n).dtype, 0.0) for i, n in enumerate((left, right))))
+
+    def nearest_block(self, left: int, right: int) -> tuple[float, int]:
+        """Part of the larger of two tensors that is nearest to the smaller (queries of one weight for queries, keys and values):
+        distance, relative to a part of that size, and place. Infinite if it has no such parts.
+        """
+        try:
+            one, two = self.values[0](left), self.values[1](right)
+        except NotRecomputable:
+            return math.inf, -1
+        small, large = sorted((one, two), key=lambda value: value.numel())
+        size = float(large.norm()) * math.sqrt(small.numel() / max(large.numel(), 1))
+        found = [(float((part - small).norm()), place) for place, part in enumerate(blocks(one, two))]
+        distance, place = min(found, default=(math.inf, -1))
+        return (distance / size if size else distance), place
 
     def is_part(self, left: int, right: int) -> bool:
         """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""
