@@ -249,3 +249,51 @@ def test_steps_of_training_that_are_written_otherwise(tmp_path: Path, way: str, 
                 recorder.step()
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize(("way", "code"), [("by hand", 0), ("scaler", 0), ("left in", 1), ("half", 1)])
+def test_a_loss_scale_is_a_remark_if_it_is_taken_off_again(tmp_path: Path, way: str, code: int) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=side == 1 and way == "scaler")
+        with record(net) as recorder:
+            for step in range(2):
+                optimizer.zero_grad()
+                loss = F.mse_loss(net(rand(6, 8, seed=step)), rand(6, 4, seed=9))
+                scaler.scale(loss * 1024 if side and way != "scaler" else loss).backward()
+                for number, parameter in enumerate(net.parameters()):
+                    if side and (way == "by hand" or (way == "half" and number < 2)):
+                        parameter.grad.div_(1024)
+                scaler.step(optimizer)
+                scaler.update()
+                recorder.step()
+
+    result = compared(tmp_path, run)
+    assert result.code == code
+    assert code or any("1024 times the left's" in remark for remark in result.remarks)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["left", "right"])
+@pytest.mark.parametrize(("momentum", "code"), [(0.9, 0), (0.8, 1)])
+def test_one_weight_and_three_are_trained_alike(tmp_path: Path, momentum: float, code: int, turned: bool) -> None:
+    def in_one(s: Any, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.view(*x.shape[:2], 2, 8).transpose(1, 2) for part in s.qkv(x).chunk(3, -1))
+        return s.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        parts, joined = projections(), nn.Linear(16, 48)
+        with torch.no_grad():
+            joined.weight.copy_(torch.cat([parts[name].weight for name in "qkv"]))
+            joined.bias.copy_(torch.cat([parts[name].bias for name in "qkv"]))
+        fused = side != turned
+        net = Net(in_one, qkv=joined, o=parts["o"]) if fused else Net(attention, **parts)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=momentum if fused else 0.9)
+        with record(net) as recorder:
+            for step in range(3):
+                optimizer.zero_grad()
+                net(rand(3, 7, 16, seed=step)).square().mean().backward()
+                optimizer.step()
+                recorder.step()
+
+    assert compared(tmp_path, run).code == code

@@ -12,6 +12,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
+from ..model.verdicts import Outcome
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from .backward import Gradients
 from .explanations import Explainer
@@ -24,6 +25,10 @@ _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
 _LEAF_EFFECT = 1e-6
 """Relative effect at a result of data that differ: tables that were computed in float32 have its rounding."""
+_PART = 1e-3
+"""Relative distance, at most, of the new values of a weight and of a part of another: gradients that were rounded otherwise."""
+_FACTOR = 1e-4
+"""Relative distance of two factors that are one loss scale."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -52,10 +57,13 @@ class Conclusion:
         self._state = state
         self._explainer = explainer
         self._gradients = gradients
+        self._scale: float | None = None
+        """Factor on the loss of the right that is taken off its gradients again."""
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """True if a mistake reaches a result of the run, and which results could not be told."""
         ends = self._ends(0), self._ends(1)
+        self._scale = self._loss_scale()
         for which, call, mistake in self._state.between:
             attach(results, call, which, mistake)
         untold: list[str] = []
@@ -66,6 +74,8 @@ class Conclusion:
                 own = judged[number].get(place)
                 if own is None or not _is_end(item, ends[0]):
                     continue
+                if self._scale is not None and item.pair.part is Part.PARAMETER_GRADIENT:
+                    continue
                 reached |= own.sources if own.status is Status.PARTED else set()
                 if own.status is Status.PARTED and not own.sources and unknown:
                     untold.append(f"{name_of_pair(item.pair)} differs by what an earlier step left behind")
@@ -75,11 +85,17 @@ class Conclusion:
                     )
         for result in results:
             for mistake in result.mistakes:
-                if mistake.backward and mistake.kind in ("unproven", "gradient") and mistake not in reached:
+                counts = mistake.backward and mistake.kind in ("unproven", "gradient") and self._scale is None
+                if counts and mistake not in reached:
                     untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
         results, handled = self._other_results(results, ends)
         self._match_results(ends, handled)
-        lone = [*self._lone_results(ends, handled), *self._lone_gradients(results)]
+        self._match_parts(ends, handled)
+        for which in (0, 1):
+            handled[which].update(number for number, call in ends[which].items() if self._is_of_scaler(call))
+        lone = self._lone_results(ends, handled)
+        if self._scale is None:
+            lone += self._lone_gradients(results)
         self._gradients.look_for_cuts(results)
         reached |= self._state.always
         for which, side in enumerate(("left", "right")):
@@ -112,15 +128,61 @@ class Conclusion:
         parted = bool(reached or mistakes)
         return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
 
+    def _loss_scale(self) -> float | None:
+        """Factor on all gradients of the right, which is taken off before the parameters are updated: their new values have the
+        same bits. None if there is none. The gradients are no results of the run then, and neither is the loss with the factor.
+        """
+        items = [item for result in self._state.results for item in result.tensors]
+        made = (self._updated(0), self._updated(1))
+        same = [
+            item.verdict.outcome is Outcome.SAME
+            for item in items
+            if item.pair.left in made[0] and item.pair.right in made[1]
+        ]
+        pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
+        if not pairs or not same or len(same) < len(made[0]) or not all(same):
+            return None
+        factors = [self._state.recomputation.factor((pair.left, pair.right), pair.layout) for pair in pairs]
+        known = [factor for factor in factors if factor is not None]
+        if not known or len(known) < len(factors) or max(known) - min(known) > _FACTOR * max(known):
+            return None
+        if abs(known[0] - 1) <= _FACTOR:
+            return None
+        side, other = ("right", "left") if known[0] > 1 else ("left", "right")
+        factor = max(known[0], 1 / known[0])
+        text = f"the {side}'s gradients are {factor:.6g} times the {other}'s, and not when parameters are updated: a loss scale"
+        self._state.remarks.append(text)
+        return known[0]
+
+    def _updated(self, which: int) -> set[int]:
+        """New values of parameters and states that the updates of one side made."""
+        side = self._state.sides[which]
+        return {
+            number
+            for call in side.calls
+            if call.site.phase is Phase.UPDATE and side.is_leaf(call)
+            for number in outputs_of(call).values()
+            if side.tensor(number).spec.shape
+        }
+
+    def _is_scaled(self, which: int, number: int, partner: int) -> bool:
+        """True if a result is the other side's times the loss scale."""
+        if self._scale is None:
+            return False
+        left, right = (number, partner) if which == 0 else (partner, number)
+        factor = self._state.recomputation.factor((left, right), Layout())
+        return factor is not None and abs(factor - self._scale) <= _FACTOR * self._scale
+
     def _is_settled(self, which: int, call: Call, ends: Mapping[int, Call], handled: Collection[int]) -> bool:
         """True if all results that depend on a call without a partner were compared; or if it clears a gradient."""
         side = self._state.sides[which]
         if any(self._is_cleared_gradient(which, call, number) for number in outputs_of(call).values()):
             return True
         waiting = [*outputs_of(call).values()]
-        seen, reached = set(waiting), set()
+        seen, reached, scaling = set(waiting), set(), self._is_of_scaler(call)
         while waiting:
             number = waiting.pop()
+            scaling = scaling or any(map(self._is_of_scaler, side.takers(number)))
             if number in ends:
                 reached.add(number)
             if number in self._state.known[which]:
@@ -128,7 +190,11 @@ class Conclusion:
             more = [made for taker in side.takers(number) for made in outputs_of(taker).values() if made not in seen]
             seen.update(more)
             waiting += more
-        return bool(reached & set(handled)) and reached <= self._state.known[which] | set(handled)
+        return (scaling or bool(reached)) and reached <= self._state.known[which] | set(handled)
+
+    def _is_of_scaler(self, call: Call) -> bool:
+        """True if a call keeps the loss scale: that is nobody's result."""
+        return self._scale is not None and "_amp_" in name_of(call)
 
     def _ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
@@ -236,7 +302,9 @@ class Conclusion:
                 if not told:
                     continue
                 handled[which].add(number)
-                if all(difference.significant for _, difference in told):
+                if all(difference.significant for _, difference in told) and not self._is_scaled(
+                    which, number, told[0][0]
+                ):
                     partner, difference = told[0]
                     left, right = _beside(which, rest, partner)
                     pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
@@ -271,6 +339,54 @@ class Conclusion:
                 if partner is not None:
                     handled[which].add(number)
                     handled[1 - which].add(partner)
+
+    def _match_parts(
+        self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
+    ) -> None:
+        """Adds to `handled` new values of a weight that are parts of the other side's: queries, keys and values in one. Optimizers
+        work on each element alone: if the two steps have the same settings, parts that are near each other are the same.
+        """
+        lone = [
+            [
+                number
+                for number, call in ends[which].items()
+                if call.site.phase is Phase.UPDATE and number not in self._state.known[which] | handled[which]
+            ]
+            for which in (0, 1)
+        ]
+        parts: dict[tuple[int, int], dict[int, int]] = {}
+        for left in lone[0]:
+            for right in lone[1]:
+                distance, place = self._state.recomputation.nearest_block(left, right)
+                if distance > _PART or not self._same_steps(ends[0][left], ends[1][right]):
+                    continue
+                sizes = self._size(0, left), self._size(1, right)
+                which = 0 if sizes[0] > sizes[1] else 1  # the side that has them in one
+                parts.setdefault((which, (left, right)[which]), {})[place] = (left, right)[1 - which]
+        for (which, whole), found in parts.items():
+            if sum(self._size(1 - which, part) for part in found.values()) != self._size(which, whole):
+                continue  # a part of it is like none of the other side's
+            handled[which].add(whole)
+            handled[1 - which].update(found.values())
+            for part in found.values():
+                left, right = (whole, part) if which == 0 else (part, whole)
+                prints = self._state.sides[0].tensor(left).fingerprint, self._state.sides[1].tensor(right).fingerprint
+                if prints[0] and prints[1]:
+                    self._state.left_behind[prints[0], prints[1]] = Status.CLEAN, frozenset()
+
+    def _size(self, which: int, number: int) -> int:
+        return math.prod(self._state.sides[which].tensor(number).spec.shape)
+
+    def _same_steps(self, left: Call, right: Call) -> bool:
+        """True if two optimizers' steps are one operation with the same settings."""
+        from ..operations import different_arguments
+        from ..operations.optimizers import of_one_parameter
+
+        one, two = self._state.sides[0].meaning(left), self._state.sides[1].meaning(right)
+        if one is None or two is None or one.operation != two.operation:
+            return False
+        first = [of_one_parameter(item, next(iter(item.results), -1)) for item in (one, two)]
+        return not different_arguments(*first)
 
     def _same_result(self, which: int, number: int, ends: tuple[Mapping[int, Call], Mapping[int, Call]]) -> int | None:
         """A result of the other side that is computed otherwise of the same values, and means the same; None if there is none."""

@@ -147,7 +147,10 @@ class Values:
             if sizes[0] != sizes[1] and pair.part is Part.INPUT and modules and not item.left.requires_grad:
                 # A mask for all heads, and one for each: what is made of it will tell.
                 return Judged(Status.SAME, because="given in another shape", discarded=True)
-            if sizes[0] != sizes[1] and self._state.recomputation.is_part(pair.left, pair.right):
+            prints = item.left.fingerprint or "", item.right.fingerprint or ""
+            if sizes[0] != sizes[1] and (
+                prints in self._state.before or self._state.recomputation.is_part(pair.left, pair.right)
+            ):
                 # One weight for several layers, and one for each of them: what is made of it will tell.
                 return Judged(Status.SAME, because="rows of one weight, in several", discarded=True)
             return self._leaf(item)

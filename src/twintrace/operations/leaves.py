@@ -143,6 +143,17 @@ def _way_of_rounding(errors: Tensor, one: Tensor, steps: Tensor) -> str:
     return ""
 
 
+def blocks(one: Tensor, two: Tensor) -> tuple[Tensor, ...]:
+    """Consecutive parts of the larger of two tensors that have the shape of the smaller, along the one axis that differs."""
+    smaller, larger = sorted((one, two), key=lambda value: value.numel())
+    if smaller.ndim != larger.ndim or not smaller.numel():
+        return ()
+    other = [axis for axis in range(smaller.ndim) if smaller.shape[axis] != larger.shape[axis]]
+    if len(other) != 1 or larger.shape[other[0]] % smaller.shape[other[0]]:
+        return ()
+    return tuple(larger.split(smaller.shape[other[0]], other[0]))
+
+
 def _elsewhere(recomputation: Recomputation, left: int, right: int) -> str:
     """The same bits under another name on the other side: weights of another layer."""
     for which, number, other in ((1, right, "left"), (0, left, "right")):

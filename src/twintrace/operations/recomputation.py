@@ -27,7 +27,7 @@ from ..model.tensors import UNITS
 from .catalog import OPERATIONS
 from .causes import Cause, cause_of
 from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
-from .leaves import Trend, is_part, relation, trend
+from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
 from .rounding import RunningError
@@ -55,6 +55,8 @@ _SUMMANDS = 8
 """Parts of a gradient up to which all selections are tried: 255 sums."""
 _CUTS = 64
 """Values at most that are passed over to find those that two slices both begin with."""
+_FACTOR_UNITS = 64.0
+"""Units by which gradients may differ that are a multiple of each other: those of many layers were rounded in other places."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -398,6 +400,22 @@ class Recomputation:
         many = math.sqrt(max(one.numel(), 1))
         return float((one - two).norm()) / many, max(float(one.norm()), float(two.norm())) / many
 
+    def factor(self, gradients: tuple[int, int], layout: Layout) -> float | None:
+        """Number that the left of two gradients must be multiplied by to give the right one, but for rounding; None if there is
+        none, or both are zero.
+        """
+        try:
+            one = self.values[0](gradients[0])
+            two = laid_out(self.values[1](gradients[1]), layout, one.shape)
+        except (NotRecomputable, RuntimeError):
+            return None
+        size = float((one * one).sum())
+        if one.shape != two.shape or not size or not math.isfinite(size):
+            return None
+        factor = float((one * two).sum()) / size
+        unit = max(UNITS.get(self.values[which].spec(number).dtype, 0.0) for which, number in enumerate(gradients))
+        return factor if bool(((one * factor - two).abs() <= _FACTOR_UNITS * unit * two.abs()).all()) else None
+
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
 
@@ -599,6 +617,20 @@ class Recomputation:
         except (NotRecomputable, RuntimeError):
             return None
         return trend(one, two, max(UNITS.get(self.values[i].spec(n).dtype, 0.0) for i, n in enumerate((left, right))))
+
+    def nearest_block(self, left: int, right: int) -> tuple[float, int]:
+        """Part of the larger of two tensors that is nearest to the smaller (queries of one weight for queries, keys and values):
+        distance, relative to a part of that size, and place. Infinite if it has no such parts.
+        """
+        try:
+            one, two = self.values[0](left), self.values[1](right)
+        except NotRecomputable:
+            return math.inf, -1
+        small, large = sorted((one, two), key=lambda value: value.numel())
+        size = float(large.norm()) * math.sqrt(small.numel() / max(large.numel(), 1))
+        found = [(float((part - small).norm()), place) for place, part in enumerate(blocks(one, two))]
+        distance, place = min(found, default=(math.inf, -1))
+        return (distance / size if size else distance), place
 
     def is_part(self, left: int, right: int) -> bool:
         """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""
