@@ -15,6 +15,7 @@ from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from tests.judge.recorded_pairs import Net, compared, only_mistake, rand  # noqa: E402
+from twintrace.report.text import verdict  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 
@@ -196,3 +197,54 @@ def test_the_last_token_is_found_in_two_ways(tmp_path: Path, shift: int) -> None
 
     tokens = torch.tensor([[5, 3, 7, 1, 2], [2, 6, 5, 5, 1], [4, 4, 4, 4, 3]])
     assert ported(tmp_path, forward, construct, tokens).code == (shift != 1)
+
+
+@pytest.mark.needs_mindspore
+def test_a_table_that_one_side_has_in_every_layer_is_compared_layer_by_layer(tmp_path: Path) -> None:
+    """The second layer has other frequencies on the left; on the right all that comes of them is what the first layer made."""
+    ms = pytest.importorskip("mindspore")
+    weight = rand(8, 8) / 3
+
+    def turned(x: Any, places: Any, frequencies: Any) -> Any:
+        return x * (places * frequencies).cos()
+
+    class Turn(nn.Module):
+        def __init__(self, base: float) -> None:
+            super().__init__()
+            self.register_buffer("frequencies", base ** (-torch.arange(8) / 8))
+
+        def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+            return turned(x, places, self.frequencies)
+
+    class Turned(ms.nn.Cell):
+        def __init__(self, base: float) -> None:
+            super().__init__()
+            self.register_buffer("frequencies", ms.Tensor((base ** (-torch.arange(8) / 8)).numpy()))
+
+        def construct(self, x: Any, places: Any) -> Any:
+            return turned(x, places, self.frequencies)
+
+    class Right(ms.nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = ms.nn.Dense(8, 8, ms.Tensor(weight.numpy()), has_bias=False)
+            self.one, self.two = Turned(100.0), Turned(100.0)
+
+        def construct(self, x: Any, places: Any) -> Any:
+            return self.two(self.a(self.one(x, places)), places)
+
+    left = Net(
+        lambda net, x, places: net.two(net.a(net.one(x, places)), places),
+        a=nn.Linear(8, 8, bias=False), one=Turn(100.0), two=Turn(1000.0),
+    )  # fmt: skip
+    left.a.load_state_dict({"weight": weight})
+    x, places = rand(5, 8), torch.arange(5.0)[:, None]
+    with tt.record(tmp_path / "left", left, level="mix", keep="tensor"):
+        left(x, places)
+    with tt.record(tmp_path / "right", right := Right(), level="mix", keep="tensor"):
+        right(ms.Tensor(x.numpy()), ms.Tensor(places.numpy()))
+
+    result = tt.compare(tmp_path / "left", tmp_path / "right")
+
+    assert only_mistake(result).what == "the two start from different buffers: the buffer frequencies"
+    assert "all of the gap at the output goes away" in verdict(result)

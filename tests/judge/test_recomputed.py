@@ -112,6 +112,15 @@ def test_a_kernel_that_is_wrong_in_one_element_is_named_with_its_side(
     assert (mistake.kind, mistake.side) == ("kernel", ("left", "right")[side_at_fault])
 
 
+def test_another_factor_of_complex_numbers_is_told(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: torch.view_as_real(torch.view_as_complex(net.a(x)) * (2 + side)), a=nn.Linear(4, 2))
+        with record(net):
+            net(rand(3, 4))
+
+    assert ": 2 | 3; with the left's the results agree" in only_mistake(compared(tmp_path, run)).why
+
+
 class Heedless(TorchDispatchMode):
     """The gradient of an embedding as if no token were padding."""
 

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from operation_cases import Recording
 
-from twintrace.operations import is_question, meaning_of
+from twintrace.model.records import Call
+from twintrace.model.sites import Kind, Site
+from twintrace.model.tensors import Spec
+from twintrace.model.values import TensorRef
+from twintrace.operations import Operand, is_question, meaning_of
 
 ms = pytest.importorskip("mindspore")
 from mindspore import mint, nn, ops  # noqa: E402
@@ -371,3 +375,25 @@ def test_settings_of_a_primitive_are_recorded():
     assert call.config is not None
     assert call.config.values == {"transpose_a": False, "transpose_b": True}
     assert (call.config.path, call.config.type) == ("", "mindspore.ops.MatMul")
+
+
+def spoken(name, *args, specs):
+    """Meaning of a call that no kernel of the processor's computes."""
+    site = Site(Kind.API, f"mindspore.{name}", 0)
+    call = Call(0, site, None, args, {}, TensorRef(len(specs) - 1), order=0)
+    return meaning_of(call, "mindspore", [Spec("f32", shape) for shape in specs].__getitem__)
+
+
+def test_accelerators_primitives_are_known():
+    """Modules of `mint` call them, in the order of their own arguments."""
+    x, w, y = TensorRef(0), TensorRef(1), TensorRef(2)
+    conv = spoken("ops.Conv3DExt", x, w, None, 2, 1, 1, 1, specs=[(1, 2, 4, 8, 8), (6, 2, 3, 3, 3), (1, 6, 2, 4, 4)])
+    norm = spoken("ops.BatchNormExt", x, w, w, w, w, False, 0.1, 1e-3, specs=[(2, 3, 4), (3,), (2, 3, 4)])
+    early = spoken("Tensor.index_add_", x, 0, w, y, specs=[(4, 3), (2,), (2, 3), (4, 3)])
+    late = spoken("Tensor.index_add", x, w, y, 0, specs=[(4, 3), (2,), (2, 3), (4, 3)])
+
+    assert conv.operation == "conv"
+    assert (conv.arguments["stride"], conv.arguments["padding"]) == ((2, 2, 2), ((1, 1), (1, 1), (1, 1)))
+    assert (norm.operation, norm.arguments["eps"], norm.arguments["training"]) == ("batch_norm", 1e-3, False)
+    assert early.arguments == late.arguments
+    assert (early.operation, early.arguments["dim"], early.arguments["source"]) == ("index_add", 0, Operand(2))

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -68,6 +69,8 @@ class Web:
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
         self._flowing: list[set[int] | None] = [None, None]
+        self._given: tuple[Counter[int], Counter[int]] | None = None
+        """Calls that put out each value."""
         self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
@@ -242,7 +245,22 @@ class Web:
         if found[0] & found[1]:
             return False
         known = all(found[which] or self._is_constant(which, index) for which, index in ((0, left), (1, right)))
-        return known and any(map(self.classes.shared, found[0] | found[1]))
+        return known and any(self._has_place(which, value) for which in (0, 1) for value in found[which])
+
+    def _has_place(self, which: int, value: int) -> bool:
+        """True if the other side puts a value out in as many calls as this one: a table that one side makes in every layer, and the
+        other in the first alone, has no place there for the rest.
+        """
+        if not self.classes.shared(value):
+            return False
+        if self._given is None:
+            self._given = (self._counted(0), self._counted(1))
+        return self._given[which][value] <= self._given[1 - which][value]
+
+    def _counted(self, which: int) -> Counter[int]:
+        strand = self.strands[which]
+        innermost = (index for index in range(len(strand)) if not strand.children[index])
+        return Counter(value for index in innermost for value in self.gives(which, index))
 
     def _is_constant(self, which: int, index: int) -> bool:
         """Is it known that all numbers that a call puts out are one and the same?"""

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..model.pairs import Alignment, Part
+from ..model.pairs import Alignment, Part, TensorPair
 from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.verdicts import Outcome, Verdict
 from .backward import Gradients
@@ -81,6 +81,10 @@ class Recomputed:
         """The results with what recomputation says of them."""
         judged: dict[int, dict[int, Judged]] = {number: {} for number in range(len(self._state.results))}
         gradients = self._gradient_numbers()
+        for number, result in enumerate(self._state.results):  # what a module holds is there before the calls inside it
+            for place, item in enumerate(result.tensors):
+                if item.pair.part is Part.BUFFER and self._is_held(item.pair):
+                    judged[number][place] = self._values.judge(item)
         for number, result in enumerate(self._state.results):
             if any(self._takes_gradient(result, item, gradients[0]) for item in result.tensors if comes_in(item.pair)):
                 self._judge_gradients(judged)  # clipping, a norm, an optimizer's step: the backward pass is over
@@ -97,6 +101,11 @@ class Recomputed:
         }
         results = [self._result(result, judged[number], made) for number, result in enumerate(self._state.results)]
         return self._conclusion.conclude(results, judged)
+
+    def _is_held(self, pair: TensorPair) -> bool:
+        """True if nothing that was recorded has made either of two values."""
+        left, right = self._state.sides
+        return left.maker(pair.left) is None and right.maker(pair.right) is None
 
     def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]]) -> None:
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):

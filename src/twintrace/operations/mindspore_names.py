@@ -267,6 +267,9 @@ Conv2D(x, w, *, pad_mode, pad, stride, dilation, group, data_format='NCHW')
 DepthwiseConv2dNative(x, w, *, pad_mode, pad, stride, dilation, group=1)
     = conv(input=x, weight=w, bias=None, stride=spread(stride, 2), groups=size(x, 1),
     padding=mode_sides(x, kernel(w), pad_mode, pad, stride, dilation), dilation=spread(dilation, 2))
+Conv<n>DExt(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
+    = conv(stride=spread(stride, <n>), padding=conv_sides(input, weight, padding, stride, dilation), dilation=spread(dilation,
+    <n>))
 Conv3D(x, w, *, pad_mode, pad, stride, dilation, group, data_format='NCDHW')
     = conv(input=channels_first(x, data_format), weight=w, bias=None, stride=spread(stride, 3),
     padding=mode_sides(x, kernel(w), pad_mode, pad, stride, dilation), dilation=spread(dilation, 3), groups=group)
@@ -345,6 +348,8 @@ BatchNorm(input_x, scale, bias, running_mean, running_var, is_training, epsilon=
 layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5) = layer_norm
 LayerNorm(input_x, gamma, beta, begin_norm_axis, begin_params_axis, epsilon)
     = layer_norm(input=input_x, normalized_shape=tail(input_x, begin_norm_axis), weight=gamma, bias=beta, eps=epsilon)[:2]
+BatchNormExt(input, weight, bias, running_mean=None, running_var=None, training=False, momentum=0.1, epsilon=1e-5)
+    = batch_norm(eps=epsilon)[:1]
 LayerNormExt(input, normalized_shape, weight=None, bias=None, eps=1e-5) = layer_norm
 group_norm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
 GroupNorm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
@@ -491,6 +496,7 @@ tensor_scatter_elements(input_x, indices, updates, axis=0, reduction='none')
     = scatter(input=unless(input_x, reduction != 'none'), dim=axis, index=indices, src=updates)
 TensorScatterElements(input_x, indices, updates, *, axis=0, reduction='none')
     = scatter(input=unless(input_x, reduction != 'none'), dim=axis, index=indices, src=updates)
+IndexAddExt(input, dim, index, source, alpha=1) = index_add
 index_add(x, indices, y, axis, use_lock=True, check_index_bound=True) = index_add(input=x, dim=axis, index=indices, source=y)
 index_fill(x, axis, index, value) = index_fill(input=x, dim=axis)
 masked_fill(input_x, mask, value) = masked_fill(input=input_x)

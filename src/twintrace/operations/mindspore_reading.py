@@ -137,6 +137,15 @@ def _cast(recorded: Recorded) -> Meaning:
     return recorded.meaning("cast", {"input": tensor, "dtype": after})
 
 
+@_special("Tensor.index_add")
+def _index_add(recorded: Recorded) -> Meaning:
+    """As PyTorch writes it, the axis first, or as MindSpore did before: the axis last."""
+    early = len(recorded.args) > 1 and isinstance(recorded.args[1], Operand)
+    if early or "indices" in recorded.kwargs:
+        return recorded.read(ROWS["index_add"])
+    return recorded.read(ROWS["IndexAddExt"])
+
+
 @_special("MatMul", "BatchMatMul")
 def _matmul(recorded: Recorded) -> Meaning:
     """A product with a transposed matrix is a linear map; PyTorch has no name for the others."""

@@ -715,7 +715,7 @@ def _difference(f: Tensor, g: Tensor, tolerance: Tensor, unit: float) -> Differe
         return Difference(False, 0.0, 0.0)
     apart = (f - g).abs()
     same = (f == g) | (f.isnan() & g.isnan())
-    same |= (f.sign() == g.sign()) & (f.abs() >= _INFINITE) & (g.abs() >= _INFINITE)
+    same |= (f.sgn() == g.sgn()) & (f.abs() >= _INFINITE) & (g.abs() >= _INFINITE)
     # An infinite bound (the slope of a logarithm at 0) excuses nothing here: what float64 gives is compared as it is.
     tolerance = torch.where(tolerance.isfinite(), tolerance, _UNBOUNDED * f.abs())
     beyond = ~same & ~(apart <= tolerance)

@@ -135,6 +135,10 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
         if number in seen or number not in made:
             continue
         seen.add(number)
+        original = next((item for item in reversed(side.originals(number)) if item in made), None)
+        if original is not None:  # the last of those with the same bits: what other layers made does not depend on it
+            waiting.append(original)
+            continue
         call = side.maker(number)
         if call is None:
             raise NotRecomputable("a value on the way was made by no recorded call")
