@@ -305,7 +305,7 @@ def test_sgd_with_any_settings(seed, lr, momentum, dampening, decay, nesterov, m
 
 
 @few
-@given(seed=seeds, lr=rates, beta1=st.sampled_from([0.9, 0.7]), beta2=st.sampled_from([0.999, 0.9]), eps=epsilons, decay=decays,
+@given(seed=seeds, lr=rates, beta1=st.sampled_from([0.9, 0.5]), beta2=st.sampled_from([0.999, 0.9]), eps=epsilons, decay=decays,
        amsgrad=switches, maximize=switches, way=ways, kind=st.sampled_from([torch.optim.Adam, torch.optim.AdamW]))  # fmt: skip
 def test_adam_with_any_settings(seed, lr, beta1, beta2, eps, decay, amsgrad, maximize, way, kind):
     given_ = {"betas": (beta1, beta2), "eps": eps, "weight_decay": decay, "amsgrad": amsgrad, "maximize": maximize}
@@ -316,7 +316,7 @@ def test_adam_with_any_settings(seed, lr, beta1, beta2, eps, decay, amsgrad, max
 
 
 @few
-@given(seed=seeds, lr=rates, alpha=st.sampled_from([0.99, 0.9]), eps=epsilons, decay=decays, momentum=st.sampled_from([0.0, 0.9]),
+@given(seed=seeds, lr=rates, alpha=st.sampled_from([0.99, 0.5]), eps=epsilons, decay=decays, momentum=st.sampled_from([0.0, 0.9]),
        centered=switches, maximize=switches, foreach=switches)  # fmt: skip
 def test_rmsprop_with_any_settings(seed, lr, alpha, eps, decay, momentum, centered, maximize, foreach):
     given_ = {"alpha": alpha, "eps": eps, "weight_decay": decay, "momentum": momentum, "centered": centered}

@@ -73,6 +73,15 @@ def _averaged(before: Any, share: float, new: Any) -> Any:
     return new if before is None else share * before + new
 
 
+def _interpolated(before: Any, share: float, new: Any) -> Any:
+    """`share·before + (1 - share)·new`, also of frameworks that compute `before + (1 - share)·(new - before)` instead.
+
+    The factors are tensors, so that both products count as rounded: with a share of 0.5 they are exact, and the difference is not.
+    """
+    part = new.new_tensor(1 - share) * new
+    return part if before is None else before.new_tensor(share) * before + part
+
+
 def adam(
     parameters: Sequence[Any],
     gradients: Sequence[Any],
@@ -105,7 +114,7 @@ def adam(
             continue
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
-        average = _averaged(exp_avg[number], beta1, (1 - beta1) * gradient)
+        average = _interpolated(exp_avg[number], beta1, gradient)
         squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         largest = squares
@@ -161,7 +170,7 @@ def rmsprop(
         squares = _averaged(square_avg[number], alpha, (1 - alpha) * gradient * gradient)
         results[f"square_avg.{number}"] = spread = squares
         if centered:
-            mean = _averaged(grad_avg[number], alpha, (1 - alpha) * gradient)
+            mean = _interpolated(grad_avg[number], alpha, gradient)
             results[f"grad_avg.{number}"] = mean
             spread = squares - mean * mean
         elif grad_avg[number] is not None:
@@ -235,7 +244,7 @@ def lamb(
             continue
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0, grad_scale, maximize=maximize)
-        average = _averaged(exp_avg[number], beta1, (1 - beta1) * gradient)
+        average = _interpolated(exp_avg[number], beta1, gradient)
         squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         steps = _centre(step[number]) + 1
