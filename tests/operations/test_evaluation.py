@@ -12,17 +12,9 @@ import torch.nn.functional as F  # noqa: E402
 
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
-from twintrace.operations.evaluation import (  # noqa: E402
-    Audit,
-    Gradients,
-    NotRecomputable,
-    Values,
-    audit,
-    evaluate,
-    judge_result,
-    precision_of,
-    run,
-)
+from twintrace.operations.audits import Audit, audit  # noqa: E402
+from twintrace.operations.evaluation import Gradients, NotRecomputable, Values, evaluate, run  # noqa: E402
+from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}

@@ -12,7 +12,8 @@ from operation_cases import UNITS
 
 import twintrace as tt
 from twintrace.operations import meaning_of
-from twintrace.operations.evaluation import Values, audit
+from twintrace.operations.audits import audit
+from twintrace.operations.evaluation import Values
 from twintrace.operations.optimizers import of_one_parameter
 
 UNITS_ALLOWED = 64

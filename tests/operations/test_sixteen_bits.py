@@ -11,7 +11,8 @@ import torch.nn.functional as F  # noqa: E402
 
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
-from twintrace.operations.evaluation import Audit, Gradients, Values, audit  # noqa: E402
+from twintrace.operations.audits import Audit, audit  # noqa: E402
+from twintrace.operations.evaluation import Gradients, Values  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}

@@ -9,9 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.operations.test_evaluation import rand, values_of  # noqa: E402
-from twintrace.operations import Meaning, Operand, evaluation  # noqa: E402
-from twintrace.operations.evaluation import audit, judge_result, precision_of  # noqa: E402
+from twintrace.operations import Meaning, Operand  # noqa: E402
+from twintrace.operations.audits import audit  # noqa: E402
 from twintrace.operations.rounding import coarse_product  # noqa: E402
+from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 from twintrace.operations.steps import AFTER  # noqa: E402
 from twintrace.operations.workers import both, plain_attention, working  # noqa: E402
 
@@ -71,7 +72,7 @@ def test_a_score_does_not_depend_on_blocks(size, monkeypatch):
     got[2, 2] = want[2, 2] = float("inf")
     precision = precision_of("f32", Meaning("add", {}, {1: 0}), "torch")
     whole = judge_result(got, want, error, precision)
-    monkeypatch.setattr(evaluation, "BLOCK", size)
+    monkeypatch.setattr(scores, "BLOCK", size)
     parts = judge_result(got, want, error, precision)
     assert whole.index == parts.index == (7, 3)
     assert whole.ratio == parts.ratio > 1
@@ -115,7 +116,7 @@ def adam(damaged: float = 0.0):
 def test_a_step_in_blocks_is_the_whole_step(damaged, monkeypatch):
     meaning, tensors = adam(damaged)
     whole = audit(meaning, values_of(tensors))
-    monkeypatch.setattr(evaluation, "BLOCK", 16)
+    monkeypatch.setattr(audits, "BLOCK", 16)
     parts = audit(meaning, values_of(tensors))
     assert not whole.failure
     assert not parts.failure
@@ -135,6 +136,6 @@ def test_bounds_are_products_in_float32_where_it_can_hold_them(scale, exact):
 
 
 def test_values_that_repeat_are_counted_once():
-    assert evaluation._distinct(torch.arange(100_000.0).double()) == 100_000
-    assert evaluation._distinct((torch.arange(100_000) % 300).double()) == 300
-    assert evaluation._distinct((torch.arange(100) % 3).double()) == 3
+    assert scores._distinct(torch.arange(100_000.0).double()) == 100_000
+    assert scores._distinct((torch.arange(100_000) % 300).double()) == 300
+    assert scores._distinct((torch.arange(100) % 3).double()) == 3

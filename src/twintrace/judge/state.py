@@ -19,8 +19,8 @@ from ..operations.sides import Slice, name_of
 from .rounding import unit
 
 if TYPE_CHECKING:
-    from ..operations.evaluation import Score
     from ..operations.recomputation import Bound, Recomputation
+    from ..operations.scores import Score
 
 SINGLE = unit("f32", "f32")
 SHARES = 1e-2

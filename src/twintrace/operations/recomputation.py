@@ -24,9 +24,10 @@ from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
+from .audits import Audit, audit
 from .catalog import OPERATIONS
 from .causes import Cause, cause_of
-from .evaluation import SINGLE, Audit, Gradients, NotRecomputable, Values, audit, run
+from .evaluation import SINGLE, Gradients, NotRecomputable, Values, run
 from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
