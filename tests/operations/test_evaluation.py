@@ -328,3 +328,18 @@ def test_steps_between_two_numbers(steps: int) -> None:
 
     assert audit(meaning, values_of({0: right})).forward[0].ratio <= 1
     assert audit(meaning, values_of({0: wrong})).forward[0].ratio > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("exponent", [3.0, 3, 2.5, -2.0])
+def test_powers_in_16_bits(tmp_path, dtype, exponent):
+    """PyTorch's kernel holds the square of a cube in 16 bits, as in the GELU of many models: right, and rounded twice."""
+    import twintrace as tt
+
+    x = torch.linspace(0.02, 2.0, 256)
+    for name, kind in (("single", torch.float32), ("half", dtype)):
+        base = x.to(kind)
+        with tt.record(tmp_path / name, level="api", framework="torch", keep="tensor"):
+            torch.pow(base, exponent)
+    found = tt.compare(tmp_path / "single", tmp_path / "half")
+    assert found.code == 0, str(found)
