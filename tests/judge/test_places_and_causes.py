@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+import twintrace as tt  # noqa: E402
 from tests.judge.recorded_pairs import Net, compared, only_mistake, rand  # noqa: E402
 from twintrace.model.results import Comparison, Divergence  # noqa: E402
 from twintrace.model.verdicts import Outcome  # noqa: E402
@@ -758,3 +760,109 @@ def test_another_value_under_a_mask_is_forgotten_by_a_finer_softmax(tmp_path: Pa
 
     assert result.code == 0
     assert not any(mistake.effective for item in result.results for mistake in item.mistakes)
+
+
+class WrittenNorm(nn.Module):
+    """A norm by its root mean square, in functions."""
+
+    def __init__(self, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.full((16,), 1.5)), eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
+
+
+@pytest.mark.parametrize("side_alone", [0, 1])
+def test_a_norm_of_several_calls_that_one_side_lacks_is_told_as_one(tmp_path: Path, side_alone: int) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        norm = WrittenNorm() if side == side_alone else nn.Identity()
+        net = Net(lambda net, x: net.b(net.n(net.a(x))), a=nn.Linear(16, 16), n=norm, b=nn.Linear(16, 4))
+        with record(net):
+            net(rand(8, 16)).square().mean().backward()
+
+    name = ("left", "right")[side_alone]
+    text = verdict(compared(tmp_path, run))
+    assert f"part at n (WrittenNorm), on the {name} alone" in text
+    assert f"only the {name} calls n (WrittenNorm); without it the results agree" in text
+
+
+def test_a_difference_for_a_sum_is_told_within_a_region(tmp_path: Path) -> None:
+    """Keys that are turned the other way, and no value between them and the fused attention that both sides have."""
+
+    def forward(net: Any, x: torch.Tensor, side: int) -> torch.Tensor:
+        k, turned = net.k(x), net.t(x)
+        if not side:
+            return net.o(F.scaled_dot_product_attention(x, k + turned, x))
+        return net.o(((x @ (k - turned).mT) * 16**-0.5).softmax(-1) @ x)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: forward(net, x, side), **{name: nn.Linear(16, 16) for name in "kto"})
+        with record(net):
+            net(rand(2, 5, 16))
+
+    assert "torch.Tensor.sub: a sum on the left, not on the right" in only_mistake(compared(tmp_path, run)).why
+
+
+@pytest.mark.needs_mindspore
+def test_another_epsilon_beside_a_large_variance_is_told_as_one(tmp_path: Path) -> None:
+    """The variance with its epsilon and without are alike: one side's operand may be paired with the step before."""
+    ms = pytest.importorskip("mindspore")
+    weight, x = rand(16, 16) / 5, rand(2, 10, 16)
+
+    class Right(ms.nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = ms.nn.Dense(16, 16, ms.Tensor(weight.numpy()), has_bias=False)
+
+        def construct(self, x: Any) -> Any:
+            x = self.a(x)
+            return x * ms.mint.rsqrt(x.pow(2).mean(-1, keep_dims=True) + 1e-4)
+
+    def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+        x = net.a(x)
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    left = Net(forward, a=nn.Linear(16, 16, bias=False))
+    left.a.load_state_dict({"weight": weight})
+    with tt.record(tmp_path / "left", left, level="mix", keep="tensor"):
+        left(x)
+    with tt.record(tmp_path / "right", right := Right(), level="mix", keep="tensor"):
+        right(ms.Tensor(x.numpy()))
+
+    right_calls = ["forward/api:mindspore.Tensor.add#0", "forward/api:mindspore.mint.rsqrt#0"]
+    regions = [{"left": ["forward/api:torch.rsqrt#0"], "right": right_calls}]
+    (tmp_path / "map.yaml").write_text(json.dumps({"mapping": 1, "regions": regions}))
+    result = tt.compare(tmp_path / "left", tmp_path / "right", mapping=tmp_path / "map.yaml")
+
+    assert only_mistake(result).why.startswith("eps: 1e-06 | 0.0001")
+
+
+@pytest.mark.needs_mindspore
+def test_gradients_behind_a_mistake_are_no_mistakes_of_their_own(tmp_path: Path) -> None:
+    """Parts of a gradient that one side alone sends back, through calls that the other fuses, differ because the values do."""
+    ms = pytest.importorskip("mindspore")
+    weights, x = {name: rand(16, 16, seed=seed) / 4 for seed, name in enumerate("qkvo")}, rand(2, 5, 16)
+
+    class Right(ms.nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, weight in weights.items():
+                setattr(self, name, ms.nn.Dense(16, 16, ms.Tensor(weight.numpy()), has_bias=False))
+
+        def construct(self, x: Any) -> Any:
+            scores = ms.mint.matmul(self.q(x), self.k(x).swapaxes(-1, -2)) * 16**-0.5
+            return self.o(ms.mint.matmul(ms.ops.softmax(scores, -1), self.v(x))) + x
+
+    def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+        return net.o(F.scaled_dot_product_attention(net.q(x), net.k(x), net.v(x), is_causal=True)) + x
+
+    left = Net(forward, **{name: nn.Linear(16, 16, bias=False) for name in "qkvo"})
+    left.load_state_dict({f"{name}.weight": weight for name, weight in weights.items()})
+    with tt.record(tmp_path / "left", left, level="mix", keep="tensor"):
+        left(x).square().mean().backward()
+    with tt.record(tmp_path / "right", right := Right(), level="mix", keep="tensor"):
+        given = ms.Tensor(x.numpy())
+        ms.value_and_grad(lambda: right(given).square().mean(), None, right.trainable_params())()
+
+    assert "causal" in only_mistake(tt.compare(tmp_path / "left", tmp_path / "right")).why

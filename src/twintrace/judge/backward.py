@@ -218,7 +218,9 @@ class Gradients:
                 which, item.pair.left, item.pair.right, item.pair.layout, parts_alone
             )
             # Without the values, a part that only one side recorded is no difference where the gradients have none.
-            if told or (told is None and item.verdict.outcome is Outcome.DIFFERENT):
+            # Where the values that gradients depend on have parted, only a call that cuts them is a mistake of its own.
+            own = incoming.status is not Status.PARTED or self.cut_off(1 - which) is not None
+            if own and (told or (told is None and item.verdict.outcome is Outcome.DIFFERENT)):
                 return self._lone_gradient(item, which, lone[which][0])
         for which, side in enumerate(("left", "right")):
             if parts[which] and summed[which] is None:

@@ -189,6 +189,8 @@ class Values:
             elif difference.significant:
                 if self._belong_elsewhere(pair):
                     return Judged(Status.SAME, because="values for different calls", discarded=True)
+                if self._is_a_step_ahead(pair, left, right):
+                    return Judged(Status.SAME, because="one side is a step ahead of the other here", discarded=True)
                 moves = self._are_moves(left, right, pair)
                 early = moves and not (left.calls and right.calls)  # one side has moved it, the other may do so later
                 cause = None if early else self._explainer.cause(left, right, pair)
@@ -207,6 +209,18 @@ class Values:
         return Judged(
             worse(Status.CLEAN, incoming.status), terms, told(terms, incoming.status), sources=incoming.sources
         )
+
+    def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
+        """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside
+        one that gets it in the next call. The result of the region will tell.
+        """
+        if pair.part is not Part.INPUT or bool(left.calls) == bool(right.calls):
+            return False
+        behind = self._state.right_of.get(pair.left) if right.calls else self._state.partner(1, pair.right)
+        takers = [self._state.sides[which].takers((pair.left, pair.right)[which]) for which in (0, 1)]
+        matches = [self._state.match_of[which].get(call.id) for which in (0, 1) for call in takers[which]]
+        regions = any(match is not None and len(match.left) + len(match.right) > 2 for match in matches)
+        return regions and behind in (right.edge if right.calls else left.edge)
 
     def _belong_elsewhere(self, pair: TensorPair) -> bool:
         """True if the calls that take one of two values have partners, of which none depends on the other value: positions for an

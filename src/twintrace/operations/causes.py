@@ -19,10 +19,11 @@ import torch
 from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
+from ..model.values import tensor_slots
 from .evaluation import SINGLE, NotRecomputable, run
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
-from .sides import Slice, name_of
+from .sides import Slice, name_of, outputs_of
 from .traits import traits_of
 from .variants import variants
 
@@ -133,6 +134,8 @@ class _Search:
         yield from self._all_settings()
         for which in (0, 1):
             yield from self._lone_calls(which)
+        for which in (0, 1):
+            yield from self._lone_modules(which)
         yield from self._masks()
         for one, two in self._pairs:
             for candidate in self._operations(one, two):
@@ -234,6 +237,37 @@ class _Search:
             cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1], "without it")
             for rest in _left_out(meanings, place):
                 yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
+
+    def _lone_modules(self, which: int) -> Iterator[Candidate]:
+        """Modules of several calls, left out with all that is in them: what they were given is handed on. A norm that is written
+        out is no single call.
+        """
+        side, calls = self._re.sides[which], self._slices[which].calls
+        meanings = self._right if which else self._left
+        modules = {call.parent: side.around(call) for call in reversed(calls)}
+        for module in modules.values():
+            inside = {call.id for call in calls if module is not None and call.parent == module.id}
+            given = [number for _, number in tensor_slots(module.args, module.kwargs)] if module is not None else []
+            made = list(outputs_of(module).values()) if module is not None else []
+            if len(inside) < 2 or len(made) != 1 or len(given) != 1:
+                continue
+            assert module is not None
+            if self._re.values[which].spec(made[0]).shape != self._re.values[which].spec(given[0]).shape:
+                continue
+            rest = [item for item, call in zip(meanings, calls, strict=True) if call.id not in inside]
+            for result in (made[0], *side.originals(made[0])):
+                rest = _with_substitute(rest, result, Operand(given[0]))
+                if result == self._slices[which].tensor:
+                    rest.append(Meaning("torch.Tensor.clone", {"0": Operand(given[0])}, {result: 0}, "clone"))
+            advice = (
+                "remove it from the right, or see why the left does without"
+                if which
+                else "add it on the right, or see why the left has it"
+            )
+            at = ((), (module,)) if which else ((module,), ())
+            text = f"only the {SIDES[which]} calls {module.site.name} ({module.site.type})"
+            cause = Cause(text, "", module.site.type or "", advice, True, at[0], at[1], "without it")
+            yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
 
     def _deed(self, which: int, meaning: Meaning) -> str:
         """An operation as people would say it: multiplies by 0.125 (torch.Tensor.mul)."""
@@ -509,19 +543,23 @@ def _left_out(meanings: Sequence[Meaning], place: int) -> Iterator[list[Meaning]
     for way in ways:
         changed = kept
         for result, substitute in way.items():
-            changed = [
-                replace(
-                    item,
-                    arguments={name: _substituted(value, result, substitute) for name, value in item.arguments.items()},
-                )
-                for item in changed
-            ]
+            changed = _with_substitute(changed, result, substitute)
         last = [
             Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone")
             for result, substitute in way.items()
             if not any(result == operand.tensor for item in kept for _, operand in item.operands())
         ]
         yield [*changed, *last]
+
+
+def _with_substitute(meanings: Sequence[Meaning], number: int, substitute: Operand) -> list[Meaning]:
+    """The calls with another operand in place of one."""
+    return [
+        replace(
+            item, arguments={name: _substituted(value, number, substitute) for name, value in item.arguments.items()}
+        )
+        for item in meanings
+    ]
 
 
 def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:

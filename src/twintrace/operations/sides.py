@@ -150,6 +150,10 @@ class Side:
             call = self._by_id.get(call.parent) if call.parent is not None else None
         return innermost
 
+    def around(self, call: Call) -> Call | None:
+        """The module that a call was made in; None outside of all."""
+        return self._by_id.get(call.parent) if call.parent is not None else None
+
     def makers(self, number: int) -> Sequence[Call]:
         """All calls that put a tensor out: a function, and the modules around it."""
         return self._makers.get(number, ())

@@ -82,6 +82,7 @@ _FAMILIES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("softmax", "softmax"), ("log_softmax", "the logarithm of softmax")),
     (("floor_divide", "division rounded down"), ("trunc_divide", "division rounded toward zero"), ("div", "true division")),
     (("remainder", "remainder with the divisor's sign"), ("fmod", "remainder with the dividend's sign")),
+    (("add", "a sum"), ("sub", "a difference")),
     (("sum", "sum"), ("mean", "mean"), ("amax", "greatest element")),
     (("max_pool", "max pooling"), ("avg_pool", "average pooling")),
     (("mse_loss", "squared error"), ("l1_loss", "absolute error"), ("smooth_l1_loss", "smooth absolute error")),
