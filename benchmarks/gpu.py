@@ -168,8 +168,8 @@ def measure(work: Work, level: str, keep: str, rounds: int, folder: Path) -> dic
         recorder.step()
 
     recorder.start()
-    for _ in range(2):  # compile, and make plans
-        recorded_step()
+    for _ in range(4):  # compile, and make plans; from the place of all others, as a training loop would
+        milliseconds(recorded_step)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     recorder.stop()
@@ -177,8 +177,7 @@ def measure(work: Work, level: str, keep: str, rounds: int, folder: Path) -> dic
         work.step()
         bare += [milliseconds(work.step) for _ in range(3)]
         recorder.start()
-        recorded_step()
-        recorded += [milliseconds(recorded_step) for _ in range(3)]
+        recorded += [milliseconds(recorded_step) for _ in range(4)][1:]
         recorder.stop()
         stopped += [milliseconds(work.step) for _ in range(3)]
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

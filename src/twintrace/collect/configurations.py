@@ -54,6 +54,23 @@ class Configurations:
         journal.add(seal_text(f'{head},"values":{values}'))
         return number
 
+    @property
+    def count(self) -> int:
+        """Number of configurations in this journal."""
+        return self._count
+
+    def numbers(self) -> tuple[dict[str, tuple[Any, int]], dict[tuple[str, str], int]]:
+        """The numbers of modules' configurations, and of functions' settings."""
+        return dict(self._known), dict(self._settings)
+
+    def go_on_from(
+        self, numbers: tuple[Mapping[str, tuple[Any, int]], Mapping[tuple[str, str], int]], count: int
+    ) -> None:
+        """As if the first `count` of these had been written into this journal."""
+        self._known = {path: known for path, known in numbers[0].items() if known[1] < count}
+        self._settings = {key: number for key, number in numbers[1].items() if number < count}
+        self._count = count
+
     def reset(self) -> None:
         """The next step has a journal of its own."""
         self._known.clear()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,25 @@ _Seen = tuple[int, int, str, "int | None", Any]
 """A view when it was read: its state, its number, the text of its values, its maker, its storage. The state is a hash of what must
 be the same for a value to be the same: version, life of the storage, a few words.
 """
+
+
+@dataclass(slots=True)
+class Known:
+    """A tensor that was seen while a plan was followed."""
+
+    number: int
+    head: str
+    rest: str
+    by: int | None
+    row: int
+    """The ticket of its values, which are known late; -1: its line has been written."""
+    text: str
+    seat: Any
+    """None: it cannot be met again as it was."""
+    stretch: Any
+    version: Any
+    sample: object
+    wants: bool
 
 
 class _Witness:
@@ -123,6 +143,10 @@ class Observer:
         self._late: list[tuple[str, str, str]] = []  # mark, line before the values, line after them
         self._known: dict[str, str] = {}  # by mark, of those that have been read
         self._batch = 0
+        self.log: list[int] | None = None
+        """Numbers in the order in which tensors are observed, while somebody wants to know."""
+        self.marks: dict[int, str] = {}
+        """The mark of each number whose values are known late; likewise."""
 
     @property
     def count(self) -> int:
@@ -187,8 +211,64 @@ class Observer:
             )
             dtypes, sizes = [outcomes[ticket][0] for ticket in read], [outcomes[ticket][1] for ticket in read]
             for ticket, numbers in zip(read, finish(rows, dtypes, sizes, self._fingerprint), strict=True):
-                texts[ticket] = _text_of(numbers)
+                texts[ticket] = text_of_numbers(numbers)
         return texts
+
+    # --- steps that follow a plan -----------------------------------------------------------------------------------
+
+    @property
+    def digests(self) -> Digests | None:
+        """The reader of tensors on a device, once there has been one."""
+        return self._digests
+
+    @property
+    def is_idle(self) -> bool:
+        """Has nothing been observed in this journal, and is nothing waited for?"""
+        return not self._next and not self._late and not self.waiting
+
+    def sample(self, tensor: Any) -> object:
+        """A few words of a tensor on the host."""
+        glance = self._glance(tensor)
+        return self._sample(glance[5], glance[6]) if glance is not None and glance[5] else None
+
+    def read(self, tensor: Any, dtype: str) -> Found:
+        """The numbers of a tensor on the host."""
+        array = self._framework.host(tensor)
+        return numbers_at(address_of(array), array.nbytes, dtype, self._fingerprint)
+
+    @property
+    def fingerprints(self) -> bool:
+        return self._fingerprint
+
+    def resume(self, count: int, known: Iterable[Known], holds: dict[Any, Any]) -> None:
+        """Go on after `count` tensors that were seen by somebody else: their lines are written, and they are recognised.
+
+        `holds` are weak holds on their storages, which are this observer's from now on.
+        """
+        assert self._journal is not None
+        self._next = count
+        for key, hold in holds.items():
+            if key in self._holds:
+                self._framework.release(self._holds[key])
+            self._holds[key] = hold
+            self._last_life += 1
+            self._lives[key] = self._last_life
+            self._witnesses.pop(key, None)
+        for each in known:
+            text = each.text
+            if each.row >= 0:
+                text = f"\0{self._batch}.{each.row}"
+                self._late.append((text, each.head, each.rest))
+                if self.log is not None:
+                    self.marks[each.number] = text
+            if each.seat is None:
+                continue
+            storage = each.seat[0]
+            state = hash((each.version, self._lives[storage], each.sample))
+            seen = state, each.number, text, each.by, storage
+            self._seen[self._autograd and each.wants][each.seat] = seen
+            if each.stretch is not None:
+                self._spoken[each.stretch] = seen
 
     def begin(self, journal: Lines) -> None:
         """A new journal: numbers begin at 0, and nothing is known but what lasts."""
@@ -304,6 +384,12 @@ class Observer:
 
     def observe(self, tensor: Any) -> int:
         """The number of this tensor's present value."""
+        number = self._observe(tensor)
+        if self.log is not None:
+            self.log.append(number)
+        return number
+
+    def _observe(self, tensor: Any) -> int:
         glance = self._glance(tensor)
         if glance is None:
             return self._write(tensor, self._framework.look(tensor), "", self._maker_of(tensor))[0]
@@ -396,6 +482,8 @@ class Observer:
         assert self._journal is not None
         head = f'{{"k":"tensor","id":{number},{look.text},"by":{by}'
         if values.startswith("\0"):
+            if self.log is not None:
+                self.marks[number] = values
             text = self._known.get(values)
             if text is None:
                 self._late.append((values, head, rest))
@@ -430,7 +518,7 @@ class Observer:
         self._next = number + 1
         array = np.ascontiguousarray(array)
         found = numbers_at(address_of(array), array.nbytes, look.dtype, True)
-        text = _text_of(found) + (self._payload(array, found[8]) if found[8] else "")
+        text = text_of_numbers(found) + (self._payload(array, found[8]) if found[8] else "")
         assert self._journal is not None
         self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":null{text}'))
         return number
@@ -450,7 +538,7 @@ class Observer:
     def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
         """Fields of a line on the values that lie there, and their fingerprint."""
         found = numbers_at(address, nbytes, dtype, self._fingerprint)
-        return _text_of(found), found[8]
+        return text_of_numbers(found), found[8]
 
     def _text_along(self, address: int, runs: Runs, dtype: str) -> str:
         """The same of values that do not lie one beside the other; nothing where that would be slow here."""
@@ -460,7 +548,7 @@ class Observer:
         if nbytes > _MAX_GATHERED and dtype in ("f64", "c128"):  # squares that leave the range need all of it at once
             return ""
         if nbytes > _MAX_GATHERED:
-            return _text_of(numbers_along(self._gather, address, runs, dtype, self._fingerprint))
+            return text_of_numbers(numbers_along(self._gather, address, runs, dtype, self._fingerprint))
         if nbytes > self._scratch.nbytes:
             self._scratch = np.empty(nbytes, np.uint8)
         place = address_of(self._scratch)
@@ -520,7 +608,7 @@ def _end(glance: Glance) -> int:
     return address + int(((runs.table[:, 0] - 1) * runs.table[:, 1]).sum()) + runs.size
 
 
-def _text_of(numbers: Found) -> str:
+def text_of_numbers(numbers: Found) -> str:
     """Statistics and fingerprint as fields of a line."""
     low, high, mean, norm, nan, posinf, neginf, zero, found, one, two = numbers
     if norm is not None and norm < inf:  # then the other three are finite too

@@ -35,6 +35,7 @@ from .kernels import Kernel, kernels_in
 from .late import HeldLines
 from .lockstep import Lockstep
 from .observer import Observer
+from .plans import Mark, Planner, planner_for
 from .processes import adopt, release
 from .selection import Selection, Sieve
 from .stacks import Stacks
@@ -84,10 +85,11 @@ class _Texts(dict[str, str]):
 class _State:
     """State of an open call: the line as far as it is written, and where the call stands."""
 
-    __slots__ = ("before", "depth", "epoch", "mutates", "text")
+    __slots__ = ("before", "depth", "epoch", "mutates", "text", "written")
 
     def __init__(self, epoch: int, text: str | None, depth: int, mutates: Sequence[str] = ()) -> None:
         self.epoch, self.text, self.depth, self.mutates = epoch, text, depth, mutates
+        self.written = ""  # the whole line
         # By slot, while values that are not finite are watched for: look and copy.
         self.before: dict[str, tuple[Any, Any]] = {}
 
@@ -177,6 +179,12 @@ class Session:
         self._complaints = Complaints(strict=strict)
         self._noted: set[tuple[str, str]] = set()
         self._carried: list[tuple[str, str]] = []  # notes of a step that was taken back
+        self.planner: Planner | None = None
+        """Holds steps that repeat against a plan: where the framework can do that, and all is recorded into a trace of ours."""
+        watched = nonfinite is not None or lockstep is not None  # each value as it comes
+        whole = self._writer is not None and not self._translated and self._sieve.everything and not watched
+        if whole and keep is not Keep.TENSOR and level is not Level.OP:
+            self.planner = planner_for(self, framework, self._observer, self._lock)
         warm_up()
         adopt(self)
 
@@ -219,7 +227,7 @@ class Session:
                     f"step {following} is already recorded in {self.path}, and a trace holds each step once. "
                     f"Give the next step a number of its own."
                 )
-            unused = number is not None and not self._next_call and self._withdraw_step()
+            unused = number is not None and not self._next_call and not self._is_followed and self._withdraw_step()
             self._end_step()
             ending = self._judge_step()
             self._number = following
@@ -250,6 +258,7 @@ class Session:
         try:
             _HERE.busy = True
             with self._lock:
+                self._go_on_without_plan("save")
                 call = self._save(str(name), value)
                 for slot, tensor in call.outputs if gradients and not self._selection.forward_only else ():
                     undo = self._framework.on_gradient(tensor, self._saved_gradient(call, slot))
@@ -276,6 +285,8 @@ class Session:
                 self._end_step()
                 ending = self._judge_step()
                 if self._writer:
+                    if self.planner is not None:
+                        self.planner.drop()
                     self._observer.forget_all()
                     self._writer.close()
         except TraceWriteError as error:
@@ -314,7 +325,7 @@ class Session:
     @property
     def total_calls(self) -> int:
         """Number of calls recorded so far, over all steps."""
-        return self._total + self._next_call
+        return self._total + (self._next_call or int(self._is_followed))
 
     def abandon(self) -> None:
         """In a forked child (a data loader's worker): record nothing, touch nothing of the parent's."""
@@ -347,6 +358,8 @@ class Session:
         here = _HERE
         if here.busy:
             return None
+        if self.planner is not None and self.planner.follower is not None:
+            self._go_on_without_plan()
         around = self._thread.modules
         depth = len(around)
         try:
@@ -377,6 +390,7 @@ class Session:
             here.busy = True
             with self._lock:
                 state: _State = call.state
+                self._go_on_without_plan(f"{call.name} raised")
                 if call.kind is Kind.MODULE:
                     self._leave_module(call)
                 if state.text is not None and state.epoch == self._epoch:
@@ -390,19 +404,26 @@ class Session:
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: _State = call.state
         if state.epoch == self._epoch and (role is not Role.INPUT or not self._selection.flow_only):
-            self._write_gradient(
-                f'{{"k":"grad","of":{call.id},"role":"{role}","slot":{self._texts[slot]}', tensor, count
-            )
+            self.write_gradient((call.id, role, slot), tensor, count)
 
     def parameter_gradient(self, name: str, tensor: Any) -> None:
         if self._sieve.everything or self._wants_parameter(name):
+            key = (-1, Role.PARAMETER, name)
+            follower = self.planner.follower if self.planner is not None else None
+            if follower is not None and follower.gradient(key, tensor):
+                return
             count = self._passes.get(name, 0)
             self._passes[name] = count + 1
-            self._write_gradient(f'{{"k":"grad","role":"{Role.PARAMETER}","slot":{self._texts[name]}', tensor, count)
+            self.write_gradient(key, tensor, count)
 
     def forget(self, tensors: Sequence[Any]) -> None:
         if self._writer:
             with self._lock:
+                if self.planner is not None:
+                    if self.planner.follower is not None and self.planner.follower.forget(tensors):
+                        return
+                    if self.planner.draft is not None:
+                        self.planner.draft.forgot(tensors)
                 self._observer.forget(tensors)
 
     def remember(self, tensors: Sequence[Any], witness: Any) -> None:
@@ -425,6 +446,7 @@ class Session:
     def forget_everything(self) -> None:
         if self._writer:
             with self._lock:
+                self._go_on_without_plan("a graph's replay")
                 self._observer.forget_everything()
 
     def _quietly(self, work: Callable[[], None]) -> None:
@@ -447,6 +469,7 @@ class Session:
         try:
             here.busy = True
             with self._lock:
+                self._go_on_without_plan("kernels of a compiled graph")
                 for kernel in kernels_in(folder, self._observer.take):
                     self._take_kernel(kernel)
         except Exception as error:  # noqa: BLE001 - a recorder must never end the training
@@ -569,6 +592,7 @@ class Session:
                 self._observer.producer = None
         if missing:
             text += f',"missing":{encode(list(missing))}'
+        state.written = text
         self._write(text)
         if self._nonfinite is not None and self._nonfinite.counts:
             self._look_at_results(call, state, before)
@@ -759,19 +783,27 @@ class Session:
         journal.add(seal_text(text))
         self._commit(journal)
 
-    def _write_gradient(self, text: str, tensor: Any, count: int) -> None:
+    def write_gradient(self, key: tuple[int, Role, str], tensor: Any, count: int) -> None:
+        """A gradient, of a call or (-1) of a parameter, and how many came before it."""
         here = _HERE
         if here.busy or self._lost or self._closed:
             return
+        of, role, slot = key
+        owner = f'"of":{of},' if of >= 0 else ""
+        text = f'{{"k":"grad",{owner}"role":"{role}","slot":{self._texts[slot]}'
         try:
             here.busy = True
             with self._lock:
+                if self.planner is not None and self.planner.follower is not None:
+                    self.planner.depart()
                 journal = self._journal or self._open_journal()
                 before = self._observer.count
                 number = self._observe(tensor)
                 line = f'{text},"t":{number},"n":{count}'
                 journal.add(seal_text(line))
                 self._commit(journal)
+                if self.planner is not None and self.planner.draft is not None:
+                    self.planner.draft.gradient(key, tensor)
                 if self._nonfinite is not None and self._nonfinite.counts:
                     self._look_at_gradient(tensor, before)
                 if self._lockstep is not None:
@@ -823,6 +855,7 @@ class Session:
     def _note_in_journal(self, topic: str, text: str) -> None:
         if (topic, text) in self._noted or self._lost or self._closed or self._journal is None:
             return
+        self._go_on_without_plan("a note")
         self._noted.add((topic, text))
         self._journal.add(seal({"k": "note", "topic": topic, "text": text}))
         self._commit(self._journal)
@@ -856,6 +889,8 @@ class Session:
             carried, self._carried = self._carried, []
             for topic, text in carried:
                 self._note_in_journal(topic, text)
+            if self.planner is not None:
+                self.planner.journal_opened()
         return self._journal
 
     def _surroundings(self) -> dict[str, Wire]:
@@ -882,19 +917,22 @@ class Session:
             self._undo_saved.pop()()
         self._epoch += 1
         if self._journal is not None and self._writer is not None:
-            with unseen():
-                self._settle()
-            if self._lockstep is not None:
-                self._lockstep.end()
             try:
-                self._write_kept()
-                if not self._lost:  # a journal with a gap does not call itself complete
-                    self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
-                self._writer.end_step()
+                if not self._end_followed():
+                    with unseen():
+                        self._settle()
+                    if self._lockstep is not None:
+                        self._lockstep.end()
+                    self._write_kept()
+                    if not self._lost:  # a journal with a gap does not call itself complete
+                        self._journal.add(seal({"k": "end", "calls": self._next_call, "tensors": self._observer.count}))
+                    self._writer.end_step()
             except TraceWriteError as error:
                 self._lose(error)
             self._observer.end()
             self._journal = None
+            if self.planner is not None and isinstance(self._writer, TraceWriter):
+                self.planner.step_ended(self._writer.pattern)
         self._total += self._next_call
         self._next_call = 0
         for counts in self._counts.values():
@@ -905,6 +943,111 @@ class Session:
         self._passes.clear()
         self._stacks.reset()
         self._sieve.reset()
+        if self.planner is not None and not self._closed:
+            self.planner.expect_step()
+
+    # --- steps that follow a plan (plans.py) --------------------------------------------------------------------------
+
+    @property
+    def _is_followed(self) -> bool:
+        return self.planner is not None and self.planner.is_followed
+
+    def _end_followed(self) -> bool:
+        """Ends the journal of a step that was as planned; False: it is to be ended like any other."""
+        if self.planner is None or not self._is_followed or self._lost:
+            return False
+        try:
+            with unseen():
+                ended = self.planner.finish()
+        except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+            self._trouble("plan", error)
+            return False
+        if ended is None:
+            return False
+        assert isinstance(self._writer, TraceWriter)
+        self._next_call = ended[0].calls
+        self._writer.end_step_as(*ended)
+        return True
+
+    def _go_on_without_plan(self, why: str = "") -> None:
+        """Something comes that no plan has: what was followed is written, and no plan is made of this step."""
+        if self.planner is None:
+            return
+        if self.planner.follower is not None:
+            here = _HERE
+            before = here.busy
+            here.busy = True
+            try:
+                with self._lock:
+                    self.planner.depart()
+            except Exception as error:  # noqa: BLE001 - a recorder must never end the training
+                self._trouble("plan", error)
+            finally:
+                here.busy = before
+        if why:
+            self.planner.spoil(why)
+
+    def mark(self) -> Mark:
+        journal: Any = self._journal
+        return Mark(
+            0 if journal is None else journal.count,
+            self._next_call,
+            self._observer.count,
+            self._stacks.count,
+            self._configurations.count,
+        )
+
+    def modules_around(self) -> list[tuple[str, int | None]]:
+        return self._thread.modules
+
+    def open_followed(self) -> bool:
+        if self._lost or self._closed or self._halted:
+            return False
+        self._open_journal()
+        self._model_called = True
+        return self.mark().lines == 1
+
+    def precision(self) -> Any:
+        return self._precision
+
+    def snapshot(self) -> Any:
+        return self._stacks.numbers(), self._configurations.numbers()
+
+    def go_on_from(
+        self,
+        mark: Mark,
+        calls: Iterable[tuple[Phase, Kind, str]],
+        passes: Mapping[str, int],
+        snapshot: Any,
+        lines: Iterable[str],
+    ) -> None:
+        assert self._journal is not None
+        for line in lines:
+            self._journal.add(seal_text(line))
+        self._journal.commit()
+        self._next_call = mark.calls
+        for phase, kind, name in calls:
+            counts = self._counts[phase, kind]
+            counts[name] = counts.get(name, 0) + 1
+        self._passes = dict(passes)
+        self._stacks.go_on_from(snapshot[0], mark.stacks)
+        self._configurations.go_on_from(snapshot[1], mark.configurations)
+
+    def reopen(self, event: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Open:
+        """A call that was planned when it was entered, and ends otherwise."""
+        found: list[tuple[str, Any]] = []
+        state = _State(self._epoch, None, event.depth, event.mutates)
+        if event.id >= 0 and self.planner is not None:
+            state.text = self.planner.text_of(event)
+            flatten = Flattener(self._framework, lambda tensor: 0).flatten
+            for i, value in enumerate(args):
+                flatten(value, str(i), found)
+            for key, value in kwargs.items():
+                flatten(value, f"kw.{key}", found)
+        return Open(event.id, event.sort, event.name, event.phase, found, [], event.id >= 0, state)
+
+    def trouble(self, where: str, error: Exception) -> None:
+        self._trouble(where, error)
 
     def _settle(self) -> None:
         """The lines of tensors on a device, once the device has told of them."""
@@ -922,6 +1065,8 @@ class Session:
             if self._journal is None:
                 self._open_journal()
             else:  # calls may have gone unseen since stop()
+                if self._is_followed:
+                    self._go_on_without_plan("stopped in between")
                 self._observer.look_again()
         except TraceWriteError as error:
             self._lose(error)

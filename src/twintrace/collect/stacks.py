@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -52,6 +52,19 @@ class Stacks:
     def reset(self) -> None:
         """A new journal: stacks are numbered and written anew."""
         self._numbers.clear()
+
+    @property
+    def count(self) -> int:
+        """Number of stacks in this journal."""
+        return len(self._numbers)
+
+    def numbers(self) -> dict[tuple[int, ...], int]:
+        """The number of each stack of this journal."""
+        return dict(self._numbers)
+
+    def go_on_from(self, numbers: Mapping[tuple[int, ...], int], count: int) -> None:
+        """As if the first `count` of these had been met in this journal."""
+        self._numbers = {place: number for place, number in numbers.items() if number < count}
 
     def capture(self, depth: int = 1) -> int:
         """The number of the stack that called, innermost frame first."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.records import Role
@@ -27,6 +28,18 @@ _MAX_NODES = 200_000
 
 Key = tuple[int, int]
 Receive = Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Layout:
+    """Places of one call's hooks, told without the nodes themselves: the same call of another step has them in the same places."""
+
+    inner: list[tuple[int, tuple[int, ...], list[tuple[int, str, int]]]] = field(default_factory=list)
+    """Of each node with edges that leave: the end from which it is reached, the positions of the edges on the way, and of its
+    own edges (position, slot, number of the sum that it is added to, -1: none).
+    """
+    sums: list[tuple[int, str]] = field(default_factory=list)
+    """Of each sum: edges, slot."""
 
 
 class NodeHooks:
@@ -56,12 +69,22 @@ class NodeHooks:
         inputs: Sequence[tuple[str, Key]],
         ends: Sequence[tuple[Any, list[tuple[str, int]]]],
         start: int,
+        layout: Layout | None = None,
     ) -> None:
-        """`ends` are the nodes that made the outputs, each with (slot, number); `inputs` are (slot, key) before the call."""
+        """`ends` are the nodes that made the outputs, each with (slot, number); `inputs` are (slot, key) before the call.
+
+        `layout` is filled with the places of the hooks.
+        """
         for node, slots in ends:
             self._handles.append(node.register_prehook(self._before(call, slots)))
         if inputs:
-            self._hook_inputs(call, inputs, [node for node, _ in ends], start)
+            self._hook_inputs(call, inputs, [node for node, _ in ends], start, layout)
+
+    def sum_up(self, edges: int, report: Receive) -> Receive:
+        """Receiver of several edges' gradients, which reports their sum."""
+        total = _Sum(edges, report, self._add)
+        self._sums.append(total)
+        return total.take
 
     def flush(self) -> None:
         """The backward pass is over: sums that wait for an edge which never came are as complete as they will be."""
@@ -106,28 +129,38 @@ class NodeHooks:
 
         return hook
 
-    def _hook_inputs(self, call: Open, inputs: Sequence[tuple[str, Key]], ends: list[Any], start: int) -> None:
+    def _hook_inputs(
+        self, call: Open, inputs: Sequence[tuple[str, Key]], ends: list[Any], start: int, layout: Layout | None
+    ) -> None:
         wanted: dict[Key, list[str]] = {}
         for slot, key in inputs:
             wanted.setdefault(key, []).append(slot)
         leaving: dict[Key, list[tuple[Any, int]]] = {}
-        for node, position, target, number in self._leaving_edges(ends, start):
+        ways: dict[int, tuple[int, tuple[int, ...]]] | None = None if layout is None else {}
+        for node, position, target, number in self._leaving_edges(ends, start, ways):
             key = self._target(target, number)
             if key in wanted:
                 leaving.setdefault(key, []).append((node, position))
         by_node: dict[int, tuple[Any, list[tuple[int, Receive]]]] = {}
+        places: dict[int, list[tuple[int, str, int]]] = {}
         for key, edges in leaving.items():
-            slots = wanted[key]
+            slots, total = wanted[key], -1
             if len(slots) == len(edges):  # one edge for each mention, in the order of the arguments
                 receivers = [self.reporter(call, slot) for slot in slots]
             else:
-                total = _Sum(len(edges), self.reporter(call, slots[0]), self._add)
-                self._sums.append(total)
-                receivers = [total.take] * len(edges)
-            for (node, position), receive in zip(edges, receivers, strict=True):
+                slots = slots[:1] * len(edges)
+                receivers = [self.sum_up(len(edges), self.reporter(call, slots[0]))] * len(edges)
+                if layout is not None:
+                    total = len(layout.sums)
+                    layout.sums.append((len(edges), slots[0]))
+            for (node, position), receive, slot in zip(edges, receivers, slots, strict=True):
                 by_node.setdefault(self._identity(node), (node, []))[1].append((position, receive))
+                if layout is not None:
+                    places.setdefault(self._identity(node), []).append((position, slot, total))
         for node, waiting in by_node.values():
             self._handles.append(node.register_hook(self._after(waiting)))
+        if layout is not None and ways is not None:
+            layout.inner = [(*ways[node], edges) for node, edges in places.items()]
 
     def _after(self, receivers: list[tuple[int, Receive]]) -> Callable[[Any, Any], None]:
         def hook(sent: tuple[Any, ...], _received: Any) -> None:
@@ -137,10 +170,17 @@ class NodeHooks:
 
         return hook
 
-    def _leaving_edges(self, ends: list[Any], start: int) -> list[tuple[Any, int, Any, int]]:
-        """(node, position, target, number) of every edge from the call's own nodes to a node that was there before."""
+    def _leaving_edges(
+        self, ends: list[Any], start: int, ways: dict[int, tuple[int, tuple[int, ...]]] | None
+    ) -> list[tuple[Any, int, Any, int]]:
+        """(node, position, target, number) of every edge from the call's own nodes to a node that was there before.
+
+        `ways` is filled with the way to each of the nodes: the end, and the positions of the edges that lead there.
+        """
         found: list[tuple[Any, int, Any, int]] = []
         pending = list(reversed(ends))
+        if ways is not None:
+            ways.update({self._identity(node): (i, ()) for i, node in enumerate(ends)})
         seen = {self._identity(node): node for node in ends}  # and held: an identity may be given away with its object
         while pending and len(seen) < _MAX_NODES:
             node = pending.pop()
@@ -151,6 +191,9 @@ class NodeHooks:
                     if self._identity(target) not in seen:
                         seen[self._identity(target)] = target
                         pending.append(target)
+                        if ways is not None:
+                            end, way = ways[self._identity(node)]
+                            ways[self._identity(target)] = end, (*way, position)
                 else:
                     found.append((node, position, target, number))
         return found

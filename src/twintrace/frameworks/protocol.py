@@ -267,6 +267,11 @@ class Framework(Protocol):
         `tell(topic, text)`: a sentence for the user.
         """
 
+    def plans(self) -> Any:
+        """Classes `Draft` and `Follower`, with which a step is held against one that was recorded in full (collect/plans.py); None
+        where there are none, or nothing to be gained.
+        """
+
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call back with the tensor's gradient when it is known; the result removes the hook."""
 

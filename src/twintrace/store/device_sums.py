@@ -62,16 +62,66 @@ def finish(rows: NDArray[np.int64], dtypes: Sequence[str], sizes: Sequence[int],
     return found
 
 
+class Kinds:
+    """Element types and sizes of tensors whose sums come again and again, one step after the other."""
+
+    def __init__(self, dtypes: Sequence[str], sizes: Sequence[int]) -> None:
+        self.sizes = np.array(sizes, np.int64)
+        self.elements = self.sizes * 2 // np.array([_HALF_BYTES[dtype] for dtype in dtypes], np.int64)
+        named = np.array(dtypes, object)
+        self.singles = np.flatnonzero(np.isin(named, list(_SINGLE_KEYS)))
+        self.others = [
+            (dtype, np.flatnonzero(named == dtype)) for dtype in sorted(set(dtypes)) if dtype not in _SINGLE_KEYS
+        ]
+
+
+def columns(
+    rows: NDArray[np.int64], kinds: Kinds, wanted: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The same as `finish` in columns, for those tensors of which all numbers are ordinary.
+
+    Returns:
+        fingerprints u1[n, 16]; low, high, mean, norm and the two order sums, f8[6, n]; nan, posinf, neginf and zero, i8[4, n];
+        True for each tensor of which these are what `finish` says, exactly.
+    """
+    prints = np.zeros((len(rows), 16), np.uint8)
+    if wanted and len(rows):
+        prints = _sealed(rows[:, :2].view(np.uint64), kinds.sizes.view(np.uint64))
+    finite = kinds.elements - rows[:, 4:7].sum(1)
+    reals = np.ascontiguousarray(rows[:, 8:].T).view(np.float64) + 0.0
+    found = np.zeros((6, len(rows)))
+    with np.errstate(all="ignore"):
+        found[2] = reals[0] / np.maximum(finite, 1) + 0.0
+        found[3] = np.sqrt(reals[1])
+    found[4:] = reals[2:4]
+    usual = (finite > 0) & (reals[4] == 0) & (reals[5] == 0) & np.isfinite(reals[:4]).all(0)
+    if len(kinds.singles):
+        found[:2, kinds.singles] = _single_values(rows[kinds.singles, 2:4]).T
+    for dtype, chosen in kinds.others:
+        told = [
+            [_value(dtype, key) for key in pair] if usual[i] else [0, 0]
+            for i, pair in zip(chosen.tolist(), rows[chosen, 2:4].tolist(), strict=True)
+        ]
+        found[:2, chosen] = np.array(told, np.float64).reshape(-1, 2).T
+        if dtype in ("i64", "u64"):  # beyond 2^53 float64 has not all of them
+            usual[chosen] &= [max(map(abs, pair)) <= 2**53 for pair in told]
+    return prints, found, np.ascontiguousarray(rows[:, 4:8].T), usual
+
+
 _HALF_BYTES = {dtype: 1 if dtype == "f4e2m1fn_x2" else 2 * size for dtype, size in DTYPES.items()}
 _SINGLE_KEYS = frozenset(("f32", "bf16"))
 
 
 def _singles(keys: NDArray[np.int64]) -> list[list[float]]:
     """The values of keys, taken for those of f32; zeros have no sign."""
+    values: list[list[float]] = _single_values(keys).tolist()
+    return values
+
+
+def _single_values(keys: NDArray[np.int64]) -> NDArray[np.float64]:
     bits = np.where(keys < 0, keys ^ 0x7FFFFFFF, keys).astype(np.int32)
     with np.errstate(all="ignore"):
-        values: list[list[float]] = (bits.view(np.float32).astype(np.float64) + 0.0).tolist()
-    return values
+        return bits.view(np.float32).astype(np.float64) + 0.0
 
 
 def _rescaled(mean: float, squares: float, large: float, small: float, scaled: float) -> tuple[float, float]:
@@ -110,9 +160,14 @@ _SHORT, _HALF = struct.Struct("<h").pack, struct.Struct("<e").unpack
 
 def _seal(sums: NDArray[np.uint64], sizes: NDArray[np.uint64]) -> str:
     """The fingerprints, one after the other."""
+    return _sealed(sums, sizes).tobytes().hex()
+
+
+def _sealed(sums: NDArray[np.uint64], sizes: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The bytes of the fingerprints, u1[n, 16]."""
     upper = _avalanche(sums[:, 0] + sizes * np.uint64(STEP))
     lower = _avalanche(sums[:, 1] ^ (upper << np.uint64(32) | upper >> np.uint64(32)))
-    return np.stack([upper, lower], 1).astype(">u8").tobytes().hex()
+    return np.stack([upper, lower], 1).astype(">u8").view(np.uint8)
 
 
 def _avalanche(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -28,7 +28,7 @@ from ..model.errors import SessionError, TraceExistsError, TraceWriteError
 from ..model.tensors import Location
 from . import layout
 from .appending import append
-from .folding import NotFoldable, Numbers, Pattern, changed_lines, fold
+from .folding import NotFoldable, Numbers, Pattern, changed_lines, fold, unfold
 from .lines import MAX_MANIFEST, Wire, decode, seal
 from .stage import ALIGN, DEFAULT_BYTES, Stage
 
@@ -78,7 +78,7 @@ class Journal:
                 f"{self.path}: could not be made ({error.strerror}). Everything recorded before is complete."
             ) from error
         self._pending: list[bytes] = []
-        self._size = 0
+        self._size = self._lines = 0
         self.add: Callable[[bytes], None] = self._pending.append
         """Keep a sealed line for the next commit."""
 
@@ -87,12 +87,18 @@ class Journal:
         if not self._pending:
             return
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._lines += len(self._pending)
         self._pending.clear()
         self._size = append(self._file, data, self._size, where=self.path)
         if self._held is not None:
             self._held.append(data)
             if self._size > _MAX_FOLDED:
                 self._held = None
+
+    @property
+    def count(self) -> int:
+        """Number of lines, those that wait for the next commit among them."""
+        return self._lines + len(self._pending)
 
     def held(self) -> bytes | None:
         """All that was written; None where it was not held, or is too much."""
@@ -129,6 +135,11 @@ class TraceWriter:
         self.root = root
         self._folds = folds
         self._patterns: dict[str, tuple[int, Pattern]] = {}  # by identity: the step that has it whole
+        self._resolved: tuple[Pattern, tuple[int, Pattern], dict[int, bytes]] | None = (
+            None  # the latest with such changes
+        )
+        self.pattern: Pattern | None = None
+        """Of the step that was ended last, where it was folded or may be referred to."""
         self.rank = rank
         self.keep_payload = keep_payload
         self._buffer = buffer
@@ -295,6 +306,7 @@ class TraceWriter:
         The whole journal is there until the folded one takes its name, so a kill at any moment leaves one of the two. Whatever goes
         wrong leaves the whole one.
         """
+        self.pattern = None
         whole = journal.held()
         if not whole:
             return
@@ -303,19 +315,40 @@ class TraceWriter:
             pattern, numbers = fold(body, canonical=True)
         except NotFoldable:
             return
+        self.pattern = pattern
+        if not self._put_folded(journal, head, pattern, numbers):
+            while len(self._patterns) >= _PATTERNS:
+                del self._patterns[next(iter(self._patterns))]
+            self._patterns[pattern.identity] = self._step, pattern
+
+    def end_step_as(self, pattern: Pattern, numbers: Numbers) -> None:
+        """Close the journal of a step of which only the head was written: its lines are the pattern's, with these numbers."""
+        journal, self._journal = self._journal, None
+        assert journal is not None
+        head = (journal.held() or b"").partition(b"\n")[0]
+        if not self._put_folded(journal, head, pattern, numbers):
+            self._journal = journal
+            journal.add(unfold(pattern, numbers))
+            self.end_step()
+            return
+        self.pattern = pattern
+        journal.close()
+
+    def _put_folded(self, journal: Journal, head: bytes, pattern: Pattern, numbers: Numbers) -> bool:
+        """Put a folded journal in the place of a whole one; False where no earlier step has the structure, or it cannot be."""
         known = self._patterns.get(pattern.identity)
         changed: dict[int, bytes] = {}
+        if known is None and self._resolved is not None and self._resolved[0] is pattern:
+            _, known, changed = self._resolved
         if known is None:
             for step, reference in reversed(self._patterns.values()):
                 found = changed_lines(reference, pattern)
                 if found is not None:
                     known, changed = (step, reference), found
+                    self._resolved = pattern, known, changed
                     break
         if known is None:
-            while len(self._patterns) >= _PATTERNS:
-                del self._patterns[next(iter(self._patterns))]
-            self._patterns[pattern.identity] = self._step, pattern
-            return
+            return False
         folded = self._directory / layout.FOLDED
         beside = self._directory / layout.NUMBERS
         try:
@@ -327,6 +360,8 @@ class TraceWriter:
             for file in (folded, beside):
                 with contextlib.suppress(OSError):
                     file.unlink()
+            return False
+        return True
 
     def drain(self) -> None:
         """Wait until all payload bytes are in their files."""

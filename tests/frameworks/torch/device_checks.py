@@ -20,10 +20,13 @@ import torch
 from torch import nn
 
 import twintrace as tt
-from twintrace.frameworks.torch import tensors
+from twintrace.collect.plans import Planner
+from twintrace.frameworks.torch import adapter, tensors
 from twintrace.frameworks.torch.digests import DeviceDigests
 from twintrace.store.device_sums import finish
 from twintrace.store.digest import digest
+
+from . import plan_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -110,6 +113,40 @@ def _on_host(look: Callable[[Any], Any], tensor: Any) -> Any:
     found = look(tensor)
     found.elsewhere = False  # then the recorder asks for it on the host, as it does without a device digest
     return found
+
+
+def check_plans(folder: Path) -> None:
+    """Steps that follow a plan, and steps that depart from it, have the lines that a recorder without plans writes."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    followed = []
+    finish = Planner.finish
+
+    def watched(self: Planner) -> Any:
+        found = finish(self)
+        followed.append(found is not None)
+        return found
+
+    Planner.finish = watched  # type: ignore[method-assign]
+    plans = adapter.TorchFramework.plans
+    try:
+        for scenario in plan_cases.SCENARIOS:
+            for level, keep in (("module", "fingerprint"), ("api", "fingerprint"), ("mix", "statistics")):
+                told = []
+                followed.clear()
+                for offer in (plans, lambda self: None):  # from one line: the stack is recorded too
+                    adapter.TorchFramework.plans = offer  # type: ignore[method-assign]
+                    path = folder / f"{scenario.__name__}-{level}-{len(told)}"
+                    made = plan_cases.record(path, scenario, level=level, keep=keep, device="cuda")
+                    told.append((plan_cases.lines(path), made))
+                (left, weights), (right, wanted) = told
+                for step, (one, other) in enumerate(zip(left, right, strict=True)):
+                    apart = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+                    assert not apart, (scenario.__name__, level, step, len(apart), apart[:2])
+                assert all(map(torch.equal, weights, wanted)), (scenario.__name__, level)
+                assert any(followed), (scenario.__name__, level)
+    finally:
+        adapter.TorchFramework.plans = plans  # type: ignore[method-assign]
+        Planner.finish = finish  # type: ignore[method-assign]
 
 
 def check_streams(folder: Path) -> None:

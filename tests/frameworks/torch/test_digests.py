@@ -15,6 +15,7 @@ from torch import nn  # noqa: E402
 import twintrace as tt  # noqa: E402
 from twintrace.frameworks.protocol import Unreadable  # noqa: E402
 from twintrace.frameworks.torch import adapter, digests, tensors  # noqa: E402
+from twintrace.frameworks.torch.batches import MAX_ENTRIES  # noqa: E402
 from twintrace.store.device_sums import finish  # noqa: E402
 from twintrace.store.digest import digest  # noqa: E402
 
@@ -152,7 +153,7 @@ def test_number_is_bounded(waiting):
     tensors_ = [torch.randn(2) for _ in range(1000)]
     for tensor in tensors_:
         waiting.submit(tensor)
-        assert waiting.waiting < 256
+        assert waiting.waiting < MAX_ENTRIES
     assert fingerprints(waiting) == [fingerprint(tensor) for tensor in tensors_]
 
 

@@ -156,6 +156,9 @@ class MindsporeFramework:
     def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
         return None
 
+    def plans(self) -> None:
+        return None
+
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         if not HAS_NODES:
             handle = tensor.register_hook(callback) if tensor._has_auto_grad() else None

@@ -109,6 +109,9 @@ class ReferenceFramework:
     def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
         return None
 
+    def plans(self) -> None:
+        return None
+
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         node = tensor.node
         if node is None:

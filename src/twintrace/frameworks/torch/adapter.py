@@ -20,7 +20,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from ...model.records import Level
 from ..protocol import Capability, Sink
-from . import seeding, tensors
+from . import plans, seeding, tensors
 from .calls import Calls, flush_after_backward
 from .collectives import Collectives
 from .compiled import CompiledRegions
@@ -157,6 +157,9 @@ class TorchFramework:
 
     def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> DeviceDigests | None:
         return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell)
+
+    def plans(self) -> Any:
+        return plans if tensors.has_device() else None
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         with quiet():  # a subclass of the user's is asked nothing, and a mode sees nothing

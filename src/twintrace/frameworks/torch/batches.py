@@ -23,7 +23,7 @@ from ...model.tensors import DTYPES
 from ..runs import Runs
 from . import digest_plain
 
-MAX_ENTRIES = 256
+MAX_ENTRIES = 512
 """Tensors of a batch at most."""
 _SCATTERED = 1 << 18  # bytes
 _FAR = 1 << 31  # units of a view beyond which 32 bits do not count them
@@ -169,8 +169,8 @@ def walk_of(runs: Runs, aligned: bool, kernels: Any) -> Walk | None:
 
 
 def _rounded(count: int) -> int:
-    """Two sizes only: each is compiled by itself."""
-    return 32 if count <= 32 else MAX_ENTRIES
+    """Three sizes only: each is compiled by itself, and every program looks through as many."""
+    return 32 if count <= 32 else 256 if count <= 256 else MAX_ENTRIES
 
 
 @functools.cache

@@ -8,6 +8,7 @@ call the mode is off, so only the outermost function is reported: what the user'
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,11 +18,12 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ...model.sites import Kind, Phase
-from ..protocol import Sink
+from ..protocol import Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
-from .modules import end_without_result, in_backward
+from .modules import end, end_without_result, in_backward, written_by
 from .names import Api, arguments, describe
 from .patches import patch
+from .plans import HANDLERS, draft_of
 from .updates import Updates
 
 _UNKNOWN = object()
@@ -34,6 +36,7 @@ class CallMode(TorchFunctionMode):
         super().__init__()
         self._sink, self._gradients, self._phase = sink, gradients, phase
         self.on = False
+        self.planner: Any = None
         self._apis: dict[Any, Any] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -48,32 +51,57 @@ class CallMode(TorchFunctionMode):
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
             return func(*args, **kwargs)
+        sink, event = self._sink, None
+        follower: Any = None
+        call: Open | None
         with unseen():  # a subclass of the user's has a function of its own for every question about a tensor
             mutates = api.mutates(args, kwargs)
-            call = self._sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=mutates)
-            if mutates and self._sink.waits:
-                self._sink.before_write(arguments(args, kwargs))
-            follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
+            if self.planner is not None:
+                follower = self.planner.follower
+                if follower is not None and not sink.busy:
+                    event = follower.enter(Kind.API, api.name, args, kwargs, phase, mutates, None, sys._getframe(1))
+            call = None
+            if event is None:
+                call = sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=mutates)
+                draft = draft_of(self.planner)
+                if draft is not None and call is not None:
+                    draft.entered(call, args, kwargs, mutates=mutates, depth=call.state.depth)
+            if mutates and sink.waits:
+                if event is not None:
+                    sink.before_write(follower.written_by(event, args, kwargs))
+                else:
+                    sink.before_write(arguments(args, kwargs) if call is None else written_by(call, mutates))
+            follows = torch.is_grad_enabled() and (event is not None or (call is not None and call.wants_gradients))
             inputs = edges_of(call) if call is not None and follows else []
-        if call is None:
+        if call is None and event is None:
             return func(*args, **kwargs)
         start = next_sequence_number()
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
-            end_without_result(self._sink, call, error)
+            end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise
         with unseen():
-            self._sink.leave(call, output)
-            if follows:
-                self._gradients.follow(call, inputs, start)
+            if event is not None:
+                if self.planner.follower is follower and follower.leave(
+                    event, args, kwargs, output, self._gradients if follows else None
+                ):
+                    return output
+                call = self.planner.reopen(event, args, kwargs)
+                inputs = edges_of(call) if follows else []
+            assert call is not None
+            end(sink, call, output, draft_of(self.planner), self._gradients if follows else None, inputs, start)
         return output
+
+
+HANDLERS.add(CallMode.__torch_function__.__code__)
 
 
 class Calls:
     """Puts the mode in place, and keeps it there while the autograd engine runs."""
 
     def __init__(self, sink: Sink, gradients: Gradients) -> None:
+        self._sink = sink
         self._updates = Updates(sink, self.suspend)
         self._mode: Any = CallMode(sink, gradients, self._phase)
         self._here = threading.local()
@@ -86,6 +114,7 @@ class Calls:
         yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
         yield patch(torch.overrides, "has_torch_function", without_modes)
         yield patch(torch._utils, "_rebuild_tensor", self._unrecorded)
+        self._mode.planner = self._updates.planner = getattr(self._sink, "planner", None)
         yield self.enter()
         self._recording = object()
         yield self._end_recording

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +32,7 @@ from . import tensors as looking
 from .batches import MAX_ENTRIES, Entry, Walk, launch, triton_for, walk_of
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _ROWS = 2048  # results that are kept on the device before they are copied
 _LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
 # A tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read.
@@ -76,6 +77,11 @@ class DeviceDigests:
         self._streams: set[int] = set()
         self._slow: set[str] = set()
         self._task = -1  # the backward pass at whose end all is read
+        self._taken: list[tuple[int, Tensor, int, int, Any]] = []  # of a step that follows a plan, see `take`
+        self._taken_storages: set[int] = set()
+        self._where: tuple[torch.device, int] | None = None  # where such a step runs
+        self._raw_stream: Callable[[int], int] | None = None
+        self._device_index = self._plan_stream = 0
         self._lock = threading.RLock()  # that end is told by the engine, in a thread of its own
 
     @property
@@ -155,6 +161,82 @@ class DeviceDigests:
             self.flush()
         return ticket
 
+    # --- a step that follows a plan -------------------------------------------------------------------------------------
+
+    def follow(self, kinds: Sequence[tuple[str, int]], device: torch.device) -> None:
+        """The next tickets are those of a plan, whose tensors come by `take`: (element type, bytes) of each."""
+        self._kinds = list(kinds)
+        stream = 0
+        self._raw_stream = None
+        if device.type == "cuda":
+            self._raw_stream, self._device_index = torch._C._cuda_getCurrentRawStream, device.index
+            stream = self._raw_stream(device.index)
+        self._where, self._plan_stream = (device, stream), stream
+        if (device, stream) not in self._places:
+            self._open(device, stream)
+
+    def go_over(self, kinds: Sequence[tuple[str, int]]) -> None:
+        """Another plan is followed from here on, which was the same so far."""
+        if self._where is not None:
+            self._kinds = [*kinds, *self._kinds[len(kinds) :]]
+
+    def take(
+        self, ticket: int, tensor: Tensor, storage: int, room: int, address: int, version: int, facts: Any
+    ) -> None:
+        """A tensor of a plan: an ordinary one, of which all is known. RuntimeError where it is not where the plan runs.
+
+        `storage` is its identity, `room` its bytes.
+        """
+        if self._raw_stream is not None and self._raw_stream(self._device_index) != self._plan_stream:
+            raise RuntimeError("on another stream than planned")  # a graph is captured on a stream of its own
+        if not facts.whole:
+            return
+        task = _graph_task()
+        if task != -1:
+            tensor = tensor.detach()  # as in `submit`
+            if task != self._task:
+                self._task = task
+                torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+        self._taken.append((ticket, tensor, address, version, facts))
+        self._count += 1
+        if storage not in self._taken_storages:
+            self._taken_storages.add(storage)
+            self._held += room
+        if self._held >= self._limit or self._count >= MAX_ENTRIES:
+            self.flush()
+
+    def _promote(self) -> None:
+        """Tensors of a plan become entries like others, which are found by their storage."""
+        if not self._taken:
+            return
+        assert self._where is not None
+        place = self._places[self._where]
+        for entry in self._entries_of_taken(place):
+            entry.memory = entry.tensor.untyped_storage()
+            entry.span = entry.tensor.data_ptr() + looking._span(entry.tensor) - entry.memory.data_ptr()
+            place.entries.append(entry)
+            self._storages.setdefault(entry.memory._cdata, []).append(entry)
+
+    def _entries_of_taken(self, place: _Place) -> list[Entry]:
+        """Entries without their storages; those that cannot be read any more are missing, with a reason."""
+        taken, self._taken = self._taken, []
+        self._taken_storages.clear()
+        found = []
+        for ticket, tensor, address, version, facts in taken:
+            if tensor._version != version:
+                self._reasons[ticket] = "it was written to, unseen, before it was read"
+                continue
+            if tensor.data_ptr() != address:
+                self._reasons[ticket] = "its memory was given away, unseen, before it was read"
+                continue
+            walk = None
+            if not facts.order or address & 7:
+                body, walk = self._lay_out(tensor, facts, address, place)
+                if body is not tensor:
+                    tensor, address, version = body, body.data_ptr(), body._version
+            found.append(Entry(address, facts.whole, facts.look.dtype, walk, tensor, None, 0, version, ticket))
+        return found
+
     def _open(self, device: torch.device, stream: int) -> _Place:
         kernels = triton_for(device)
         if kernels is None or device.type in self._slow:
@@ -202,6 +284,8 @@ class DeviceDigests:
         found: list[Entry] = []
         for tensor in tensors:
             key = looking.storage(tensor)
+            if key in self._taken_storages:
+                self._promote()
             if key is not None and key in self._storages:
                 found += self._storages[key]
         if not found:
@@ -241,6 +325,9 @@ class DeviceDigests:
         if not self._count:
             return
         with self._lock:
+            if self._taken and self._where is not None:
+                place = self._places[self._where]
+                self._read_batches(place, self._entries_of_taken(place), then_wait)
             for place in self._places.values():
                 if place.entries:
                     self._read(place, then_wait)
@@ -256,6 +343,9 @@ class DeviceDigests:
                 ready.append(entry)
             else:
                 self._reasons[entry.ticket] = reason
+        self._read_batches(place, ready, then_wait)
+
+    def _read_batches(self, place: _Place, ready: list[Entry], then_wait: bool) -> None:
         for start in range(0, len(ready), MAX_ENTRIES):
             batch = ready[start : start + MAX_ENTRIES]
             try:
@@ -311,7 +401,23 @@ class DeviceDigests:
         for ticket, reason in self._reasons.items():
             outcomes[ticket] = reason
         found = [(*kind, outcome) for kind, outcome in zip(self._kinds, outcomes, strict=True)]
-        self._kinds, self._reasons = [], {}
+        self._clear()
+        return found
+
+    def collect_rows(self) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
+        """The same for a step that followed its plan: int64[tickets, 16], zeros where there is nothing, and reasons by ticket."""
+        with self._lock:
+            self.flush()
+            rows = np.zeros((len(self._kinds), 16), np.int64)
+            for results in self._results.values():
+                for result in results:
+                    self._copy(result, [], rows)
+            reasons = dict(self._reasons)
+            self._clear()
+            return rows, reasons
+
+    def _clear(self) -> None:
+        self._kinds, self._reasons, self._where = [], {}, None
         for results in self._results.values():
             del results[1:]
             for result in results:
@@ -319,9 +425,8 @@ class DeviceDigests:
         if len(self._places) > 8:  # streams that come and go
             self._places.clear()
             self._streams.clear()
-        return found
 
-    def _copy(self, result: _Results, outcomes: list[Any]) -> None:
+    def _copy(self, result: _Results, outcomes: list[Any], table: np.ndarray[Any, Any] | None = None) -> None:
         if not result.tickets:
             return
         try:
@@ -334,13 +439,18 @@ class DeviceDigests:
         except Exception as error:  # noqa: BLE001 - an error of the device, which the training meets itself
             text = (str(error).splitlines() or [type(error).__name__])[0][:200]
             for ticket in result.tickets:
-                outcomes[ticket] = f"the device could not be read: {text}"
+                self._reasons[ticket] = f"the device could not be read: {text}"
+            return
+        if table is not None:
+            table[result.tickets] = rows
             return
         for ticket, row in zip(result.tickets, rows, strict=True):
             outcomes[ticket] = row
 
     def drop(self) -> None:
         """Let go of everything, unread."""
+        self._taken, self._where = [], None
+        self._taken_storages.clear()
         self._places.clear()
         self._storages.clear()
         self._results.clear()
@@ -397,6 +507,9 @@ def _on_stream(place: _Place, several: bool, batch: list[Entry], then_wait: bool
         yield
         return
     if not several and torch._C._cuda_getCurrentRawStream(place.device.index) == place.stream:
+        if torch._C._cuda_getDevice() == place.device.index:  # as nearly always
+            yield
+            return
         with torch.cuda.device(place.device):
             yield
         return

@@ -8,12 +8,13 @@ call began.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..nodes import Key, NodeHooks
+from ..nodes import Key, Layout, NodeHooks
 from ..protocol import Open, Sink
 from .quiet import quiet
 
@@ -32,36 +33,70 @@ def edges_of(call: Open) -> list[tuple[str, Any, int]]:
     return found
 
 
+@dataclass(slots=True)
+class Hooked:
+    """Places of one call's hooks in the graph that it has made."""
+
+    ends: list[tuple[int, type, list[tuple[str, int]]]]
+    """Of each node that made results: which result has it, its class, (slot, number of the output) of all of them."""
+    layout: Layout
+    kinds: list[list[type]]
+    """Classes of the nodes on the way to each of `layout.inner`, the end not among them."""
+
+
+def _way(node: Any, way: tuple[int, ...]) -> list[Any]:
+    """The nodes on a way."""
+    found = []
+    for position in way:
+        node = node.next_functions[position][0]
+        found.append(node)
+    return found
+
+
 class Gradients:
     """The hooks of one step."""
 
     def __init__(self, sink: Sink) -> None:
-        self._nodes = NodeHooks(sink, unseen=unseen, identity=id, target=_target, add=_add)
+        self.nodes = NodeHooks(sink, unseen=unseen, identity=id, target=_target, add=_add)
 
-    def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
-        """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors."""
+    def follow(
+        self, call: Open, inputs: list[tuple[str, Any, int]], start: int, *, describe: bool = False
+    ) -> Hooked | None:
+        """Hook the nodes that this call has made. The hooks keep the call, so the call lets go of its tensors.
+
+        `describe`: say where they are, None where there are none.
+        """
         ends: dict[Any, list[tuple[str, int]]] = {}
-        for slot, tensor in call.outputs:
+        places: dict[Any, int] = {}
+        for place, (slot, tensor) in enumerate(call.outputs):
             node = tensor.grad_fn if tensor.requires_grad else None
             if node is not None and node._sequence_nr() >= start:
                 ends.setdefault(node, []).append((slot, tensor.output_nr))
+                places.setdefault(node, place)
         call.inputs.clear()
         call.outputs.clear()
-        if ends:
-            keys = [(slot, (id(source), number)) for slot, source, number in inputs]
-            self._nodes.follow(call, keys, list(ends.items()), start)
+        if not ends:
+            return None
+        keys = [(slot, (id(source), number)) for slot, source, number in inputs]
+        layout = Layout() if describe else None
+        self.nodes.follow(call, keys, list(ends.items()), start, layout)
+        if layout is None:
+            return None
+        nodes = list(ends)
+        kinds = [[type(node) for node in _way(nodes[end], way)] for end, way, _ in layout.inner]
+        return Hooked([(places[node], type(node), slots) for node, slots in ends.items()], layout, kinds)
 
     def flush(self) -> None:
         """The backward pass is over."""
-        self._nodes.flush()
+        self.nodes.flush()
 
     def are_pending(self) -> bool:
         """Is there a hook on a graph that is still there?"""
-        return self._nodes.are_pending()
+        return self.nodes.are_pending()
 
     def remove(self) -> None:
         """Take every hook off again."""
-        self._nodes.remove()
+        self.nodes.remove()
 
 
 def _target(node: Any, number: int) -> Key:

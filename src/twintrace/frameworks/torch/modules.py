@@ -9,8 +9,9 @@ A compiled or scripted module is seen from outside.
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
+from .plans import ANCHORS, HANDLERS, draft_of
 from .quiet import quiet
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
@@ -34,6 +36,37 @@ def end_without_result(sink: Sink, call: Open, error: BaseException) -> None:
         sink.leave(call, None, missing=("the recomputation stopped here: everything that is needed has been computed",))
     else:
         sink.fail(call, error)
+
+
+def end(
+    sink: Sink,
+    call: Open,
+    output: Any,
+    draft: Any,
+    gradients: Gradients | None,
+    inputs: list[tuple[str, Any, int]],
+    start: int,
+) -> None:
+    """A call has ended; its graph is hooked where `gradients` are wanted. `draft`: the plan that is being made, or None."""
+    sink.leave(call, output)
+    if draft is not None:
+        written = [place for place, (slot, _) in enumerate(call.inputs) if _is_within(slot, call.state.mutates)]
+        returned = {id(tensor) for _, tensor in call.outputs}
+        after = [(place, call.inputs[place][1]) for place in written if id(call.inputs[place][1]) not in returned]
+        draft.left(call, output, after, written)
+    if gradients is not None:
+        hooked = gradients.follow(call, inputs, start, describe=draft is not None)
+        if draft is not None:
+            draft.hooked(hooked)
+
+
+def written_by(call: Open, mutates: Sequence[str]) -> list[Tensor]:
+    """The tensors among a call's arguments that it writes to."""
+    return [tensor for slot, tensor in call.inputs if _is_within(slot, mutates)]
+
+
+def _is_within(slot: str, places: Sequence[str]) -> bool:
+    return any(slot == place or slot.startswith(f"{place}.") for place in places)
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -92,6 +125,15 @@ def configuration(module: nn.Module) -> Mapping[str, Any]:
     return {**found, "training": module.training}
 
 
+def _edges_before(
+    edges: list[tuple[str, Any, int]], call: Open, before: list[tuple[Tensor, Any, int]]
+) -> list[tuple[str, Any, int]]:
+    """The edges of a call's inputs as they were before it, where that was asked."""
+    nodes = {id(tensor): (node, number) for tensor, node, number in before if node is not None}
+    slots = {slot: nodes[id(tensor)] for slot, tensor in call.inputs if id(tensor) in nodes}
+    return [(slot, *slots.get(slot, (source, number))) for slot, source, number in edges]
+
+
 class Modules:
     """Reports the calls of some models' modules, and the gradients of their parameters."""
 
@@ -111,10 +153,14 @@ class Modules:
         self._threads: set[int] = set()
         self._unpatch: Callable[[], None] | None = None
         self._hooked: dict[int, tuple[Any, Any, Any]] = {}
+        self._notes: list[tuple[Mapping[str, Any], tuple[int, ...]]] = []  # children and parameters of each module
+        self._facts: list[tuple[Any, bool, Any, Any]] = []  # of each parameter
+        self.planner: Any = None
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         self._threads = {threading.get_ident()}
+        self.planner = getattr(self._sink, "planner", None)
         self._learn()
         yield self._known.clear
         self.resume()
@@ -165,49 +211,75 @@ class Modules:
         def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._sink.busy:
                 return original(module, *args, **kwargs)
+            known = self._known.get(id(module))
+            view = (self._meet(module) if known is None else known)[1]
+            if view is None or torch._C._get_tracing_state() is not None:
+                return original(module, *args, **kwargs)
             headroom.count += 1
             if not headroom.count % EVERY:
                 headroom.grow()
             try:
-                return self._call(original, module, args, kwargs)
+                return self._call(original, module, view, args, kwargs)
             finally:
                 if not headroom.count % EVERY:
                     headroom.shrink()
                 headroom.count -= 1
 
+        HANDLERS.add(__call__.__code__)
         return __call__
 
-    def _call(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        known = self._known.get(id(module))
-        if known is None:
-            known = self._meet(module)
-        _, view = known
-        if view is None or torch._C._get_tracing_state() is not None:
-            return original(module, *args, **kwargs)
+    def _call(self, original: Any, module: nn.Module, view: ModuleView, args: Any, kwargs: Any) -> Any:
         phase = Phase.FORWARD if in_backward() == -1 else Phase.RECOMPUTE
+        sink, event = self._sink, None
+        follower: Any = None
+        call: Open | None
+        edges: list[tuple[Tensor, Any, int]] = []
         with unseen():
-            if self._grow and view.path in self._models and torch.is_grad_enabled():
+            grad = torch.is_grad_enabled()
+            if self._grow and view.path in self._models and grad:
                 self._hook_parameters()
-            call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
-            follows = call is not None and call.wants_gradients and torch.is_grad_enabled()
+            if self.planner is not None:
+                follower = self.planner.follower
+                if follower is not None:
+                    event = follower.enter(Kind.MODULE, view.path, args, kwargs, phase, (), view, sys._getframe(2))
+            call = None
+            if event is None:
+                call = sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
+                draft = draft_of(self.planner)
+                if draft is not None and call is not None:
+                    around = self.planner.around()
+                    pushed = around[-1] if len(around) > call.state.depth else None
+                    seen = view if call.id >= 0 else None
+                    draft.entered(call, args, kwargs, view=seen, depth=call.state.depth, pushed=pushed)
+            elif grad and event.id >= 0:  # asked before the call, in case that it ends otherwise than planned
+                edges = [(each, each.grad_fn, each.output_nr) for each in args if isinstance(each, Tensor)]
+            follows = grad and (event.id >= 0 if event is not None else call is not None and call.wants_gradients)
             inputs = edges_of(call) if call is not None and follows else []
-        if call is None:
+        if call is None and event is None:
             return original(module, *args, **kwargs)
         start = next_sequence_number()
         leave_thread = self._enter_thread()
         try:
             output = original(module, *args, **kwargs)
         except BaseException as error:
-            end_without_result(self._sink, call, error)
+            end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise
         finally:
             if leave_thread is not None:
                 leave_thread()
         with unseen():
-            self._sink.leave(call, output)
-            if follows:
-                self._gradients.follow(call, inputs, start)
+            gradients = self._gradients if follows else None
+            if event is not None:
+                if self.planner.follower is follower and follower.leave(event, args, kwargs, output, gradients):
+                    return output
+                call = self.planner.reopen(event, args, kwargs)
+                inputs = _edges_before(edges_of(call), call, edges) if follows else []
+            assert call is not None
+            end(sink, call, output, draft_of(self.planner), gradients, inputs, start)
         return output
+
+    ANCHORS.add(_call.__code__)
+    HANDLERS.add(_call.__code__)
 
     def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None]:
         """A module that was not there when recording began: grown since, compiled from one of ours, or none of ours."""
@@ -234,6 +306,19 @@ class Modules:
 
     def _hook_parameters(self) -> None:
         """Hook the parameters that there are by now: a model grows, thaws, and changes its element type."""
+        if self._is_as_hooked():
+            return
+        self._notes = [
+            (kept, tuple(map(id, kept.values())))
+            for model in self._models.values()
+            for module in model.modules()
+            for kept in (module._modules, module._parameters)
+        ]
+        self._facts = [
+            (parameter, parameter.requires_grad, parameter.dtype, parameter.device)
+            for model in self._models.values()
+            for parameter in model.parameters()
+        ]
         for prefix, model in self._models.items():
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
@@ -247,7 +332,19 @@ class Modules:
                 handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
                 self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 
+    def _is_as_hooked(self) -> bool:
+        """Are there the same parameters as when they were last hooked? Asked in every step: walking the model takes longer."""
+        return (
+            bool(self._notes)
+            and all(tuple(map(id, kept.values())) == ids for kept, ids in self._notes)
+            and all(
+                parameter.requires_grad is grad and parameter.dtype is dtype and parameter.device == device
+                for parameter, grad, dtype, device in self._facts
+            )
+        )
+
     def _unhook_parameters(self) -> None:
+        self._notes, self._facts = [], []
         while self._hooked:
             self._hooked.popitem()[1][1].remove()
 

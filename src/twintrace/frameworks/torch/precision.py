@@ -17,19 +17,21 @@ import torch
 from .tensors import NAMES
 
 _SETTINGS: dict[Any, Mapping[str, Any]] = {}
+_LATEST: list[Any] = [None, None]  # the latest answers, and what they are called
 _MAX_SETTINGS = 1024  # combinations that are kept; a run has two or three
 
 
 def precision() -> Mapping[str, Any]:
     """The settings of this thread now."""
-    key = (_autocast(), *[ask() for ask in _QUESTIONS])
-    known = _SETTINGS.get(key)
+    key = _ask()
+    known: Mapping[str, Any] | None = _LATEST[1] if key == _LATEST[0] else _SETTINGS.get(key)
     if known is None:
         if len(_SETTINGS) >= _MAX_SETTINGS:
             _SETTINGS.clear()
         described = _describe(key[0], dict(zip(_NAMES, key[1:], strict=True)))
         # torch has several words for one setting: `none` and `ieee`.
         known = _SETTINGS[key] = next((other for other in _SETTINGS.values() if other == described), described)
+    _LATEST[:] = key, known
     return known
 
 
@@ -127,4 +129,16 @@ def _devices() -> tuple[str, ...]:
 _is_any_autocast_enabled: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _DEVICES = _devices()
 _ASKED = _questions()
-_NAMES, _QUESTIONS = tuple(_ASKED), tuple(_ASKED.values())
+_NAMES = tuple(_ASKED)
+
+
+def _asking() -> Callable[[], tuple[Any, ...]]:
+    """One function that asks all: written out, so that nothing is looked up or looped over between the answers."""
+    given: dict[str, Any] = {f"ask{i}": ask for i, ask in enumerate(_ASKED.values())}
+    asked = ", ".join(f"{name}()" for name in given)
+    given |= {"_autocast": _autocast, "is_any": _is_any_autocast_enabled}
+    found: Callable[[], tuple[Any, ...]] = eval(f"lambda: (_autocast() if is_any() else (), {asked})", given)
+    return found
+
+
+_ask = _asking()

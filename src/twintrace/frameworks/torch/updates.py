@@ -24,8 +24,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .gradients import unseen
+from .modules import end
 from .patches import patch
+from .plans import HANDLERS, caller, draft_of
 
+_MUTATES = ("0", "kw.state")
 _STEP = "Optimizer.step#"
 """Beginning of the name of the range in which torch's profiler sees a step; it is left in any case, also when the step raises."""
 
@@ -36,6 +39,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.running = False
         self.call: Open | None = None
+        self.planned: tuple[Any, Any, Any, Any] | None = None  # follower, event, arguments
         self.resume: Callable[[], None] | None = None
 
 
@@ -46,6 +50,7 @@ class Updates:
         """`suspend` ends the watching of calls, those that torch's optimizer makes itself; its result goes on with it."""
         self._sink, self._suspend = sink, suspend
         self._here = _Here()
+        self.planner: Any = None
 
     @property
     def running(self) -> bool:
@@ -81,32 +86,49 @@ class Updates:
             return None
         with unseen():
             parameters = _parameters(optimizer)
-            here.call = self._sink.enter(
-                Kind.API,
-                f"torch.optim.{type(optimizer).__name__}.step",
-                (parameters,),
-                {
-                    "gradients": [p.grad for p in parameters],
-                    "state": _state(optimizer, parameters),
-                    "groups": _groups(optimizer),
-                },
-                phase=Phase.UPDATE,
-                mutates=("0", "kw.state"),
-            )
+            name, given = f"torch.optim.{type(optimizer).__name__}.step", (parameters,)
+            named = {
+                "gradients": [p.grad for p in parameters],
+                "state": _state(optimizer, parameters),
+                "groups": _groups(optimizer),
+            }
+            self._enter(name, given, named)
         self._go_on_unseen()
         return self._around_closure(args, kwargs)
+
+    def _enter(self, name: str, args: Any, kwargs: Any) -> None:
+        assert self._sink is not None
+        here = self._here
+        follower = None if self.planner is None else self.planner.follower
+        if follower is not None and not self._sink.busy:
+            event = follower.enter(Kind.API, name, args, kwargs, Phase.UPDATE, _MUTATES, None, caller())
+            if event is not None:
+                here.planned = follower, event, args, kwargs
+                return
+        here.call = self._sink.enter(Kind.API, name, args, kwargs, phase=Phase.UPDATE, mutates=_MUTATES)
+        draft = draft_of(self.planner)
+        if draft is not None and here.call is not None:
+            draft.entered(here.call, args, kwargs, mutates=_MUTATES, depth=here.call.state.depth)
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
         if torch.compiler.is_compiling():
             return
         here = self._here
         call, here.call = here.call, None
+        planned, here.planned = here.planned, None
         self._over()
-        if call is not None and self._sink is not None:
+        if (call is not None or planned is not None) and self._sink is not None:
             with unseen():
                 parameters = _parameters(optimizer)
                 state = _state(optimizer, parameters)
-                self._sink.leave(call, {"parameters": parameters, "state": state})
+                output = {"parameters": parameters, "state": state}
+                if planned is not None:
+                    follower, event, args, kwargs = planned
+                    if self.planner.follower is follower and follower.leave(event, args, kwargs, output, None):
+                        return
+                    call = self.planner.reopen(event, args, kwargs)
+                assert call is not None
+                end(self._sink, call, output, draft_of(self.planner), None, [], 0)
                 for each in state.values():
                     if isinstance(witness := each.get("step"), Tensor):
                         others = [item for item in each.values() if isinstance(item, Tensor) and item is not witness]
@@ -127,6 +149,9 @@ class Updates:
         here = self._here
         here.running = False
         call, here.call = here.call, None
+        planned, here.planned = here.planned, None
+        if planned is not None and self._sink is not None:
+            call = self.planner.reopen(*planned[1:])
         if call is not None and self._sink is not None:
             self._sink.fail(call, RuntimeError("the step ended without a result"))
 
@@ -146,6 +171,10 @@ class Updates:
                 self._go_on_unseen()
 
         return ((args[0], watched, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": watched})
+
+
+HANDLERS.add(Updates._begin.__code__)
+HANDLERS.add(Updates._enter.__code__)
 
 
 def forget_updated(sink: Sink) -> Callable[[], None]:

@@ -1,0 +1,115 @@
+"""Steps that repeat are held against a plan: a reader sees the lines that a recorder without plans would have written.
+
+A stand-in plays the device, as in test_digests.py.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from twintrace.collect import plans as collected  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, tensors  # noqa: E402
+
+from . import plan_cases as cases  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A device on which nothing can be read from the host."""
+
+    def forbidden(tensor):
+        raise AssertionError("values of a tensor on a device were asked for on the host")
+
+    monkeypatch.setattr(tensors, "_PLANS", {})
+    monkeypatch.setattr(tensors, "_PLACES", {})
+    monkeypatch.setattr(tensors, "is_elsewhere", lambda tensor: tensor.dtype != torch.float64)
+    monkeypatch.setattr(tensors, "has_device", lambda: True)
+    host = adapter.TorchFramework.host
+    monkeypatch.setattr(
+        adapter.TorchFramework,
+        "host",
+        staticmethod(lambda tensor: host(tensor) if tensor.dtype == torch.float64 else forbidden(tensor)),
+    )
+    monkeypatch.setattr(digests, "triton_for", lambda device: None)
+    made = digests.DeviceDigests.__init__
+
+    def quietly(self, *, fingerprint, room, tell):
+        made(self, fingerprint=fingerprint, room=room, tell=lambda topic, text: None)
+
+    # Else the first step has a note, that Triton is not used, and is not like the others.
+    monkeypatch.setattr(digests.DeviceDigests, "__init__", quietly)
+
+
+@pytest.fixture
+def followed(monkeypatch):
+    """What became of each step: True if it was as planned to its end."""
+    told = []
+    finish = collected.Planner.finish
+
+    def watched(self):
+        found = finish(self)
+        told.append(found is not None)
+        return found
+
+    monkeypatch.setattr(collected.Planner, "finish", watched)
+    return told
+
+
+def both(tmp_path, monkeypatch, scenario, **settings):
+    """The lines of a recording that makes plans and of one that makes none, and the weights that came out of each."""
+    told, made = [], []
+    for plan in (True, False):  # from one line: the stack is recorded too
+        with monkeypatch.context() as patched:
+            if not plan:
+                patched.setattr(adapter.TorchFramework, "plans", lambda self: None)
+            made.append(cases.record(tmp_path / f"{plan}", scenario, **settings))
+        told.append(cases.lines(tmp_path / f"{plan}"))
+    return *told, *made
+
+
+def check(tmp_path, monkeypatch, followed, scenario, level):
+    planned, unplanned, made, wanted = both(
+        tmp_path, monkeypatch, scenario, level=level, keep="statistics" if level == "mix" else "fingerprint"
+    )
+    for step, (left, right) in enumerate(zip(planned, unplanned, strict=True)):
+        assert left == right, f"step {step}"
+    assert all(map(torch.equal, made, wanted))
+    assert any(followed), "no step was as planned"
+
+
+LEVELS = ("api", "mix", "module")
+ALL = [(scenario, level) for scenario in cases.SCENARIOS for level in LEVELS]
+SOME = [(scenario, LEVELS[place % 3]) for place, scenario in enumerate(cases.SCENARIOS)]
+
+
+def name_of(value):
+    return value if isinstance(value, str) else value.__name__
+
+
+@pytest.mark.parametrize(("scenario", "level"), SOME, ids=name_of)
+def test_a_planned_recording_has_the_same_lines(stand_in, tmp_path, monkeypatch, followed, scenario, level):
+    check(tmp_path, monkeypatch, followed, scenario, level)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "level"), [each for each in ALL if each not in SOME], ids=name_of)
+def test_at_the_other_levels(stand_in, tmp_path, monkeypatch, followed, scenario, level):
+    check(tmp_path, monkeypatch, followed, scenario, level)
+
+
+def test_a_step_that_repeats_is_followed_to_its_end(stand_in, tmp_path, followed):
+    """The first two steps are recorded in full: the optimizer has no state in the first. A learning rate departs from nothing."""
+    cases.record(tmp_path / "trace", cases.scheduled, level="api", keep="fingerprint")
+    assert followed == [True] * (cases.STEPS - 2)
+
+
+def test_steps_that_accumulate_change_from_plan_to_plan(stand_in, tmp_path, followed):
+    cases.record(tmp_path / "trace", cases.accumulates, level="api", keep="fingerprint")
+    assert followed[-2:] == [True, True]
+
+
+def test_nothing_is_planned_where_all_is_on_the_host(tmp_path, followed):
+    cases.record(tmp_path / "trace", cases.plain, level="api", keep="fingerprint")
+    assert followed == []
