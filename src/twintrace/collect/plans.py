@@ -241,7 +241,11 @@ class Planner:
             self.depart()
             return None
         plan = self._plan()
-        rows, reasons = self._observer.digests.collect_rows()  # type: ignore[union-attr]
+        rows, read, reasons = self._observer.digests.collect_rows()  # type: ignore[union-attr]
+        for number, (_, nbytes) in enumerate(follower.script.kinds):
+            ticket = follower.rows[number]
+            if nbytes and not read[ticket] and number not in self._host:
+                reasons.setdefault(ticket, "it was not read")  # zeros would be taken for its values
         numbers = None
         if not reasons:
             numbers = plan.numbers(rows, follower.rows, self._host, self._observer.fingerprints)

@@ -250,10 +250,10 @@ def kind_of(scenario):
     return "conv" if scenario.__name__[0] in "aesw" else "block"
 
 
-def record(path, scenario, *, level, keep, device="cpu"):
+def record(path, scenario, *, level, keep, device="cpu", strict=True):
     """The weights that come out of a recorded training."""
     run = Run(kind_of(scenario), device)
-    with tt.record(path, run.net, level=level, keep=keep, strict=True) as rec:
+    with tt.record(path, run.net, level=level, keep=keep, strict=strict) as rec:
         for i in range(STEPS):
             scenario(run, i, rec)
             rec.step()

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
 from twintrace.frameworks.torch import adapter, digests, tensors  # noqa: E402
 
@@ -113,3 +114,20 @@ def test_steps_that_accumulate_change_from_plan_to_plan(stand_in, tmp_path, foll
 def test_nothing_is_planned_where_all_is_on_the_host(tmp_path, followed):
     cases.record(tmp_path / "trace", cases.plain, level="api", keep="fingerprint")
     assert followed == []
+
+
+def test_a_tensor_that_was_not_read_is_missing(stand_in, tmp_path, monkeypatch):
+    """Not a tensor of zeros."""
+    take = digests.DeviceDigests.take
+
+    def lose_one(self, ticket, *rest):
+        if ticket != 3:
+            take(self, ticket, *rest)
+
+    monkeypatch.setattr(digests.DeviceDigests, "take", lose_one)
+    with pytest.warns(RuntimeWarning, match="it was not read"):
+        cases.record(tmp_path / "trace", cases.plain, level="api", keep="fingerprint", strict=False)
+    trace = tt.open(tmp_path / "trace")
+    for step in trace.steps[2:]:
+        missing = [tensor for tensor in trace.journal(step).tensors() if tensor.missing is not None]
+        assert {tensor.missing for tensor in missing} == {"it was not read"}

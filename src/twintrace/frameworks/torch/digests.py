@@ -197,13 +197,14 @@ class DeviceDigests:
             if task != self._task:
                 self._task = task
                 torch.autograd.Variable._execution_engine.queue_callback(self.flush)
-        self._taken.append((ticket, tensor, address, version, facts))
-        self._count += 1
-        if storage not in self._taken_storages:
-            self._taken_storages.add(storage)
-            self._held += room
-        if self._held >= self._limit or self._count >= MAX_ENTRIES:
-            self.flush()
+        with self._lock:
+            self._taken.append((ticket, tensor, address, version, facts))
+            self._count += 1
+            if storage not in self._taken_storages:
+                self._taken_storages.add(storage)
+                self._held += room
+            if self._held >= self._limit or self._count >= MAX_ENTRIES:
+                self.flush()
 
     def _promote(self) -> None:
         """Tensors of a plan become entries like others, which are found by their storage."""
@@ -404,17 +405,21 @@ class DeviceDigests:
         self._clear()
         return found
 
-    def collect_rows(self) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
-        """The same for a step that followed its plan: int64[tickets, 16], zeros where there is nothing, and reasons by ticket."""
+    def collect_rows(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], dict[int, str]]:
+        """The same for a step that followed its plan: int64[tickets, 16], zeros where there is nothing; True for each ticket that
+        was read; reasons by ticket.
+        """
         with self._lock:
             self.flush()
             rows = np.zeros((len(self._kinds), 16), np.int64)
+            read = np.zeros(len(self._kinds), np.bool_)
             for results in self._results.values():
                 for result in results:
                     self._copy(result, [], rows)
+                    read[result.tickets] = True
             reasons = dict(self._reasons)
             self._clear()
-            return rows, reasons
+            return rows, read, reasons
 
     def _clear(self) -> None:
         self._kinds, self._reasons, self._where = [], {}, None
