@@ -297,3 +297,22 @@ def test_one_weight_and_three_are_trained_alike(tmp_path: Path, momentum: float,
                 recorder.step()
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (
+            lambda s, x: F.gelu(s.a(x), approximate="tanh"),
+            lambda s, x: (lambda h: 0.5 * h * (1 + torch.tanh(0.7978845608 * (h + 0.044715 * torch.pow(h, 3)))))(
+                s.a(x)
+            ),
+        ),
+        (lambda s, x: torch.logsumexp(s.b(s.a(x)), -1), lambda s, x: s.b(s.a(x)).exp().sum(-1).log()),
+    ],
+    ids=["power", "logsumexp"],
+)
+def test_kernels_that_round_in_between_are_right(tmp_path: Path, left: Forward, right: Forward) -> None:
+    """PyTorch multiplies twice for a third power, and composes logsumexp of kernels of bfloat16."""
+    parts = lambda: {"a": nn.Linear(16, 24), "b": nn.Linear(24, 8)}  # noqa: E731
+    assert of_two(tmp_path, parts, left, right, rand(9, 16), torch.bfloat16).code == 0

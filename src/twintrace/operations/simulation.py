@@ -29,7 +29,7 @@ _TAIL = 12.0
 _COARSE_INSIDE = frozenset((
     "avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool", "fold", "interpolate", "grid_sample", "conv",
     "conv_transpose", "embedding_bag", "scatter_add", "index_add", "cumsum", "layer_norm", "group_norm", "batch_norm",
-    "log_softmax", "mish", "pow",
+    "log_softmax", "logsumexp", "mish", "pow",
 ))  # fmt: skip
 """Operations, beside those that move values, whose kernels may add up or hold something in 16 bits, forward or backward."""
 
