@@ -72,6 +72,76 @@ def test_what_two_optimizers_were_told_differently_is_named(changed, told, tmp_p
     assert "→" in found.divergence.mistake.why
 
 
+def of_both(folder, in_torch, in_mindspore, steps):
+    """The same network with an optimizer of each framework, made from its parameters."""
+    import mindspore as ms
+    import torch
+
+    paths = folder / "torch", folder / "mindspore"
+    ours = torch.nn.Linear(6, 3)
+    with torch.no_grad():
+        ours.weight.copy_(torch.from_numpy(WEIGHT))
+        ours.bias.zero_()
+    optimizer = in_torch(ours.parameters())
+    with tt.record(paths[0], ours, level="mix", keep="tensor", strict=True) as rec:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            ours(torch.from_numpy(X)).square().mean().backward()
+            optimizer.step()
+            rec.step()
+    theirs = ms.nn.Dense(6, 3)
+    theirs.weight.set_data(ms.Tensor(WEIGHT))
+    theirs.bias.set_data(ms.Tensor(np.zeros(3, np.float32)))
+    optimizer = in_mindspore(ms, theirs.trainable_params())
+    differentiated = ms.value_and_grad(lambda x: theirs(x).square().mean(), None, theirs.trainable_params())
+    with tt.record(paths[1], theirs, level="mix", keep="tensor", strict=True) as rec:
+        for _ in range(steps):
+            optimizer(differentiated(ms.Tensor(X))[1])
+            rec.step()
+    return tt.compare(*paths)
+
+
+def torch_sgd(**settings):
+    import torch
+
+    return lambda parameters: torch.optim.SGD(parameters, 0.1, **settings)
+
+
+def torch_adamw(**settings):
+    import torch
+
+    return lambda parameters: torch.optim.AdamW(parameters, 1e-2, **settings)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (torch_sgd, lambda ms, weights: ms.experimental.optim.SGD(weights, 0.1)),
+        (torch_sgd, lambda ms, weights: ms.nn.SGD(weights, 0.1)),
+        (lambda: torch_sgd(momentum=0.9), lambda ms, weights: ms.nn.SGD(weights, 0.1, momentum=0.9)),
+        (lambda: torch_sgd(momentum=0.9), lambda ms, weights: ms.nn.Momentum(weights, 0.1, momentum=0.9)),
+        (torch_adamw, lambda ms, weights: ms.experimental.optim.AdamW(weights, 1e-2)),
+    ],
+    ids=["SGD", "nn.SGD", "nn.SGD with momentum", "nn.Momentum", "AdamW"],
+)
+def test_a_state_that_one_optimizer_alone_keeps_is_no_result(ours, theirs, tmp_path):
+    """MindSpore's SGD has a momentum that it does not use, and its AdamW the largest squares."""
+    found = of_both(tmp_path, ours(), theirs, steps=2)
+    assert found.code == 0, tt.verdict(found)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+@pytest.mark.parametrize("steps", [1, 2])
+def test_momentum_on_one_side_is_never_agreement(steps, tmp_path):
+    """The first step is the same with and without."""
+    found = of_both(tmp_path, torch_sgd(momentum=0.9), lambda ms, weights: ms.nn.SGD(weights, 0.1), steps)
+    assert found.code == 1
+    assert "momentum" in tt.verdict(found)
+
+
 @pytest.mark.needs_torch
 @pytest.mark.needs_mindspore
 def test_optimizers_that_were_told_the_same_agree(tmp_path):

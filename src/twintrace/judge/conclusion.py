@@ -13,6 +13,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
+from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from .backward import Gradients
 from .explanations import Explainer
@@ -505,6 +506,24 @@ class Conclusion:
             return ""
         return self._state.sides[which].parameter_name(before) or "a parameter"
 
+    def _is_own_state(self, which: int, call: Call, number: int) -> bool:
+        """True of an optimizer's state that the other side keeps otherwise, or that is noise there, where both steps mean the same.
+
+        The parameters show what became of it; a kernel that is wrong was told by its audit.
+        """
+        slot = next((slot for slot, made in outputs_of(call).items() if made == number), "")
+        match = self._state.match_of[which].get(call.id)
+        if call.site.phase is not Phase.UPDATE or not slot.startswith("state.") or match is None:
+            return False
+        meaning = self._state.sides[which].meaning(call)
+        for partner in (match.left, match.right)[1 - which]:
+            other = self._state.sides[1 - which].meaning(partner)
+            if meaning is None or other is None or meaning.operation != other.operation:
+                return False
+            if different_arguments(meaning, other).keys() - FRAMEWORKS_OWN:
+                return False
+        return True
+
     def _lone_results(
         self, ends: tuple[Mapping[int, Call], Mapping[int, Call]], handled: tuple[set[int], set[int]]
     ) -> list[tuple[str, bool]]:
@@ -517,6 +536,8 @@ class Conclusion:
         for which, side in enumerate(("left", "right")):
             other = ("right", "left")[which]
             for number, call in alone[which].items():
+                if self._is_own_state(which, call, number):
+                    continue
                 spec = self._state.sides[which].tensor(number).spec
                 maker = self._state.sides[which].maker(number) or call
                 forgotten = self._forgotten(which, call, number)
