@@ -44,7 +44,8 @@ class _Composed:
         found = self._journal.tensor(identity)
         if not found.parts:
             return found
-        parts = {name: self.tensor(number) for name, number in found.parts.items()}
+        # Parts have no parts; a file that says otherwise may say that one is part of itself.
+        parts = {name: self._journal.tensor(number) for name, number in found.parts.items()}
         prints = [(name, str(part.spec), part.fingerprint) for name, part in sorted(parts.items())]
         if all(fingerprint for _, _, fingerprint in prints):
             told = repr((prints, str(found.spec))).encode()
@@ -58,7 +59,9 @@ class _Composed:
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         if not tensor.parts:
             return self._journal.array(tensor)
-        indices, values = (self.array(self.tensor(tensor.parts[name])) for name in ("indices", "values"))
+        indices, values = (
+            self._journal.array(self._journal.tensor(tensor.parts[name])) for name in ("indices", "values")
+        )
         whole = np.zeros(tensor.spec.shape, values.dtype)
         try:
             np.add.at(whole, tuple(indices), values)

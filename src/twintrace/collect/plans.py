@@ -42,7 +42,7 @@ _FIRST_MARK = 0x10
 
 
 class Mark(NamedTuple):
-    """How far a journal is."""
+    """Position in a journal."""
 
     lines: int
     calls: int
@@ -56,7 +56,7 @@ _FIRST = Mark(1, 0, 0, 0, 0)
 
 
 class Recording(Protocol):
-    """What is asked of the session."""
+    """Questions to the session."""
 
     def mark(self) -> Mark: ...
     def modules_around(self) -> list[tuple[str, int | None]]: ...
@@ -440,9 +440,8 @@ class Planner:
         known = self._known_tensors(plan, follower, mark.tensors, rows, reasons)
         told = {each.number: f"{each.head}{each.text}{each.rest}" for each in known if each.row < 0}
         lines = []
-        for place in range(
-            mark.lines - _FIRST.lines
-        ):  # in the plan's order: more lines will follow, and a plan be made of all
+        # In the plan's order: more lines will follow, and a plan be made of all.
+        for place in range(mark.lines - _FIRST.lines):
             number = plan.number_at.get(place)
             if number is None:
                 lines.append(changed.get(place) or plan.lines[place].decode("utf-8", "surrogatepass"))

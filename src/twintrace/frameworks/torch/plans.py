@@ -56,7 +56,7 @@ _MAX_FRAMES = 400
 _MAX_THREADS = 8
 
 Key = tuple[int, Role, str]
-"""Whose gradient: the call (-1: none), the role, the slot."""
+"""Owner of a gradient: the call (-1: none), the role, the slot."""
 Place = tuple[tuple[CodeType, int], ...]
 ANCHORS: set[CodeType] = set()
 """Code of the recorder's frames in which modules run: what lies below one was compared when the module was entered."""
@@ -197,10 +197,10 @@ def draft_of(planner: Any) -> Draft | None:
 
 
 class Notebook(Protocol):
-    """What a draft asks of the sink."""
+    """Questions of a draft to the sink."""
 
     def mark(self) -> tuple[int, ...]:
-        """How far the journal is: lines, calls, tensors, stacks, configurations."""
+        """Position in the journal: lines, calls, tensors, stacks, configurations."""
 
     def take(self) -> list[int]:
         """Numbers of the tensors that were observed since the last time, in order."""
@@ -544,7 +544,7 @@ def _summing_hook(receivers: list[tuple[int, Callable[[Any], None]]]) -> Any:
 
 
 class Desk(Protocol):
-    """What a follower asks of the sink."""
+    """Questions of a follower to the sink."""
 
     def begin(self) -> bool:
         """The step's first event has come: its journal is begun. False: a plan cannot be followed."""
