@@ -20,6 +20,14 @@ pytestmark = pytest.mark.needs_torch
 PACKAGE = str(Path(tt.__file__).parent)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_raises():
+    """Python's own handler, whatever the parent of this process has set: one that runs in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
 def installed():
     """All that a recorder puts in place."""
     return {
