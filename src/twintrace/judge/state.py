@@ -56,14 +56,7 @@ UNSEEN = Judged(Status.SAME)
 
 
 class JudgeState:
-    """Everything that is known of one step of one rank while it is judged.
-
-    Args:
-        alignment: calls and tensors that belong together.
-        results: verdicts without recomputation; they stand where nothing can be recomputed.
-        recomputation: both sides, ready to be recomputed.
-        before: standing of values that earlier steps left behind, by the fingerprints of both.
-    """
+    """Everything that is known of one step of one rank while it is judged; its arguments are those of `Recomputed`."""
 
     def __init__(
         self,

@@ -167,7 +167,7 @@ def _sights(items: Sequence[Item]) -> list[Sight]:
 
 
 def _place_of(frame: FrameType | None) -> Place:
-    """Where a call was made: frames up to the module around it, or to the bottom."""
+    """Place of a call in the source: frames up to the module around it, or to the bottom."""
     found: list[tuple[CodeType, int]] = []
     while frame is not None and len(found) < _MAX_FRAMES:
         code = frame.f_code
@@ -295,7 +295,7 @@ class Draft:
         self._add(event)
 
     def hooked(self, hooked: Hooked | None) -> None:
-        """Where the gradients of the call that has just ended are read."""
+        """Nodes at which the gradients of the call that has just ended are read."""
         if not self.spoiled:
             self.events[-1].hooked = hooked
 
