@@ -155,6 +155,47 @@ def test_gradients_are_audited_by_their_own_product(dtype: torch.dtype) -> None:
     assert wrong.backward[5].ratio <= 1
 
 
+def test_a_part_of_the_bound_is_enough_until_the_whole_is_asked_for() -> None:
+    """One term of eight bounds the sums of a right kernel; what that does not excuse is held to the whole bound."""
+    x, w = rand(32, 256), rand(48, 256, seed=1) / 16
+    exact = x.double() @ w.double().T
+    limit = 2.0**-24 * (3 * 16 * (x.double().abs() @ w.double().abs().T) + exact.abs())
+    values = values_of({0: x, 1: w, 2: F.linear(x, w)})
+
+    part, whole = audit(LINEAR, values), audit(LINEAR, values, whole=True)
+    assert (part.whole, whole.whole) == (False, True)
+    assert whole.forward[2].ratio < part.forward[2].ratio <= 1
+    assert part.forward[2].limit == pytest.approx(whole.forward[2].limit / 8, rel=0.1)
+
+    for share, fine in ((0.5, True), (1.5, False)):  # half of the whole bound is beyond an eighth of it
+        one = exact.clone()
+        one[3, 4] += share * limit[3, 4]
+        found = audit(LINEAR, values_of({0: x, 1: w, 2: one.float()}))
+        assert found.whole
+        assert (found.forward[2].ratio <= 1) is fine
+
+    few = values_of({0: x[:, :64], 1: w[:, :64], 2: F.linear(x[:, :64], w[:, :64])})
+    assert audit(LINEAR, few).forward[2].limit == audit(LINEAR, few, whole=True).forward[2].limit
+
+
+def test_terms_that_cancel_are_counted_only_where_the_result_excuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Σ(x·w)² takes a product of its own: it is computed where errors are large beside the result, as of sums that cancel."""
+    from twintrace.operations import audits
+
+    asked: list[Meaning] = []
+    squares = audits._squares
+    monkeypatch.setattr(
+        audits, "_squares", lambda meaning, operands: asked.append(meaning) or squares(meaning, operands)
+    )
+    x, w = rand(32, 256), rand(48, 256, seed=1) / 16
+    assert audited_linear(x, w, F.linear(x, w)).forward[2].ratio <= 1
+    assert not asked
+    x[:, 128:], w[:, 128:] = x[:, :128], -w[:, :128] * (1 + 2.0**-12 * rand(48, 128, seed=2))
+    backwards = sum(x[:, place : place + 1] @ w[:, place : place + 1].T for place in range(256))
+    assert audited_linear(x, w, torch.as_tensor(backwards)).forward[2].ratio <= 1
+    assert asked
+
+
 def test_autocast_rounds_the_operands_first() -> None:
     x, w = rand(16, 64), rand(8, 64, seed=1) / 8
 

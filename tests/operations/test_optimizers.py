@@ -61,6 +61,10 @@ TORCH = {
     "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
     "centered": lambda p: torch.optim.RMSprop(p, 0.01, centered=True, momentum=0.9, weight_decay=0.1),
     "adagrad": lambda p: torch.optim.Adagrad(p, 0.1, lr_decay=0.1, weight_decay=0.01),
+    "nadam": lambda p: torch.optim.NAdam(p, 0.01, weight_decay=0.1),
+    "radam": lambda p: torch.optim.RAdam(p, 0.01, betas=(0.9, 0.5), weight_decay=0.1, decoupled_weight_decay=True),
+    "adamax": lambda p: torch.optim.Adamax(p, 0.01, weight_decay=0.1),
+    "adadelta": lambda p: torch.optim.Adadelta(p, 0.5, weight_decay=0.1),
 }
 
 
@@ -341,6 +345,31 @@ def test_adagrad_with_any_settings(seed, lr, lr_decay, eps, decay, maximize, way
             seed,
         )
         check_bound(f"{folder}/trace")
+
+
+@few
+@given(seed=seeds, lr=rates, beta1=st.sampled_from([0.9, 0.5]), beta2=st.sampled_from([0.98, 0.5]), eps=epsilons, decay=decays,
+       decoupled=switches, maximize=switches, foreach=switches,
+       kind=st.sampled_from(["NAdam", "RAdam", "Adamax", "Adadelta"]))  # fmt: skip
+def test_adams_relatives_with_any_settings(seed, lr, beta1, beta2, eps, decay, decoupled, maximize, foreach, kind):
+    given_ = {"eps": eps, "weight_decay": decay, "maximize": maximize, "foreach": foreach}
+    given_ |= {"rho": beta1} if kind == "Adadelta" else {"betas": (beta1, beta2)}
+    given_ |= {"decoupled_weight_decay": decoupled} if kind in ("NAdam", "RAdam") else {}
+    given_ |= {"momentum_decay": 0.5} if kind == "NAdam" else {}
+    idle = set() if decay else {"decoupled"}
+    idle |= {"eps"} if kind == "RAdam" and beta2 == 0.5 else set()  # its second moment is left out for ever
+
+    def going_on(parameters):
+        optimizer = getattr(torch.optim, kind)(parameters, lr, **given_)
+        if kind == "RAdam":  # the first five steps leave it out, whatever the settings
+            for value in parameters:
+                averages = {"exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
+                optimizer.state[value] = {"step": torch.tensor(9.0), **averages}
+        return optimizer
+
+    with TemporaryDirectory() as folder:
+        train(going_on, f"{folder}/trace", seed)
+        check_bound(f"{folder}/trace", idle)
 
 
 def train_in_mindspore(optimizer_of, path, seed):

@@ -255,7 +255,7 @@ class Gradients:
         """Root mean square of the rounding that may be in what a call sent back: its own, and that of the calls before it whose
         gradients were not compared. Infinite if all that came back to it is rounding (scores of a softmax over one element).
         """
-        score = self._state.recomputation.audit(which, call).backward.get(number)
+        score = self._state.recomputation.audit(which, call, whole=True).backward.get(number)
         if score is None:
             return math.inf
         received = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]

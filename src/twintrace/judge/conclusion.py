@@ -329,10 +329,11 @@ class Conclusion:
         """
         for which in (0, 1):
             side = self._state.sides[which]
-            lone = [number for number in ends[which] if number not in self._state.known[which] | handled[which]]
-            bits = {side.tensor(number).fingerprint for number in self._state.known[which]} if lone else set()
+            compared = self._state.known[which] | handled[which]
+            lone = [number for number in ends[which] if number not in compared]
+            bits = {side.tensor(number).fingerprint for number in self._state.known[which]} - {None} if lone else set()
             for number in lone:
-                again = side.tensor(number).fingerprint in bits - {None}
+                again = side.tensor(number).fingerprint in bits
                 if again and not _writes_state(ends[which][number]):
                     handled[which].add(number)
                     continue

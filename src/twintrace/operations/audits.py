@@ -39,6 +39,8 @@ class Audit:
     backward: Mapping[int, Score]
     failure: str = ""
     backward_failure: str = ""
+    whole: bool = True
+    """False if everything kept to a smaller bound already: the `limit` of the scores is that one."""
 
 
 _COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity"))
@@ -47,6 +49,8 @@ _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 _ROUNDED_ONCE = frozenset(("add", "sub", "mul", "relu"))
 """Operations that round their results once, and their gradients: most need no further bound, which takes longer to compute."""
+_STRIDE = 8
+"""Of the magnitudes that products sum, one in so many is counted at first; of those of 256 terms, right kernels keep to 1 in 64."""
 
 
 def audit(
@@ -57,17 +61,23 @@ def audit(
     framework: str = "torch",
     operand_unit: float = 0.0,
     keep: Callable[[int, Tensor], None] | None = None,
+    whole: bool = False,
 ) -> Audit:
     """Recompute one call from its own recorded operands and score its recorded results, forward and backward.
+
+    The cheapest bound that the results keep to is enough, unless `whole` asks for the whole one.
 
     `operand_unit` is the unit of the mode in which products of float32 were allowed to round their operands (TF32: 2**-11).
     `keep` is given the float64 results by the numbers of the recorded ones.
     """
     audited = functools.partial(_audit, meaning, values, gradients, framework, operand_unit, keep or _forget)
     simple = traits_of(meaning).moves or meaning.operation in _ROUNDED_ONCE
+    first: dict[str, Any] | None = {"bounded": False} if simple else {"stride": _STRIDE}
+    first = None if whole or (not simple and not traits_of(meaning).product) else first
     try:
-        forward, backward, why = audited(bounded=not simple)
-        if simple and (why or not all(score.ratio <= 1 for score in (*forward.values(), *backward.values()))):
+        forward, backward, why = audited(**(first or {}))
+        if first and (why or not all(score.ratio <= 1 for score in (*forward.values(), *backward.values()))):
+            first = None
             forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
@@ -82,7 +92,7 @@ def audit(
             for number in own.keys() & wrong & simulation.results.keys():
                 if other[number].ratio <= 1:
                     own[number] = replace(other[number], coarse_inside=True)
-    return Audit(forward, backward, "", why)
+    return Audit(forward, backward, "", why, whole=first is None)
 
 
 def _forget(number: int, result: Tensor) -> None:
@@ -98,9 +108,11 @@ def _audit(
     keep: Callable[[int, Tensor], None],
     *,
     bounded: bool = True,
+    stride: int = 1,
     simulation: Simulation | None = None,
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
-    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it.
+    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it, with a `stride`
+    against a part of the rounding of its sums.
 
     `simulation` shows what sums and intermediate values in 16 bits do: that much more is allowed.
     """
@@ -131,6 +143,7 @@ def _audit(
     if bounded:
         least = precision.least if precision.inner > SINGLE else 0.0
         mode = RunningError(precision.inner, precision.sums, precision.functions, least)
+        mode.stride = stride
     narrow = rounded_steps(meaning, values, gradients, dtype) if precision.narrow and precision.unit > COARSE else None
     forward: dict[int, Score] = {}
     backward: dict[int, Score] = {}
@@ -140,7 +153,7 @@ def _audit(
         computed = _step_in_blocks(meaning, operands, mode)
     else:
         computed = _evaluate_with_errors(meaning, operands, mode, precision, accuracy, operand_unit, wanted)
-    squared = _squares(meaning, operands) if contraction and not operand_unit else {}
+    squares = functools.cache(lambda: _squares(meaning, operands))
     scores: dict[int, Score] = {}
     for number, key in results:
         if key not in computed:
@@ -155,10 +168,8 @@ def _audit(
             scores[number] = _tied(meaning, operands, got, want)
             continue
         # Sums in 16 bits are no random walk in float32.
-        walk = squared.get(key) if simulation is None or number not in simulation.results else None
-        terms = (
-            _length(want, [item for item in operands.values() if item.is_floating_point()]) if walk is not None else 1.0
-        )
+        summed = contraction and not operand_unit and (simulation is None or number not in simulation.results)
+        terms = _length(want, [item for item in operands.values() if item.is_floating_point()]) if summed else 1.0
         bound = mode.of(want) if not want.is_complex() else _COMPLEX_UNITS * precision.unit * want.abs()
         if accuracy.absolute or accuracy.input:
             source = operands.get("input")
@@ -168,7 +179,8 @@ def _audit(
         if traits_of(meaning).recurrent:
             bound = _walked(bound, want, operands, precision)
         bound = corrected(bound, want, number, simulation, narrow)
-        scores[number] = judge_result(got, want, bound, held, None if walk is None else walk.sqrt(), terms)
+        walk = functools.partial(_walk, squares, key) if summed else None
+        scores[number] = judge_result(got, want, bound, held, walk, terms)
     forward = scores
     if wanted and gradients is not None:
         try:
@@ -428,6 +440,10 @@ def _squares(meaning: Meaning, operands: Mapping[str, Tensor]) -> dict[int | str
 
         found: dict[int | str, Tensor] = coarse_product(product, *squares)
         return found
+
+
+def _walk(squares: Callable[[], Mapping[int | str, Tensor]], key: int | str) -> Tensor:
+    return squares()[key].sqrt()
 
 
 def _length(result: Tensor, sources: Sequence[Tensor]) -> float:

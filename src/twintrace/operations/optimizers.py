@@ -24,7 +24,8 @@ from .rows import NotTold
 AFTER, BEFORE = "after correction", "before correction"
 KINDS = {
     "torch.optim.SGD.step": "sgd", "torch.optim.Adam.step": "adam", "torch.optim.AdamW.step": "adam",
-    "torch.optim.RMSprop.step": "rmsprop", "torch.optim.Adagrad.step": "adagrad",
+    "torch.optim.NAdam.step": "nadam", "torch.optim.RAdam.step": "radam", "torch.optim.Adamax.step": "adamax",
+    "torch.optim.Adadelta.step": "adadelta", "torch.optim.RMSprop.step": "rmsprop", "torch.optim.Adagrad.step": "adagrad",
     "mindspore.nn.SGD": "sgd", "mindspore.nn.Momentum": "sgd", "mindspore.nn.Adam": "adam",
     "mindspore.nn.AdamWeightDecay": "adam", "mindspore.nn.RMSProp": "rmsprop", "mindspore.nn.Adagrad": "adagrad",
     "mindspore.nn.Lamb": "lamb",
@@ -38,6 +39,7 @@ _STATES = {
     "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq", "max_exp_avg_sq": "max_exp_avg_sq", "moments": "momentum_buffer",
     "momentum_buf": "momentum_buffer", "momentum_buffer": "momentum_buffer", "stat": "stat", "ms": "square_avg",
     "mean_square": "square_avg", "square_avg": "square_avg", "mg": "grad_avg", "mean_grad": "grad_avg", "grad_avg": "grad_avg",
+    "mu_product": "mu_product", "exp_inf": "exp_inf", "acc_delta": "acc_delta",
     "moment": "momentum_buffer", "sum": "sum", "step": "step", "state_step": "step", "step_t": "step",
     "beta1_power": "beta1_power", "beta2_power": "beta2_power", "group_lr": "group_lr", "global_step": "global_step",
 }  # fmt: skip
@@ -95,7 +97,8 @@ class _Step:
     def meaning(self) -> Meaning:
         """The step as one operation."""
         readers: Mapping[str, Callable[[], dict[str, Any]]] = {
-            "sgd": self._sgd, "adam": self._adam, "rmsprop": self._rmsprop, "adagrad": self._adagrad, "lamb": self._lamb,
+            "sgd": self._sgd, "adam": self._adam, "nadam": self._nadam, "radam": self._radam, "adamax": self._adamax,
+            "adadelta": self._adadelta, "rmsprop": self._rmsprop, "adagrad": self._adagrad, "lamb": self._lamb,
         }  # fmt: skip
         arguments = {
             "parameters": self.parameters,
@@ -219,6 +222,45 @@ class _Step:
             "nesterov": bool(self.settings.get("use_nesterov", False)),
         }
 
+    def _nadam(self) -> dict[str, Any]:
+        return {
+            **self._radam(),
+            "mu_product": self._of("mu_product"),
+            "momentum_decay": self._setting("momentum_decay", 4e-3),
+        }
+
+    def _radam(self) -> dict[str, Any]:
+        betas = self._setting("betas")
+        return {
+            "exp_avg": self._of("exp_avg"),
+            "exp_avg_sq": self._of("exp_avg_sq"),
+            "step": self._steps(),
+            "beta1": betas[0],
+            "beta2": betas[1],
+            "eps": self._setting("eps", 1e-8),
+            "decoupled": bool(self._setting("decoupled_weight_decay", False)),
+        }
+
+    def _adamax(self) -> dict[str, Any]:
+        betas = self._setting("betas")
+        return {
+            "exp_avg": self._of("exp_avg"),
+            "exp_inf": self._of("exp_inf"),
+            "step": self._steps(),
+            "beta1": betas[0],
+            "beta2": betas[1],
+            "eps": self._setting("eps", 1e-8),
+        }
+
+    def _adadelta(self) -> dict[str, Any]:
+        return {
+            "square_avg": self._of("square_avg"),
+            "acc_delta": self._of("acc_delta"),
+            "step": self._steps(),
+            "rho": self._setting("rho", 0.9),
+            "eps": self._setting("eps", 1e-6),
+        }
+
     def _rmsprop(self) -> dict[str, Any]:
         """MindSpore's kernel adds epsilon below the root, and has the rate inside its momentum."""
         inside = self.own
@@ -284,6 +326,10 @@ _SHARED = frozenset(("beta1_power", "beta2_power"))
 _RESULTS: Mapping[str, frozenset[str]] = {
     "sgd": frozenset(("momentum_buffer",)),
     "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
+    "nadam": frozenset(("exp_avg", "exp_avg_sq", "mu_product", "step")),
+    "radam": frozenset(("exp_avg", "exp_avg_sq", "step")),
+    "adamax": frozenset(("exp_avg", "exp_inf", "step")),
+    "adadelta": frozenset(("square_avg", "acc_delta", "step")),
     "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
     "adagrad": frozenset(("sum", "step")),
     "lamb": frozenset(("exp_avg", "exp_avg_sq")),

@@ -127,10 +127,12 @@ class Recomputation:
         if all(todo):
             both(lambda: [self.audit(0, call) for call in todo[0]], lambda: [self.audit(1, call) for call in todo[1]])
 
-    def audit(self, which: int, call: Call) -> Audit:
-        """Scores of the recorded results and gradients of one call, against its own recorded operands."""
+    def audit(self, which: int, call: Call, *, whole: bool = False) -> Audit:
+        """Scores of the recorded results and gradients of one call, against its own recorded operands. `whole`: with the limits of
+        its whole bound, where a smaller one would do.
+        """
         key = which, call.id
-        if key not in self._audits:
+        if key not in self._audits or (whole and not self._audits[key].whole):
             side = self.sides[which]
             meaning = side.meaning(call)
             if meaning is None:
@@ -146,6 +148,7 @@ class Recomputation:
                     framework=side.framework,
                     operand_unit=side.operand_unit(call, meaning),
                     keep=self._computed[which].keep,
+                    whole=whole,
                 )
         return self._audits[key]
 

@@ -44,6 +44,8 @@ WALK = 3.0
 _SINGLE = 2.0**-24
 _RANGE = 1e-12, 1e12
 """Largest elements of two factors whose products float32 can hold, and sums of them."""
+_MANY = 64
+"""Terms of a sum of which some stand for all."""
 _COARSELY = 1.001
 """Factor that makes up for float32's rounding of a sum of 2**13 magnitudes."""
 
@@ -70,6 +72,9 @@ class RunningError(TorchDispatchMode):
         """Precision in which products of matrices are accumulated."""
         self.largest_sum = math.inf
         """Largest share of the sum of magnitudes that a sum may be off by, whatever its length."""
+        self.stride = 1
+        """Of the magnitudes that a product of two matrices sums, one in so many is counted. The bound is smaller then: what keeps
+        to it keeps to the whole one, which costs as much as the product itself."""
         self.unknown: set[str] = set()
         self._errors: dict[int, tuple[torch.UntypedStorage, Tensor]] = {}
         self._shared: set[int] = set()
@@ -83,7 +88,7 @@ class RunningError(TorchDispatchMode):
     def fresh(self) -> RunningError:
         """A mode of the same settings that has seen nothing yet."""
         other = RunningError(self.unit, self.sum_unit, self.function_units, self.least)
-        other.product_unit, other.largest_sum = self.product_unit, self.largest_sum
+        other.product_unit, other.largest_sum, other.stride = self.product_unit, self.largest_sum, self.stride
         return other
 
     def of(self, tensor: Tensor) -> Error:
@@ -103,7 +108,10 @@ class RunningError(TorchDispatchMode):
 
     def rounded(self, value: Tensor, units: float = 1.0) -> Tensor:
         """Error of rounding these values once; what is not finite is not rounded."""
-        error = value.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(units * self.unit)
+        error = value.abs()
+        if not math.isfinite(float(error.sum())):
+            error.nan_to_num_(0.0, 0.0, 0.0)
+        error = error.mul_(units * self.unit)
         return error.add_(self.least) if self.least else error
 
     def add(self, tensor: Tensor, error: Tensor) -> None:
@@ -467,11 +475,22 @@ def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error
 @_rule("mul")
 def _mul(mode: RunningError, y: Tensor, a: Any, b: Any) -> Error:
     ea, eb = _of(mode, a), _of(mode, b)
-    both = ea * eb if ea is not None and eb is not None else None
     if ea is None and eb is None and _is_power_of_two(a, b):
         return None
-    own = mode.rounded(y, 1.0 + _is_rounded(a, b))
-    return _sum(_times(_magnitude(b), ea), _times(_magnitude(a), eb), both, own)
+    units = 1.0 + _is_rounded(a, b)
+    if ea is None and eb is None:
+        return mode.rounded(y, units)
+    total = y.abs().mul_(units * mode.unit).add_(mode.least)
+    for value, error in ((b, ea), (a, eb)):
+        if error is not None:
+            size = _magnitude(value)
+            total = total.addcmul_(size, error) if isinstance(size, Tensor) else total.add_(error, alpha=size)
+    if ea is not None and eb is not None:
+        total = total.addcmul_(ea, eb)
+    if math.isfinite(float(total.sum())):
+        return total
+    both = ea * eb if ea is not None and eb is not None else None
+    return _sum(_times(_magnitude(b), ea), _times(_magnitude(a), eb), both, mode.rounded(y, units))
 
 
 def _is_rounded(*values: Any) -> bool:
@@ -872,7 +891,10 @@ def _product(
     ea, eb = mode.of(a), mode.of(b)
     unit = mode.sum_unit if scattered else mode.product_unit
     share = min(WALK * math.sqrt(terms) * unit, mode.largest_sum)
-    total = share * (multiply(ma, mb) if unit < _SINGLE else coarse_product(multiply, ma, mb))
+    counted = ma, mb
+    if mode.stride > 1 and multiply is torch.matmul and ma.dim() == mb.dim() == 2 and terms > _MANY:
+        counted = ma[:, :: mode.stride].contiguous(), mb[:: mode.stride].contiguous()
+    total = share * (multiply(*counted) if unit < _SINGLE else coarse_product(multiply, *counted))
     if ea is not None:
         total = total + multiply(ea, mb if eb is None else mb + eb)
     if eb is not None:

@@ -13,7 +13,7 @@ rounds them all the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -209,16 +209,15 @@ def judge_result(
     want: Tensor,
     error: Tensor | None,
     precision: Precision,
-    walk: Tensor | None = None,
+    walk: Callable[[], Tensor] | None = None,
     terms: float = 1.0,
 ) -> Score:
-    """The three tests of one result. `walk` is √Σ(x·w)² where it is a sum of products of so many terms."""
+    """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms."""
     if got.shape != want.shape:
         if got.numel() != want.numel():
             return Score(math.inf, "shape")
         want = want.reshape(got.shape)
         error = None if error is None else error.reshape(got.shape)
-        walk = None if walk is None else walk.reshape(got.shape)
     if not got.numel():
         return Score(0.0)
     if not (got.is_floating_point() or got.is_complex()):
@@ -235,11 +234,11 @@ def judge_result(
         once = precision.unit > COARSE and (precision.inner <= COARSE or precision.narrow) and not got.is_complex()
         return _systematic(score, got - want, want, precision) if once else score
     size, spread = parts.rms(parts.wanted), parts.rms(parts.apart)
-    allowed = (
-        precision.unit * size
-        + _SPREAD * math.sqrt(terms) * precision.sums * float(walk.add(want.abs()).norm()) / math.sqrt(want.numel())
-        + precision.least
-    )
+    rounded_once, steps = precision.unit * size + precision.least, _SPREAD * math.sqrt(terms) * precision.sums
+    allowed = rounded_once + steps * size
+    if spread > allowed:  # the result alone does not excuse it: its terms may cancel
+        sizes = walk().reshape(got.shape).add(want.abs())
+        allowed = rounded_once + steps * float(sizes.norm()) / math.sqrt(want.numel())
     if spread > allowed:
         return replace(score, ratio=spread / allowed, test="spread")
     return _gain(score, got - want, want, precision, terms)
@@ -283,6 +282,12 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
         )
         gain = (products.sum(others).reshape(-1) / energy).nan_to_num(0.0, 0.0, 0.0)
         ratio = gain.abs() / allowed
+        if count >= _FEW and float(ratio.max()) > 1:
+            # Terms that cancel leave more than the rounding of the result: the standard error is that of what the gain leaves over.
+            shape = [1] * want.dim() if axis is None else [-1 if other == axis else 1 for other in range(want.dim())]
+            left_over = (products - gain.reshape(shape) * squares).square_().sum(others).reshape(-1).sqrt() / energy
+            repeated = math.sqrt(want.numel() / gain.numel() / count)
+            ratio = gain.abs() / (allowed + _GAIN_ERRORS * repeated * left_over.nan_to_num(0.0, 0.0, 0.0))
         place = int(ratio.argmax())
         if float(ratio[place]) > max(1.0, best.ratio) and count >= _FEW:
             best = replace(

@@ -5,7 +5,7 @@ Every kernel returns a dict: `parameters.0`, the state with the number of its pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .optimizers import AFTER
@@ -16,6 +16,15 @@ Results = dict[int | str, Any]
 def _each(value: Any, number: int) -> Any:
     """A setting for one parameter: one for all, or one of several."""
     return value[number] if isinstance(value, tuple) else value
+
+
+def _moving(parameters: Sequence[Any], gradients: Sequence[Any], results: Results) -> Iterator[tuple[int, Any, Any]]:
+    """Numbers, parameters and gradients of those that have one; the others are results as they are."""
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if gradient is None:
+            results[f"parameters.{number}"] = parameter
+        else:
+            yield number, parameter, gradient
 
 
 def _decayed(gradient: Any, parameter: Any, decay: Any, scale: float, *, maximize: bool) -> Any:
@@ -46,10 +55,7 @@ def sgd(
 ) -> Results:
     """The buffer begins with the gradient itself: where there is none yet, or where `stat` is still 1."""
     results: Results = {}
-    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if gradient is None:
-            results[f"parameters.{number}"] = parameter
-            continue
+    for number, parameter, gradient in _moving(parameters, gradients, results):
         inertia = _each(momentum, number)
         gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
         update = gradient
@@ -108,10 +114,7 @@ def adam(
     results: Results = {}
     if beta1_power is not None:
         results["beta1_power"], results["beta2_power"] = beta1_power * beta1, beta2_power * beta2
-    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if gradient is None:
-            results[f"parameters.{number}"] = parameter
-            continue
+    for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
         average = _interpolated(exp_avg[number], beta1, gradient)
@@ -161,10 +164,7 @@ def rmsprop(
 ) -> Results:
     """RMSprop: epsilon below or after the root, the rate inside the momentum or outside of it."""
     results: Results = {}
-    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if gradient is None:
-            results[f"parameters.{number}"] = parameter
-            continue
+    for number, parameter, gradient in _moving(parameters, gradients, results):
         rate = _each(lr, number)
         gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
         squares = _averaged(square_avg[number], alpha, (1 - alpha) * gradient * gradient)
@@ -204,10 +204,7 @@ def adagrad(
 ) -> Results:
     """Adagrad: the rate falls with the steps, the sum of squares grows."""
     results: Results = {}
-    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if gradient is None:
-            results[f"parameters.{number}"] = parameter
-            continue
+    for number, parameter, gradient in _moving(parameters, gradients, results):
         gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
         known = sum[number]
         squares = gradient * gradient if known is None else known + gradient * gradient
@@ -215,6 +212,137 @@ def adagrad(
         results[f"sum.{number}"], results[f"step.{number}"] = squares, steps + 1
         rate = _each(lr, number) / (1 + steps * lr_decay)
         results[f"parameters.{number}"] = parameter - rate * gradient / (squares.sqrt() + eps)
+    return results
+
+
+def nadam(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    exp_avg: Sequence[Any],
+    exp_avg_sq: Sequence[Any],
+    mu_product: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    momentum_decay: float,
+    weight_decay: Any,
+    decoupled: bool,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adam with Nesterov's momentum, whose share grows with the steps."""
+    results: Results = {}
+    for number, parameter, gradient in _moving(parameters, gradients, results):
+        rate, decay = _each(lr, number), _each(weight_decay, number)
+        gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
+        average = _interpolated(exp_avg[number], beta1, gradient)
+        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        steps = float(_centre(step[number])) + 1  # its powers are taken in float64
+        share, following = (beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay)) for count in (steps, steps + 1))
+        product = share if mu_product[number] is None else _centre(mu_product[number]) * share
+        results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
+        results[f"step.{number}"], results[f"mu_product.{number}"] = steps, product
+        size = (squares / (1 - beta2**steps)).sqrt() + eps
+        update = (
+            gradient * ((1 - share) / (1 - product)) / size + average * (following / (1 - product * following)) / size
+        )
+        shrunk = parameter - rate * decay * parameter if decoupled else parameter
+        results[f"parameters.{number}"] = shrunk - rate * update
+    return results
+
+
+def radam(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    exp_avg: Sequence[Any],
+    exp_avg_sq: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: Any,
+    decoupled: bool,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adam that leaves the second moment out of its first steps, and then corrects its variance."""
+    results: Results = {}
+    for number, parameter, gradient in _moving(parameters, gradients, results):
+        rate, decay = _each(lr, number), _each(weight_decay, number)
+        gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
+        average = _interpolated(exp_avg[number], beta1, gradient)
+        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        steps = float(_centre(step[number])) + 1  # its powers are taken in float64
+        results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
+        results[f"step.{number}"] = steps
+        second = 1 - beta2**steps
+        longest = 2 / (1 - beta2) - 1
+        length = longest - 2 * steps * beta2**steps / second
+        update = average / (1 - beta1**steps)
+        if length > 5:
+            variance = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+            update = update * (variance**0.5 * second**0.5) / (squares.sqrt() + eps)
+        shrunk = parameter - rate * decay * parameter if decoupled else parameter
+        results[f"parameters.{number}"] = shrunk - rate * update
+    return results
+
+
+def adamax(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    exp_avg: Sequence[Any],
+    exp_inf: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: Any,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adam with the largest gradient so far, which fades, in the place of the second moment."""
+    results: Results = {}
+    for number, parameter, gradient in _moving(parameters, gradients, results):
+        gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
+        average = _interpolated(exp_avg[number], beta1, gradient)
+        known, size = exp_inf[number], gradient.abs() + eps
+        largest = size if known is None else size.maximum(beta2 * known)
+        steps = _centre(step[number]) + 1
+        results[f"exp_avg.{number}"], results[f"exp_inf.{number}"] = average, largest
+        results[f"step.{number}"] = steps
+        results[f"parameters.{number}"] = parameter - _each(lr, number) / (1 - beta1**steps) * average / largest
+    return results
+
+
+def adadelta(
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    square_avg: Sequence[Any],
+    acc_delta: Sequence[Any],
+    step: Sequence[Any],
+    lr: Any,
+    rho: float,
+    eps: float,
+    weight_decay: Any,
+    maximize: bool,
+    grad_scale: float,
+) -> Results:
+    """Adadelta: steps as large as those before them, over gradients as large as those before them."""
+    results: Results = {}
+    for number, parameter, gradient in _moving(parameters, gradients, results):
+        gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
+        squares = _averaged(square_avg[number], rho, (1 - rho) * gradient * gradient)
+        known = acc_delta[number]
+        before = (squares * 0 if known is None else known) + eps
+        delta = before.sqrt() / (squares + eps).sqrt() * gradient
+        results[f"square_avg.{number}"] = squares
+        results[f"acc_delta.{number}"] = _averaged(known, rho, (1 - rho) * delta * delta)
+        results[f"step.{number}"] = _centre(step[number]) + 1
+        results[f"parameters.{number}"] = parameter - _each(lr, number) * delta
     return results
 
 
@@ -238,10 +366,7 @@ def lamb(
     The norm is that of the update with epsilon below the root. A parameter of one element stands for its norm, sign and all.
     """
     results: Results = {}
-    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if gradient is None:
-            results[f"parameters.{number}"] = parameter
-            continue
+    for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0, grad_scale, maximize=maximize)
         average = _interpolated(exp_avg[number], beta1, gradient)
@@ -264,6 +389,7 @@ def _norm(value: Any) -> Any:
 
 
 STEPS: Mapping[str, Callable[..., Results]] = {
-    "sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad, "lamb": lamb,
+    "sgd": sgd, "adam": adam, "nadam": nadam, "radam": radam, "adamax": adamax, "adadelta": adadelta, "rmsprop": rmsprop,
+    "adagrad": adagrad, "lamb": lamb,
 }  # fmt: skip
 """Computation of each optimizer's step, by its operation."""

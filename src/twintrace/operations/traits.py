@@ -133,7 +133,8 @@ scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gr
 cosine_similarity pairwise_distance cosine_embedding_loss margin_ranking_loss triplet_margin_loss gaussian_nll_loss poisson_nll_loss
 soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin_loss hinge_embedding_loss cross_entropy kl_div
 binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
-sgd adam rmsprop adagrad lamb weight_norm var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
+sgd adam nadam radam adamax adadelta rmsprop adagrad lamb
+weight_norm var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
 _RECURRENT = _names("lstm gru rnn flat_lstm")
 _GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
