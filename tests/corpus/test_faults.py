@@ -29,7 +29,6 @@ def blamed(fault: Fault, found: Comparison) -> bool:
 
 # What is not found where it is, and what is said instead.
 KNOWN = {
-    "half_precision_layer": "nothing: half precision on one side explains what it does",
     "detached_norm": "that the left alone has these gradients: those of the right find no partner",
     "shuffle_order": "the sum after it: a region whose values differ is not paired",
 }

@@ -378,3 +378,39 @@ def test_the_four_terms_of_a_pair(tmp_path: Path, dtype: torch.dtype, kind: str)
     told = [values[0][f"term_{name}"] for name in ("left", "meaning", "inherited", "right")]
     assert told == pytest.approx([terms.left, terms.meaning, terms.inherited, terms.right])
     assert "The difference, taken apart in float64" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("scale", "code"), [(0.25, 0), (0.2501, 1), (0.5, 1)])
+def test_what_a_mask_fills_in_excuses_nothing_beside_it(tmp_path: Path, scale: float, code: int) -> None:
+    """The rounding of -1e9 is larger than all scores: it is allowed where the mask is, and nowhere else."""
+    hidden = torch.ones(8, 8).triu(1).bool()
+
+    def scored(net: Any, side: int, x: torch.Tensor) -> torch.Tensor:
+        scores = net.q(x) @ net.k(x).mT
+        if side:
+            scores = (scores * scale).masked_fill(hidden, torch.tensor(-1e9))
+        else:
+            scores = scores / 4.0 + hidden.float() * -1e9
+        return net.o(scores.softmax(-1))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: scored(net, side, x), q=nn.Linear(16, 16), k=nn.Linear(16, 16), o=nn.Linear(8, 4))
+        with record(net):
+            net(rand(2, 8, 16))
+
+    found = compared(tmp_path, run)
+    assert found.code == code
+    if code:
+        mistake = only_mistake(found)
+        assert mistake.size == pytest.approx((scale / 0.25 - 1) * 2**24, rel=0.01)
+
+
+def test_a_change_is_spread_among_elements_of_one_size() -> None:
+    """Elements that a mask has filled, a thousand times as large as the others, have a spread of their own."""
+    from twintrace.operations.recomputation import _spread
+
+    apart = torch.tensor([3.0, 4.0, 60.0, 80.0], dtype=torch.float64)
+    for fill, others, filled in ((1.1e3, 12.5**0.5, 5000**0.5), (0.9e3, 2506.25**0.5, 2506.25**0.5)):
+        result = torch.tensor([1.0, -1.0, -fill, -fill], dtype=torch.float64)
+        expected = torch.tensor([others, others, filled, filled], dtype=torch.float64)
+        torch.testing.assert_close(_spread(apart, result), expected)

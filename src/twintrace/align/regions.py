@@ -88,15 +88,18 @@ class Regions:
 
         That is how attention, fused and written out, is found where nothing comes after it that is known to belong together.
         """
-        sides = [
-            [members for members in self._components(which) if self._web.is_of_flow(which, members[0])]
-            for which in (0, 1)
-        ]
+        sides = self._components(0), self._components(1)
         takes = [[self._flowing_keys(which, members) for members in sides[which]] for which in (0, 1)]
-        for ours, key in zip(sides[0], takes[0], strict=True):
+        values = [[self._flowing_values(which, members) for members in sides[which]] for which in (0, 1)]
+        for ours, key, own in zip(sides[0], takes[0], values[0], strict=True):
             if not key or takes[0].count(key) != 1 or takes[1].count(key) != 1:
                 continue
-            left, right = self._without_tail([*ours], [*sides[1][takes[1].index(key)]])
+            if own and values[0].count(own) != values[1].count(own):
+                continue  # one layer that holds two, and the two that take the same
+            theirs = sides[1][takes[1].index(key)]
+            if not self._web.is_of_flow(0, ours[0]) or not self._web.is_of_flow(1, theirs[0]):
+                continue
+            left, right = self._without_tail([*ours], [*theirs])
             if max(len(left), len(right)) > _LARGE or not left or not right:
                 continue
             sizes = [
@@ -117,6 +120,12 @@ class Regions:
                     return frozenset()
                 found.add(partner if which else self._web.source(1, partner))
         return frozenset(found)
+
+    def _flowing_values(self, which: int, members: list[int]) -> frozenset[int]:
+        """Numbers of the values of these inputs, as far as both sides have them."""
+        tensors = [self._web.source(which, tensor) for tensor in self._arguments(which, members)[0]]
+        values = [self._web.classes.of(which, tensor) for tensor in tensors if self._web.flows(which, tensor)]
+        return frozenset(value for value in values if self._web.classes.shared(value))
 
     def _without_tail(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
         """Both without what does the same at their ends: that is found from what they put out."""
@@ -313,7 +322,10 @@ class Regions:
         calls = self._web.strands[which].calls
         if calls[maker].site.phase is not calls[user].site.phase:
             return False
-        return self._web.flows(which, tensor) or not self._web.is_of_flow(which, user)
+        return self._comes_of_data(which, tensor) or not self._web.is_of_flow(which, user)
+
+    def _comes_of_data(self, which: int, tensor: int) -> bool:
+        return self._web.flows(which, tensor) or self._web.decides(which, tensor)
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
         return (
@@ -395,7 +407,7 @@ class Regions:
                     for maker in self._web.flow(which).makers.get(tensor, ())
                     if maker in self._units[which]
                     and self._web.is_free(which, maker)
-                    and (self._web.flows(which, tensor) or not of_flow[which])
+                    and (self._comes_of_data(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])
                 for which in (0, 1)

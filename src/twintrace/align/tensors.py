@@ -14,6 +14,7 @@ those are paired by their values alone.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -272,7 +273,10 @@ class Mapper:
         role = {id(slot): mean for side, said in zip((left, right), means, strict=True) for slot, mean in
                 zip(side, said, strict=True)}  # fmt: skip
         found, free = [], list(twos)
+        counts = [Counter(role[id(slot)] for slot in side) for side in (ones, twos)]
         for one in ones:
+            if one.part in IN and counts[0][role[id(one)]] != counts[1][role[id(one)]] and len(ones) + len(twos) > 2:
+                continue  # one weight beside the two that it holds
             fitting = [two for two in free if self._same_role(one, two, role[id(one)], role[id(two)])]
             if len(ones) == len(twos) == 1 and not fitting:
                 fitting = [two for two in free if self._is_last(one, two)]

@@ -68,7 +68,7 @@ class Web:
         self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
-        self._flowing: list[set[int] | None] = [None, None]
+        self._flowing: list[tuple[set[int], set[int]] | None] = [None, None]
         self._given: tuple[Counter[int], Counter[int]] | None = None
         """Calls that put out each value."""
         self._gives: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
@@ -193,10 +193,17 @@ class Web:
 
     def flows(self, which: int, tensor: int) -> bool:
         """Does it come from data or parameters, rather than from positions, sizes and questions: is it no mask?"""
+        return tensor in self._flow_of(which)[0]
+
+    def decides(self, which: int, tensor: int) -> bool:
+        """Is it an answer or an index that was computed of such values, as the experts that a router chooses?"""
+        return tensor in self._flow_of(which)[1]
+
+    def _flow_of(self, which: int) -> tuple[set[int], set[int]]:
         found = self._flowing[which]
         if found is None:
             found = self._flowing[which] = _flowing(self.strands[which])
-        return tensor in found
+        return found
 
     def is_of_flow(self, which: int, index: int) -> bool:
         """Does a call put out anything that comes from data or parameters?"""
@@ -428,9 +435,12 @@ def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
     return found
 
 
-def _flowing(strand: Strand) -> set[int]:
-    """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers."""
+def _flowing(strand: Strand) -> tuple[set[int], set[int]]:
+    """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers; and the
+    answers and indices that come from these.
+    """
     found: set[int] = set()
+    decided: set[int] = set()
     for index, call in enumerate(strand.calls):
         into = strand.inputs(index)
         for slot in into:
@@ -438,9 +448,13 @@ def _flowing(strand: Strand) -> set[int]:
             lone = numel(tensor) == 1 and slot.part is Part.INPUT and not tensor.requires_grad  # a factor, a fill value
             if tensor.producer is None and _is_number(tensor) and not lone:
                 found.add(slot.tensor)
-        if operation(call) not in MAKING and any(slot.tensor in found for slot in into):
+        if operation(call) in MAKING:
+            continue
+        if any(slot.tensor in found for slot in into):
             found.update(slot.tensor for slot in strand.outputs(index) if _is_number(strand.tensor(slot.tensor)))
-    return found
+        if any(slot.tensor in found or slot.tensor in decided for slot in into):
+            decided.update(slot.tensor for slot in strand.outputs(index) if slot.tensor not in found)
+    return found, decided
 
 
 def _is_number(tensor: Tensor) -> bool:

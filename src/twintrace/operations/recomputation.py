@@ -58,6 +58,8 @@ _CUTS = 64
 """Values at most that are passed over to find those that two slices both begin with."""
 _FACTOR_UNITS = 64.0
 """Units by which gradients may differ that are a multiple of each other: those of many layers were rounded in other places."""
+_FILL = 1e3
+"""Least size of the value that a mask fills in, beside the other elements: -1e4 in 16 bits, -1e9, -3.4e38."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -528,7 +530,7 @@ class Recomputation:
             made = run(meanings, moved, part.copies)
             other = made[part.tensor] if part.tensor in made else moved(part.tensor)
         apart = (laid_out(other.double(), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
-        return _WOBBLE * (apart + apart.pow(2).mean().sqrt())
+        return _WOBBLE * (apart + _spread(apart, result))
 
     def _structure(self, left: Slice, right: Slice, meanings: tuple[Any, Any]) -> bool:
         """True if both sides are one call of one operation: then float64's own rounding is all that may lie between them."""
@@ -670,6 +672,25 @@ class Recomputation:
         return replace(meaning, operation="identity", arguments={"input": source})
 
 
+def _spread(apart: Tensor, result: Tensor) -> Tensor:
+    """Root mean square of a change, for each element; of those that a mask has filled apart from the others."""
+    rest = _unfilled(result)
+    if rest is None:
+        return apart.pow(2).mean().sqrt().expand_as(apart)
+    own, others = (apart[places].pow(2).mean().sqrt() for places in (~rest, rest))
+    return torch.where(rest, others, own)
+
+
+def _unfilled(result: Tensor) -> Tensor | None:
+    """Elements that no mask has filled with a value beside which they vanish; None if there is no such value."""
+    size = result.abs().nan_to_num(0.0, 0.0, 0.0)
+    largest = float(size.max()) if size.numel() else 0.0
+    rest = size <= largest / 2
+    if not largest or not bool(rest.any()) or largest < _FILL * float(size[rest].pow(2).mean().sqrt()):
+        return None
+    return rest
+
+
 def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
     """True if a tensor is the sum of others: what may be missing is as small as their rounding."""
     summed, size = torch.zeros_like(total), torch.zeros_like(total)
@@ -700,6 +721,9 @@ def _single(value: Argument) -> Argument:
 def _relative_difference(f: Tensor, g: Tensor) -> float:
     if f.shape != g.shape:
         return math.inf
+    rest = _unfilled(f)
+    if rest is not None and bool((f != g)[rest].any()):  # beside what a mask has filled in nothing else counts
+        f, g = f[rest], g[rest]
     apart, own = float((f - g).norm()), float(f.norm())
     if math.isfinite(apart) and math.isfinite(own) and own:
         return apart / own
