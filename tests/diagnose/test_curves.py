@@ -143,17 +143,29 @@ def test_two_runs(tmp_path):
 
 
 def test_curves_on_the_page(tmp_path):
+    """Of a trace its own, of a comparison those of both runs; none where a trace is gone."""
+    from twintrace.api.reporting import comparison_page
     from twintrace.api.viewing import trace_page_sheet
-    from twintrace.report.comparison_sheet import comparison_sheet
-    from twintrace.report.page import page_text
 
-    bent(tmp_path / "a")
-    bent(tmp_path / "b", rate=0.31)
-    page, _ = page_text(trace_page_sheet(api.open(tmp_path / "a")))
-    assert "Curves over 4 steps" in page
-    assert page.count("<polyline") >= 5
-    page, _ = page_text(comparison_sheet(tt.compare(tmp_path / "a", tmp_path / "b")))
-    assert "Difference over 4 steps" in page
+    traces = [tmp_path / "a", tmp_path / "b"]
+    bent(traces[0])
+    bent(traces[1], rate=0.31)
+    own = [api.curves_of(trace).curves for trace in traces]
+    known = {item["name"]: item["sides"] for item in trace_page_sheet(api.open(traces[0])).index["curves"]}
+    assert [*known] == [curve.name for curve in own[0]]
+    comparison = tt.compare(*traces)
+    both = {item["name"]: item["sides"] for item in comparison_page(comparison).index["curves"]}
+    for name in ("loss", "gradients"):
+        drawn = [
+            [[step, pytest.approx(value, rel=1e-5)] for step, value in curve.points]
+            for curves in own
+            for curve in curves
+            if curve.name == name
+        ]
+        assert both[name] == drawn
+        assert known[name] == drawn[:1]
+    traces[0].rename(tmp_path / "moved")
+    assert comparison_page(comparison).index["curves"] == []
 
 
 @pytest.mark.parametrize(

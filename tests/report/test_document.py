@@ -19,7 +19,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "report-json.md").read_te
 
 
 def bare(comparison):
-    """Without the arguments of calls, which a report does not keep."""
+    """Without the arguments of calls, which a report does not keep but for the tensors of those without a partner."""
 
     def call(item):
         return dataclasses.replace(item, args=(), kwargs={}, output=None)
@@ -31,17 +31,12 @@ def bare(comparison):
         match = dataclasses.replace(item.match, left=side(item.match.left), right=side(item.match.right))
         return dataclasses.replace(item, match=match)
 
-    def alone(items):
-        return tuple((step, rank, dataclasses.replace(item, call=call(item.call))) for step, rank, item in items)
-
     def first(item):
         return item and dataclasses.replace(item, result=result(item.result))
 
     return dataclasses.replace(
         comparison,
         results=tuple(map(result, comparison.results)),
-        only_left=alone(comparison.only_left),
-        only_right=alone(comparison.only_right),
         forward=first(comparison.forward),
         backward=first(comparison.backward),
     )

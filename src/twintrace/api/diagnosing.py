@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..collect.watching import Judgement
-from ..model.curves import ComparedCurves, Curves
-from ..model.errors import TraceNotFoundError
+from ..model.curves import ComparedCurves, Curve, Curves
+from ..model.errors import TraceError, TraceNotFoundError
 from ..model.nonfinite import NonfiniteReport, Pass
 from ..model.results import Comparison
 from ..model.sites import Phase
@@ -97,6 +97,35 @@ def compared_curves(comparison: Comparison, *, rank: int | None = None) -> Compa
     wanted = [step for step in steps if step in judged or not comparison.results]
     sides = [curves_of(trace, steps=wanted or steps, rank=chosen) for trace in traces]
     return compared(comparison, sides[0], sides[1])
+
+
+CURVED = 400
+"""Steps of which a page has curves; of more they take longer than the page, and `--curves` draws them in the terminal."""
+
+
+def paired_curves(left: Trace, right: Trace) -> list[tuple[Curve, ...]]:
+    """Numbers of two runs over the steps that both have, of the first rank that both have: each as (left, right).
+
+    None of a single step, nor of more than `CURVED`.
+    """
+    rank = min({*left.ranks} & {*right.ranks}, default=0)
+    steps = [step for step in left.steps if all((step, rank) in trace.places for trace in (left, right))]
+    if not 1 < len(steps) <= CURVED:
+        return []
+    ours, theirs = (curves_of(trace, steps=steps, rank=rank).curves for trace in (left, right))
+    named = {curve.name: curve for curve in theirs}
+    return [(curve, named[curve.name]) for curve in ours if curve.name in named]
+
+
+def page_curves(comparison: Comparison) -> list[tuple[Curve, ...]]:
+    """Curves for the page of a comparison; none where a trace is not where it was."""
+    if min(len(comparison.left.steps), len(comparison.right.steps)) < 2:
+        return []
+    try:
+        traces = [open_trace(side.path, tolerant=True) for side in (comparison.left, comparison.right)]
+    except (TraceError, ValueError):  # ValueError: a name that no file can have
+        return []
+    return paired_curves(*traces)
 
 
 def curves_text(found: Curves | ComparedCurves) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..model.results import Comparison, Listing
     from ..report.progress import Tell
     from ..report.server import Server
+    from ..report.sheets import Sheet
     from . import results
 
 
@@ -164,10 +165,17 @@ def read_report(path: str | os.PathLike[str]) -> results.Comparison:
 
 def write_html(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """A comparison as one HTML file that works offline; beyond 10 MB the least telling tensors are left out."""
-    from ..report.comparison_sheet import comparison_sheet
     from ..report.page import write_page
 
-    write_page(comparison_sheet(comparison), path)
+    write_page(comparison_page(comparison), path)
+
+
+def comparison_page(comparison: Comparison) -> Sheet:
+    """The comparison for the page, with the curves of both runs where their traces are."""
+    from ..report.comparison_sheet import comparison_sheet
+    from .diagnosing import page_curves
+
+    return comparison_sheet(comparison, curves=page_curves(comparison))
 
 
 def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:

@@ -163,10 +163,10 @@ class Comparison(Written, results.Comparison):
         return reporting.comparison_json(self)
 
     def _page(self) -> Iterable[str]:
-        from ..report.comparison_sheet import comparison_sheet
         from ..report.page import page_text
+        from . import reporting
 
-        return [page_text(comparison_sheet(self))[0]]
+        return [page_text(reporting.comparison_page(self))[0]]
 
 
 class _WeightReport(Written):

@@ -24,14 +24,12 @@ from ..report.sheets import picture as picture_sheet
 from ..report.trace_sheet import Journal, trace_sheet
 from ..store.arrays import as_float
 from ..store.registry import open_trace
-from .diagnosing import curves_of
+from .diagnosing import CURVED, curves_of, paired_curves
 
 if TYPE_CHECKING:
     from ..store.trace import Trace
 
 
-CURVED = 400
-"""Steps of which the page of a trace has curves; of more they take longer than the page, and `show --curves` draws them."""
 REMARKS = 20
 """Before the reader comes to the ribbon."""
 
@@ -45,7 +43,9 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
             comparison = read_json(where)
             sides = {"left": comparison.left.path, "right": comparison.right.path}
             traces = {side: trace for side, name in sides.items() if (trace := _find_trace(name, where.parent))}
-            return Server(served(comparison_sheet(comparison, values=bool(traces)), _values(traces, sides)), port=port)
+            curves = paired_curves(traces["left"], traces["right"]) if len(traces) == 2 else []
+            sheet = comparison_sheet(comparison, values=bool(traces), curves=curves)
+            return Server(served(sheet, _values(traces, sides)), port=port)
         if not is_page(content):
             raise UsageError(f"{where}: expected a report that twintrace wrote, or a trace, got another page.")
         page: bytes = content

@@ -16,7 +16,8 @@
         headline.py    the verdict, as elements
         sheets.py      what the page's script reads: columns, words, packed
         comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape
-        assets/        the page's own script and style, and the table that it uses
+        graphs.py      modules and data flow of both sides
+        assets/        the page's own script and style, and the libraries for its table and its graph
     notebook.py  verdict and ribbon for a notebook, without a script
     server.py  the same page for this machine's browser, asked for piece by piece
 

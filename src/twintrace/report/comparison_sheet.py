@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from ..model.curves import bound_curve
+from ..model.curves import Curve
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
 from ..model.pairs import Alone, Stray
 from ..model.records import Call
@@ -21,7 +21,8 @@ from ..model.results import CallResult, Comparison, Mistake, Recording, TensorRe
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec
 from ..model.verdicts import Outcome, Verdict
-from .curves import curves_block
+from .curves import curve_columns
+from .graphs import comparison_graph, has_calls
 from .headline import headline_of_comparison
 from .sheets import PAGE, CallTable, Sheet, Words, heat, number, place, shorten, spec_text, tensor
 from .text import reason, sentence
@@ -45,10 +46,13 @@ TERMS = ("left", "meaning", "inherited", "right")
 STATISTICS = ("min", "max", "mean", "norm", "min_rel", "max_rel", "mean_rel", "norm_rel", "nan", "inf", "zero")
 
 
-def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
+def comparison_sheet(
+    comparison: Comparison, *, values: bool = False, curves: Sequence[tuple[Curve, ...]] = ()
+) -> Sheet:
     """The comparison, ready for the browser. Pages are made when they are asked for.
 
-    `values`: tensors can be asked for by their numbers, since the traces are at hand.
+    `values`: tensors can be asked for by their numbers, since the traces are at hand. `curves`: numbers of both runs over their
+    steps, left and right.
     """
     results = tuple(comparison.results)  # asked for by their places, again and again
     comparison = replace(comparison, results=results)
@@ -78,20 +82,18 @@ def comparison_sheet(comparison: Comparison, *, values: bool = False) -> Sheet:
         "rows": rows,
         "alone": [_alone_columns(items, words) for items in (comparison.only_left, comparison.only_right)],
         "partings": [[by_identity.get(id(item.result), -1), item.backward, item.inherited] for item in partings],
+        "curves": curve_columns(curves),
         "words": words.items,
     }
-    headline = headline_of_comparison(comparison, [by_identity.get(id(item.result), -1) for item in partings])
-    curve = bound_curve(comparison, min(comparison.left.ranks, default=0))
-    if len(curve.points) > 1:
-        headline = [*headline, curves_block(f"Difference over {len(curve.points)} steps", [(curve,)])]
     return Sheet(
         f"{comparison.left.path} | {comparison.right.path}",
-        headline,
+        headline_of_comparison(comparison, [by_identity.get(id(item.result), -1) for item in partings]),
         index,
         lambda: _calls(comparison),
         -(-len(results) // PAGE),
         lambda page: [_tensors(results[row], values) for row in order[page * PAGE : (page + 1) * PAGE]],
         lambda page: [_heats(results[row]) for row in order[page * PAGE : (page + 1) * PAGE]],
+        (lambda: comparison_graph(comparison)) if has_calls(comparison) else None,
     )
 
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from xml.etree.ElementTree import Element
+from typing import Any
 
 from ..model.curves import ComparedCurves, Curve, Curves, Layer
-from .sheets import element
+from .sheets import number
 from .text import legible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 48
 _LAYERS = 60
-_SVG = (240, 36)
-"""Size of a curve on the page."""
 
 
 def curves_text(found: Curves) -> str:
@@ -68,47 +66,16 @@ def compared_text(found: ComparedCurves) -> str:
     return "\n".join(legible(line) for line in lines)
 
 
-def curves_block(title: str, curves: Sequence[tuple[Curve, ...]]) -> Element:
-    """Curves for the page: a line each, or two where they are a pair, left and right."""
-    rows = [
-        element(
-            "tr",
-            element("th", group[0].name, scope="row"),
-            element("td", _picture(group)),
-            element("td", " | ".join(_span(curve) for curve in group)),
-            element("td", group[0].meaning),
-        )
+def curve_columns(curves: Sequence[tuple[Curve, ...]]) -> list[dict[str, Any]]:
+    """Curves for the page: of each its name, its meaning, and the points of one run, or of left and right."""
+    return [
+        {
+            "name": group[0].name,
+            "meaning": group[0].meaning,
+            "sides": [[[step, number(value, 6)] for step, value in curve.points] for curve in group],
+        }
         for group in curves
     ]
-    return element("details", element("summary", title), element("table", *rows, class_="curves"))
-
-
-def _picture(group: Sequence[Curve]) -> Element:
-    """An SVG of one curve, or of two over each other; a gap where a step does not tell."""
-    known = [value for curve in group for value in curve.known]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    wide = low > 0 and high > 100 * low
-    scale: Callable[[float], float] = math.log if wide else float
-    bottom, span = scale(low) if known else 0.0, (scale(high) - scale(low)) if known else 0.0
-    lines = []
-    for number, curve in enumerate(group):
-        runs: list[list[str]] = [[]]
-        last = max(len(curve.points) - 1, 1)
-        for place, (_, value) in enumerate(curve.points):
-            if value is None:
-                runs.append([])
-            else:
-                height = (scale(value) - bottom) / span if span else 0.5
-                runs[-1].append(f"{_SVG[0] * place / last:.1f},{_SVG[1] - 2 - height * (_SVG[1] - 4):.1f}")
-        for run in filter(None, runs):
-            points = " ".join(run if len(run) > 1 else run * 2)
-            dashes = {"stroke_dasharray": "4 2"} if number else {}
-            lines.append(
-                element("polyline", points=points, fill="none", stroke="currentColor", stroke_linecap="round", **dashes)
-            )
-    size = f"0 0 {_SVG[0]} {_SVG[1]}"
-    told = f"{group[0].name}: {' | '.join(_span(curve) for curve in group)}"
-    return element("svg", *lines, viewBox=size, width=str(_SVG[0]), height=str(_SVG[1]), role="img", aria_label=told)
 
 
 def curves_json(found: Curves | ComparedCurves) -> str:

@@ -1,7 +1,8 @@
 """A comparison as JSON, and back: everything that a report shows, for machines and for `twintrace view`.
 
     write_json(comparison, "report.json")     docs/report-json.md describes the file
-    read_json("report.json")                  the Comparison again, without the arguments of the calls
+    read_json("report.json")                  the Comparison again, without the arguments of the calls; of a call without a partner
+                                              it has the tensors
 
 The tensors of a pair have the columns of `tables.COLUMNS` by name, those without a value left out. Numbers that are not finite, and
 values that JSON does not have, are tagged as in a trace (store/FORMAT.md). It is written result by result, in one object each line.
@@ -28,6 +29,7 @@ from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token
 from ..model.verdicts import Outcome, Verdict
 from .files import written
+from .graphs import taken_and_given
 from .tables import COLUMNS, holders
 
 FORMAT, VERSION = "twintrace-comparison", 1
@@ -242,7 +244,9 @@ def _stray(item: Stray) -> dict[str, Any]:
 
 
 def _alone(step: int, rank: int, item: Alone) -> dict[str, Any]:
-    return {"step": step, "rank": rank, "call": _call(item.call), "because": item.because, "skipped": item.skipped}
+    taken, given = taken_and_given(item.call)
+    found = {"step": step, "rank": rank, "call": _call(item.call), "because": item.because, "skipped": item.skipped}
+    return found | {"takes": taken, "gives": given}
 
 
 def _call(call: Call) -> dict[str, Any]:
@@ -439,7 +443,11 @@ def _stray_of(wire: dict[str, Any]) -> Stray:
 
 
 def _alone_of(wire: dict[str, Any]) -> tuple[int, int, Alone]:
-    return wire["step"], wire["rank"], Alone(_call_of(wire["call"]), wire["because"], wire["skipped"])
+    # An older report has neither.
+    taken, given = (tuple(map(TensorRef, wire.get(name, ()))) for name in ("takes", "gives"))
+    output = given[0] if len(given) == 1 else Nest("tuple", tuple((str(at), ref) for at, ref in enumerate(given)))
+    call = dataclasses.replace(_call_of(wire["call"]), args=taken, output=output if given else None)
+    return wire["step"], wire["rank"], Alone(call, wire["because"], wire["skipped"])
 
 
 def _call_of(wire: dict[str, Any]) -> Call:

@@ -144,7 +144,9 @@ def _source(stack: Sequence[Frame]) -> Element:
     if not stack:
         return element("span", "no source line was recorded", class_="quiet")
     frame = stack[0]
-    where = element("span", f"{place(frame)} in {shorten(frame.function)}", class_="place", title=shorten(frame.file))
+    label = f"{place(frame)} in {shorten(frame.function)}"
+    file = shorten(frame.file)
+    where = element("span", label, class_="place", title=file, data_file=file, data_line=str(frame.line))
     return element("span", where, element("code", shorten(frame.code))) if frame.code else where
 
 

@@ -4,7 +4,7 @@
     page_text(sheet)                       the same as text
     served_page(sheet)                     the same page for `twintrace view`, which asks its server for what it shows
 
-The verdict is plain HTML; the rest is data in gzip and base64 that a script unpacks. Only the two scripts whose hashes are in the
+The verdict is plain HTML; the rest is data in gzip and base64 that a script unpacks. Only the scripts whose hashes are in the
 page's Content-Security-Policy may run, and nothing may be loaded from anywhere.
 """
 
@@ -28,6 +28,8 @@ from .sheets import Sheet, element, pack
 
 LIMIT = 10_000_000
 """Bytes of a file that mail, chat and browsers still take."""
+LAYOUT = "dagre.min.js"
+"""The library that lays out the graph: packed like data, and run when the graph is first opened."""
 MARK = b'<meta name="generator" content="twintrace">'
 SCRIPTS = (
     "elements.js",
@@ -38,7 +40,10 @@ SCRIPTS = (
     "tree.js",
     "table.js",
     "tensors.js",
+    "editors.js",
     "details.js",
+    "graph.js",
+    "charts.js",
     "main.js",
 )
 
@@ -53,13 +58,21 @@ def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT
 
 def page_text(sheet: Sheet, *, limit: int = LIMIT) -> tuple[str, int]:
     """The page, and how many of the sheet's pages of tensors did not fit in."""
-    blocks = {"index": pack(sheet.index), "calls": pack(sheet.calls())}
+    blocks = {name: pack(make()) for name, make in _portions(sheet).items()}
     room = limit - len(_html(sheet, blocks, (0, 0)).encode("utf-8", "replace"))
     # Most of the room is for numbers; what the pictures of those leave is for more numbers.
     held, room = _fill(blocks, "page", range(sheet.pages), sheet.page, room * 4 // 5, room)
     pictured, room = _fill(blocks, "heat", range(held), sheet.heats, room, room)
     held, room = _fill(blocks, "page", range(held, sheet.pages), sheet.page, room, room)
     return _html(sheet, blocks, (held, pictured)), sheet.pages - held
+
+
+def _portions(sheet: Sheet) -> dict[str, Callable[[], object]]:
+    """Portions that are always there whole, by name."""
+    found: dict[str, Callable[[], object]] = {"index": lambda: sheet.index, "calls": sheet.calls}
+    if sheet.graph is not None:
+        found |= {"graph": sheet.graph, "layout": lambda: _asset(LAYOUT)}
+    return found
 
 
 def _fill(
@@ -103,8 +116,9 @@ def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Calla
             return "text/html", lambda _: served_page(sheet)
         if name == "data/tensor":
             return "application/json", lambda query: packed(lambda: values(query))[1](query)
-        if name in ("data/index", "data/calls"):
-            return packed(lambda: sheet.index if name == "data/index" else sheet.calls())
+        portion = _portions(sheet).get(name.removeprefix("data/"))
+        if portion is not None and name.startswith("data/"):
+            return packed(portion)
         found = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
         if found is None or int(found[2]) >= sheet.pages:
             return None
@@ -115,7 +129,8 @@ def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Calla
 
 def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, served: bool = False) -> str:
     library, program = _asset("slickgrid.min.js"), _program()
-    sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, program))
+    later = [_asset(LAYOUT)] if sheet.graph is not None else []
+    sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, program, *later))
     policy = (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
         f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
@@ -129,6 +144,7 @@ def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, serv
         title=markup(element("title", f"{sheet.title} · twintrace")),
         source="served" if served else "embedded",
         pages=str(sheet.pages),
+        graph="" if sheet.graph is None else "yes",
         held=str(held[0]),
         pictured=str(held[1]),
         style=_asset("slickgrid.css") + _asset("page.css"),

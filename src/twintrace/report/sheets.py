@@ -5,6 +5,7 @@
       calls         stacks, configurations, arguments, each different one once; read when the first row is opened
       page(n)       the tensors of `PAGE` rows, the most telling rows in the first pages; read when one of them is opened
       heats(n)      the heat maps of those tensors
+      graph         modules and data flow; read when the graph is opened
     Words           a table of texts: columns hold numbers of texts, since most texts come back thousands of times
     number(x, 4)    a float with so many digits; what is not finite as a word, since JSON has none for it
 
@@ -47,6 +48,8 @@ class Sheet:
     page: Callable[[int], Sequence[Any]]
     heats: Callable[[int], Sequence[Any]]
     """The pictures that belong to a page: large, and so apart."""
+    graph: Callable[[], Mapping[str, Any]] | None = None
+    """Modules and data flow; None where no call was recorded."""
 
 
 def pack(content: object) -> bytes:

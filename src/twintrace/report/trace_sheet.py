@@ -23,7 +23,7 @@ from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
-from .curves import curves_block
+from .curves import curve_columns
 from .headline import headline_of_trace
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
 from .text import single_place
@@ -89,6 +89,7 @@ def trace_sheet(
         "rows": columns,
         "alone": [],
         "partings": [[start, False, False]] if first else [],
+        "curves": curve_columns([(curve,) for curve in curves]),
         "words": words.items,
     }
     parts = [f"{len(rows):,} rows", _many(recording.steps, "step"), _many(recording.ranks, "rank")]
@@ -98,12 +99,9 @@ def trace_sheet(
         row = rows[start]
         name = single_place(row.call) if row.call else f"the gradient of {row.gradient.slot if row.gradient else ''}"
         parting = (shorten(name), row.call.stack if row.call else (), first[1], start)
-    headline = headline_of_trace(shorten(recording.path), sentence, parting, remarks)
-    if curves:
-        headline = [*headline, curves_block(f"Curves over {len(curves[0].points)} steps", [(item,) for item in curves])]
     return Sheet(
         recording.path,
-        headline,
+        headline_of_trace(shorten(recording.path), sentence, parting, remarks),
         index,
         lambda: _calls(rows),
         -(-len(rows) // PAGE),

@@ -1,5 +1,6 @@
 """Large comparisons, as they are in earnest.
 
+flowing(comparison)       the same, with calls that take what the call before them gave
 noisy(comparison)         the same, with numbers that do not repeat: what they weigh in a file
 repeated(comparison, 10)  ten times as many steps, quickly made
 """
@@ -8,7 +9,38 @@ import random
 from dataclasses import fields, replace
 
 from twintrace.model.results import Comparison, badness
+from twintrace.model.values import TensorRef
 from twintrace.model.verdicts import Outcome
+
+
+def flowing(comparison: Comparison) -> Comparison:
+    """The same comparison, with a data flow: every call takes the tensor that the one before it in its step gave."""
+
+    def chained(calls, last):
+        found = []
+        for call in calls:
+            found.append(replace(call, args=(TensorRef(last[0]),), output=TensorRef(call.id)))
+            last[0] = call.id
+        return tuple(found)
+
+    def result(item, ends):
+        if item.step != ends["step"]:
+            ends |= {"step": item.step, "left": [-1], "right": [-1]}
+        sides = {side: chained(getattr(item.match, side), ends[side]) for side in ("left", "right")}
+        return replace(item, match=replace(item.match, **sides))
+
+    ends = {"step": None}
+    results = tuple(result(item, ends) for item in comparison.results)
+    return _with_results(comparison, results)
+
+
+def _with_results(comparison: Comparison, results) -> Comparison:
+    new = {id(before): after for before, after in zip(comparison.results, results, strict=True)}
+    partings = {
+        name: parting and replace(parting, result=new[id(parting.result)], tensors=new[id(parting.result)].tensors)
+        for name, parting in (("forward", comparison.forward), ("backward", comparison.backward))
+    }
+    return replace(comparison, results=results, **partings)
 
 
 def noisy(comparison: Comparison, seed: int = 0) -> Comparison:
@@ -57,13 +89,7 @@ def noisy(comparison: Comparison, seed: int = 0) -> Comparison:
         forward, backward = (max(side, key=badness, default=None) for side in sides)
         return replace(item, tensors=tensors, forward=forward, backward=backward)
 
-    results = tuple(map(result, comparison.results))
-    new = {id(before): after for before, after in zip(comparison.results, results, strict=True)}
-    partings = {
-        name: parting and replace(parting, result=new[id(parting.result)], tensors=new[id(parting.result)].tensors)
-        for name, parting in (("forward", comparison.forward), ("backward", comparison.backward))
-    }
-    return replace(comparison, results=results, **partings)
+    return _with_results(comparison, tuple(map(result, comparison.results)))
 
 
 def repeated(comparison: Comparison, times: int) -> Comparison:

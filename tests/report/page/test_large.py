@@ -4,7 +4,7 @@ import statistics
 
 import comparisons
 import pytest
-from noise import noisy, repeated
+from noise import flowing, noisy, repeated
 
 TENSORS_PER_ROW = 4  # in the mean, see comparisons.PER_BLOCK
 
@@ -20,26 +20,28 @@ KEY = """text => new Promise(done => {
 MEASURED = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
 
 
-def typing(page, word: str) -> list[float]:
-    """Milliseconds of computing for each key: script, style and layout. Not of waiting for a busy machine's processors."""
+def busy(page, act) -> float:
+    """Milliseconds of computing for what `act` does: script, style and layout. Not of waiting for a busy machine's processors."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def busy() -> float:
+    def used() -> float:
         found = session.send("Performance.getMetrics")["metrics"]
         return sum(item["value"] for item in found if item["name"] in MEASURED)
 
-    times = []
-    for end in range(1, len(word) + 1):
-        before = busy()
-        page.evaluate(KEY, word[:end])
-        times.append(1000 * (busy() - before))
-    return times
+    before = used()
+    act()
+    return 1000 * (used() - before)
+
+
+def typing(page, word: str) -> list[float]:
+    """Milliseconds of computing for each key."""
+    return [busy(page, lambda end=end: page.evaluate(KEY, word[:end])) for end in range(1, len(word) + 1)]
 
 
 @pytest.mark.parametrize(("rows", "times"), [(20_000, 10), pytest.param(100_000, 1, marks=pytest.mark.slow)])
 def test_many_rows(visits, rows, times):
-    found = repeated(noisy(comparisons.comparison(rows // times * TENSORS_PER_ROW)), times)
+    found = repeated(flowing(noisy(comparisons.comparison(rows // times * TENSORS_PER_ROW))), times)
     assert len(found.results) == rows
     path = visits.write(found)
     assert path.stat().st_size <= 10_000_000
@@ -57,3 +59,10 @@ def test_many_rows(visits, rows, times):
     assert page.locator(".slick-row").count() < 200, "only what is on the screen exists"
     page.locator("a.open").first.click()
     page.wait_for_selector("#details .histogram")
+
+    def graph() -> None:
+        page.get_by_role("tab", name="Graph").click()
+        page.locator('.pane .box[aria-selected="true"]').nth(1).wait_for()
+
+    assert 0 < busy(page, graph) < 2000, "what is open is laid out, and nothing else"
+    assert 4 < page.locator(".pane .box").count() < 400

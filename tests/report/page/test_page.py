@@ -8,7 +8,7 @@ from pathlib import Path
 import comparisons
 import pytest
 import vision
-from noise import noisy
+from noise import flowing, noisy
 from playwright.sync_api import expect
 
 from tests.report.page import conftest
@@ -427,9 +427,12 @@ def test_every_verdict_has_a_sign_besides_its_colour(report, found):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("hash", ["", "#row=60"])
+@pytest.mark.parametrize("hash", ["", "#row=60", "#row=60&view=graph", "#row=60&view=curves"])
 def test_axe_finds_nothing_critical_or_serious(visits, found, axe, scheme, hash):
-    page = visits.open(visits.write(found), scheme=scheme, hash=hash, bypass_csp=True)
+    page = visits.open(visits.write(flowing(found)), scheme=scheme, hash=hash, bypass_csp=True)
+    for view in ("graph", "curves"):
+        if view in hash:
+            page.locator(f".panel.{view} svg").first.wait_for()
     page.add_script_tag(content=axe)
     violations = page.evaluate(
         "async () => (await axe.run()).violations.map((v) => [v.impact, v.id, v.nodes.map((n) => n.html)])"

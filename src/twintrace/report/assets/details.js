@@ -65,7 +65,7 @@ class Details {
     const calls = await load("calls");
     const [stack, config, args] = calls.alone[side === "left" ? 0 : 1][row];
     return [
-      section("Source", stackOf(calls, stack)),
+      section("Source", el("div", {}, editorChoice(), stackOf(calls, stack))),
       section("Configuration", configTable(calls.configs[config], null, {}, false)),
       section("Arguments", argumentsTable(calls.arguments[args], null, false)),
     ];
@@ -89,9 +89,9 @@ class Details {
     return [
       found && this.verdicts(found, index, isUpdate(index, rows.columns, row)),
       two && pairing(calls, row),
-      section("Source", el("div", { class: "two" }, sides.map((side, at) => el("div", {}, two ? el("h4", {}, side) : null,
+      section("Source", el("div", {}, editorChoice(), el("div", { class: "two" }, sides.map((side, at) => el("div", {}, two ? el("h4", {}, side) : null,
         lists[at].length > 1 ? lists[at].map((call) => el("details", { open: call === lists[at][0] },
-          el("summary", {}, el("code", {}, call[3]), ` ${call[4]}`), stackOf(calls, call[0]))) : first[at] ? stackOf(calls, first[at][0]) : el("p", { class: "quiet" }, "a gradient that reached a parameter"))))),
+          el("summary", {}, el("code", {}, call[3]), ` ${call[4]}`), stackOf(calls, call[0]))) : first[at] ? stackOf(calls, first[at][0]) : el("p", { class: "quiet" }, "a gradient that reached a parameter")))))),
       section("Configuration", configTable(config[0], config[1], settings, two)),
       section("Arguments", argumentsTable(args[0], args[1], two)),
       section("Set differently", settingsTable(settings, [...config.map((found) => found && found[1]), ...args.map((found) => found && Object.fromEntries(found))])),
@@ -189,8 +189,7 @@ function stackOf(calls, number) {
   if (!frames.length) return el("p", { class: "quiet" }, "no source line was recorded");
   return el("ol", { class: "stack" }, frames.map(([file, line, name, code]) => {
     const path = calls.texts[file];
-    const short = path.split(/[\\/]/).pop();
-    return el("li", {}, el("div", { class: "place", title: path }, `${short}:${line}`, el("span", { class: "quiet" }, ` in ${calls.texts[name]}`)),
+    return el("li", {}, el("div", { class: "place" }, sourceLine(path, line), el("span", { class: "quiet" }, ` in ${calls.texts[name]}`)),
       calls.texts[code] ? el("code", {}, calls.texts[code]) : null);
   }));
 }

@@ -14,6 +14,15 @@ function el(tag, attributes, ...children) {
   return made;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+function svg(tag, attributes, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter(Boolean));
+  return made;
+}
+
 function format(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);

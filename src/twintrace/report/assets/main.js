@@ -1,4 +1,4 @@
-// Puts the page together, and keeps table, ribbon, trees and address in step.
+// Puts the page together, and keeps table, ribbon, trees, graph, curves and address in step.
 
 class App {
   constructor(index) {
@@ -13,7 +13,11 @@ class App {
     this.details = new Details(this);
     this.lists = [{ key: "row", label: this.two ? "Pairs" : "Calls", rows: this.rows, columns: pairColumns }];
     this.alone.forEach((rows, at) => this.lists.push({ key: ["left", "right"][at], label: `Only ${["left", "right"][at]}`, rows, columns: aloneColumns }));
+    this.panels = [];
+    if (PAGE_FACTS.graph) this.panels.push({ key: "graph", label: "Graph", make: (element) => this.makeGraph(element) });
+    if (this.two || (index.curves || []).length) this.panels.push({ key: "curves", label: "Curves", make: (element) => new Charts(this, element) });
     this.current = null;
+    this.panel = null;
     this.trees = [];
     for (const id of ["ribbon", "work"]) byId(id).hidden = false;
     this.showSides();
@@ -25,6 +29,7 @@ class App {
     this.makeTrees();
     this.tab("row");
     this.keys();
+    relink();
     window.addEventListener("hashchange", () => this.route());
     this.route();
   }
@@ -59,29 +64,43 @@ class App {
   }
 
   makeTabs() {
-    const tabs = this.lists.map((list) => {
-      list.tab = el("button", { type: "button", role: "tab", "aria-selected": "false", "aria-controls": "grid" }, list.label, el("span", { class: "number" }, count(list.rows.length)));
-      list.tab.addEventListener("click", () => this.tab(list.key));
-      return list.tab;
+    const all = [...this.lists, ...this.panels];
+    const tabs = all.map((item) => {
+      item.tab = el("button", { type: "button", role: "tab", "aria-selected": "false", "aria-controls": "grid" }, item.label, item.rows ? el("span", { class: "number" }, count(item.rows.length)) : null);
+      item.tab.addEventListener("click", () => this.turn(item.key));
+      return item.tab;
     });
     byId("tabs").append(...tabs);
     byId("tabs").addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step) return;
-      const next = this.lists[clamp(this.lists.indexOf(this.current) + step, 0, this.lists.length - 1)];
-      this.tab(next.key);
+      const next = all[clamp(all.indexOf(this.panel || this.current) + step, 0, all.length - 1)];
+      this.turn(next.key);
       next.tab.focus();
     });
   }
 
+  // To another tab. The address has it, so that a link leads to the graph.
+  turn(key) {
+    this.tab(key);
+    this.address();
+  }
+
   tab(key) {
-    const list = this.lists.find((item) => item.key === key);
-    if (list === this.current) return;
-    for (const item of this.lists) {
-      item.tab.setAttribute("aria-selected", String(item === list));
-      item.tab.tabIndex = item === list ? 0 : -1;
-      if (item.element) item.element.hidden = item !== list;
+    const panel = this.panels.find((item) => item.key === key) || null;
+    const list = panel ? this.current : this.lists.find((item) => item.key === key);
+    if (list === this.current && panel === this.panel) return;
+    for (const item of [...this.lists, ...this.panels]) {
+      const shown = item === (panel || list);
+      item.tab.setAttribute("aria-selected", String(shown));
+      item.tab.tabIndex = shown ? 0 : -1;
+      if (item.element) item.element.hidden = !shown;
     }
+    this.panel = panel;
+    byId("work").classList.toggle("drawn", Boolean(panel));
+    byId("outcomes").hidden = key !== "row" && key !== "graph";
+    byId("filters").hidden = key === "curves";
+    if (panel) return this.showPanel(panel);
     this.current = list;
     if (!list.table) {
       const inner = el("div", { class: "rows" });
@@ -89,9 +108,44 @@ class App {
       byId("grid").append(list.element);
       list.table = new Table(inner, list.rows, list.columns(list.rows, this.index), (row) => this.go(key, row));
     }
-    byId("outcomes").hidden = key !== "row";
     this.apply();
     list.table.grid.resizeCanvas();
+    const open = this.details.wanted;
+    list.table.select(open && open.what === key ? open.row : -1, true);
+  }
+
+  showPanel(panel) {
+    if (!panel.element) {
+      panel.element = el("div", { class: `panel ${panel.key}` });
+      byId("grid").append(panel.element);
+      panel.shown = panel.make(panel.element);
+    } else {
+      panel.shown.draw?.();
+    }
+    this.apply();
+    this.graph?.update();
+  }
+
+  // Data and layout library of the graph are unpacked when it is first looked at.
+  makeGraph(element) {
+    element.append(el("p", { class: "quiet" }, "Reading the graph …"));
+    Promise.all([load("graph"), layoutLibrary()]).then(([data]) => {
+      element.replaceChildren();
+      this.graph = new Graph(this, data, element);
+      this.graph.update();
+    }).catch((error) => element.replaceChildren(el("p", { class: "problem" }, error.message)));
+    return {};
+  }
+
+  // The step and rank of the pictures: of the row that is open, of the filters, of the place where the runs part.
+  place() {
+    const { columns, length } = this.rows;
+    const { step, rank } = this.filters;
+    const open = this.details.wanted;
+    const fits = (row) => (step === null || columns.step[row] === step) && (rank === null || columns.rank[row] === rank);
+    let row = open && open.what === "row" ? open.row : (this.index.partings || []).map(([at]) => at).find((at) => at >= 0 && fits(at)) ?? 0;
+    if (!open) while (row < length && !fits(row)) row++;
+    return row < length ? [columns.step[row], columns.rank[row]] : [step ?? 0, rank ?? 0];
   }
 
   makeFilters() {
@@ -99,6 +153,9 @@ class App {
     byId("search").addEventListener("input", (event) => {
       this.filters.query = event.target.value;
       this.apply();
+    });
+    byId("search").addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
     });
     const totals = index.outcomes.map(() => 0);
     for (const outcome of rows.worst) totals[outcome]++;
@@ -145,16 +202,27 @@ class App {
     this.apply();
   }
 
-  // Filters apply to the list that is open; the ribbon shows what they keep of the rows.
-  apply() {
-    const { filters, current } = this;
+  unfiltered() {
+    const { query, outcomes, arises, module, kind, phase, step, rank } = this.filters;
+    return !query.trim() && !outcomes.size && !arises && !module && [kind, phase, step, rank].every((value) => value === null);
+  }
+
+  filterList(list) {
+    const { filters } = this;
     let chosen = filters;
-    if (filters.module && current.key !== "row") {
-      const column = filters.module.column === `${current.key}_path` ? "path" : null;
+    if (filters.module && list.key !== "row") {
+      const column = filters.module.column === `${list.key}_path` ? "path" : null;
       chosen = { ...filters, module: column && { ...filters.module, column } };
     }
-    current.rows.filter(chosen);
-    current.table.show();
+    list.rows.filter(chosen);
+  }
+
+  // Filters apply to the list that is open, in the graph to all of them; the ribbon shows what they keep of the rows.
+  apply() {
+    const { filters, current } = this;
+    if (this.panel) this.lists.forEach((list) => this.filterList(list));
+    else this.filterList(current);
+    current.table?.show();
     const shown = current.rows.view.length;
     byId("shown").textContent = shown === current.rows.length ? `${count(shown)} rows` : `${count(shown)} of ${count(current.rows.length)} rows`;
     byId("empty").hidden = shown > 0;
@@ -163,7 +231,12 @@ class App {
     this.module.hidden = !filters.module;
     if (filters.module) this.module.replaceChildren(`${this.two ? `${filters.module.side} ` : ""}${filters.module.path}`, el("span", { class: "number" }, "✕"));
     this.trees.forEach(({ tree, side }) => tree.select(filters.module && filters.module.side === side ? filters.module.path : null));
-    if (current.key === "row") this.redrawRibbon();
+    if (current.key === "row" || this.panel) this.redrawRibbon();
+    if (this.panel?.key === "graph" && this.graph) {
+      const [step, rank] = this.graph.wanted();
+      if (!this.graph.place || step !== this.graph.place[0] || rank !== this.graph.place[1]) this.graph.update();
+      this.graph.filter();
+    }
   }
 
   redrawRibbon() {
@@ -194,29 +267,41 @@ class App {
   }
 
   go(what, row) {
-    const hash = `#${what}=${row}`;
-    if (location.hash === hash) this.route();
-    else history.replaceState(null, "", hash), this.route(); // no entry in the history for each arrow key
+    this.address({ what, row });
+    this.route();
+  }
+
+  // No entry in the history for each arrow key.
+  address(open = this.details.wanted) {
+    const parts = [open && `${open.what}=${open.row}`, this.panel && `view=${this.panel.key}`].filter(Boolean);
+    history.replaceState(null, "", parts.length ? `#${parts.join("&")}` : location.pathname + location.search);
   }
 
   route() {
-    const found = /^#(row|left|right)=(\d+)$/.exec(location.hash);
-    const list = found && this.lists.find((item) => item.key === found[1]);
-    if (!list || Number(found[2]) >= list.rows.length) return;
-    const row = Number(found[2]);
-    this.tab(list.key);
+    const asked = new Map(location.hash.slice(1).split("&").map((part) => part.split("=")));
+    const panel = this.panels.find((item) => item.key === asked.get("view"));
+    if (panel) this.tab(panel.key);
+    const list = this.lists.find((item) => /^\d+$/.test(asked.get(item.key)) && Number(asked.get(item.key)) < item.rows.length);
+    if (!list) return;
+    const row = Number(asked.get(list.key));
     const before = this.details.wanted;
     this.details.show(list.key, row);
+    if (!this.panel) this.tab(list.key);
+    else if (this.current !== list) this.current = list;
     this.lists.forEach((item) => item.table && item.table.select(item === list ? row : -1, !before || item === list));
     this.ribbon.select(list.key === "row" ? row : -1);
+    this.trees.forEach(({ tree, side }) => tree.show(list.key === "row" ? this.rows.word(`${side}_path`, row) : list.key === side ? list.rows.word("path", row) : null));
+    if (this.panel?.key === "graph") this.graph?.update();
     if (!before && byId("work").getBoundingClientRect().top > window.innerHeight * 0.7) byId("work").scrollIntoView({ block: "start" });
   }
 
   close() {
     this.details.close();
-    history.replaceState(null, "", location.pathname + location.search);
+    this.address();
     this.lists.forEach((item) => item.table && item.table.select(-1, false));
     this.ribbon.select(-1);
+    this.trees.forEach(({ tree }) => tree.show(null));
+    if (this.panel?.key === "graph") this.graph?.update();
     byId("search").focus({ preventScroll: true });
   }
 
@@ -267,6 +352,7 @@ class App {
     this.trees.forEach(({ tree }) => tree.recolour());
     this.lists.forEach((list) => list.table && (list.table.grid.invalidateAllRows(), list.table.grid.render()));
     this.ribbon.draw();
+    this.graph?.recolour();
     const open = this.details.wanted;
     if (open) this.details.show(open.what, open.row);
   }

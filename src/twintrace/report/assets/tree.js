@@ -134,11 +134,25 @@ class Tree {
       const found = this.items.get(walked);
       if (found) this.toggle(found.node, true);
       walked = walked ? `${walked}.${part}` : part;
+      const list = found ? found.item.querySelector("ul") : this.element;
+      for (let more; !this.items.has(walked) && (more = list?.querySelector(":scope > li > .link")); ) more.click();
     }
   }
 
   select(path) {
     for (const { item, node } of this.items.values()) item.setAttribute("aria-selected", String(node.path === path));
+  }
+
+  // Marks the module of the row that is open, and opens the way to it.
+  show(path) {
+    for (const { item } of this.items.values()) item.removeAttribute("aria-current");
+    if (path === null) return;
+    this.reveal(path);
+    const found = this.items.get(path);
+    if (!found) return;
+    found.item.setAttribute("aria-current", "true");
+    const [line, frame] = [found.line.getBoundingClientRect(), this.element.parentElement?.getBoundingClientRect()];
+    if (frame && (line.top < frame.top || line.bottom > frame.bottom)) this.element.parentElement.scrollTop += line.top - frame.top - frame.height / 3;
   }
 
   recolour() {
