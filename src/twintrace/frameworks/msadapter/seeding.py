@@ -20,6 +20,8 @@ from ..mindspore import seeding
 from .names import PACKAGE
 from .patches import patch
 
+_STEP = 12
+"""Numbers by which a generator goes on with each draw."""
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -43,8 +45,11 @@ def _listening() -> list[Callable[[], None]]:
         return []
 
     def draws(generator: Any = None) -> np.random.RandomState:
-        numbers = (generator if hasattr(generator, "_step") else default)._step(12)
-        return np.random.RandomState([int(number.item()) & 0xFFFFFFFF for number in numbers])
+        own = generator if hasattr(generator, "_step") else default
+        seed, offset = (int(number.item()) for number in own._step(_STEP))
+        if int(own._offset.item()) == offset:  # MindSpore 2.7 does not go on by itself
+            own._offset.assign_value(ms.Tensor(offset + _STEP))
+        return np.random.RandomState([seed & 0xFFFFFFFF, offset & 0xFFFFFFFF])
 
     def randn(size: Any, generator: Any, dtype: Any) -> Any:
         return kernels.cast(ms.Tensor(draws(generator).standard_normal(tuple(size)).astype(np.float32)), dtype)
