@@ -17,6 +17,8 @@ from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parent.parent / "src" / "twintrace" / "report" / "assets"
 ESBUILD = "esbuild@0.28.2"
+NOT_MADE = 3
+"""Exit code where npm is not there or cannot reach its registry."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ def main(arguments: list[str]) -> int:
     changed = []
     with tempfile.TemporaryDirectory() as folder:
         for library in LIBRARIES:
-            made = bundle(library, Path(folder))
+            try:
+                made = bundle(library, Path(folder))
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(f"vendor: {library.package} could not be brought or bundled: {error}", file=sys.stderr)
+                return NOT_MADE
             target = ASSETS / library.file
             if not target.exists() or target.read_bytes() != made:
                 changed.append(library.file)

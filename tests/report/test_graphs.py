@@ -1,5 +1,7 @@
 """Modules and data flow of a comparison, as the page gets them."""
 
+from dataclasses import replace
+
 import comparisons
 import pytest
 
@@ -114,6 +116,22 @@ def test_calls_by_path_alone_go_into_the_module_of_that_path():
         module(0, "net.fc", [0], [1]), call(1, "linear", [0], [1], path="net.fc"), call(2, "cos", path="net.b")
     )
     assert unpacked(comparison_graph(found))[0] == ["net", "net/fc", "net/fc/linear", "net/b", "net/b/cos"]
+
+
+def test_what_takes_an_unknown_tensor_is_loose_and_a_weight_is_none():
+    """The page puts what is loose behind what ran before it."""
+    holder = replace(module(0, "fc", [0], [3]), parameters={"weight": 7}, buffers={"scale": 8})
+    found = comparison(
+        holder,
+        call(1, "cast", [7], [1], parent=0, path="fc"),
+        call(2, "scale", [8], [2], parent=0, path="fc"),
+        call(3, "linear", [0, 1], [3], parent=0, path="fc"),
+        call(4, "zeros", [], [4]),
+    )
+    graph = comparison_graph(found)
+    names = unpacked(graph)[0]
+    loose = [name for name, flag in zip(names, graph["sides"][0]["loose"], strict=True) if flag]
+    assert loose == ["fc", "fc/linear"], "they take 0, which nothing made"
 
 
 def test_each_call_of_a_shared_module_is_a_node_of_its_own():

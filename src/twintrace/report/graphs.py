@@ -8,6 +8,7 @@
       …
 
     comparison_graph(comparison)   both sides, as columns
+    trace_graph(rows, facts)       a single run
 
 Nodes are numbered so that a module comes before what is in it, and all of that directly behind it. Edges are between calls; the
 page sums them up between what is shown of them. More than `MOST` siblings are put into sections, since neither a layout nor an
@@ -17,7 +18,7 @@ eye copes with a thousand boxes in a row.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -43,12 +44,14 @@ _FLOWING = (Part.INPUT, Part.OUTPUT, Part.AFTER)
 
 
 @dataclass(slots=True)
-class _Fact:
+class Fact:
     """A tensor on one side: the worst verdict on it, its spec, and the call that made it, as far as that is known."""
 
     outcome: int
     spec: str
     producer: int | None
+    held: bool = False
+    """It is trained, and no call made it: a weight."""
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class _Node:
     named: dict[str, _Node] = field(default_factory=dict)
     number: int = -1
     loose: bool = False
-    """It takes a tensor that no recorded call gave."""
+    """It takes a tensor that no recorded call gave and that is no weight: something was not recorded, or it is the run's input."""
 
 
 @dataclass(slots=True)
@@ -88,7 +91,7 @@ class _Place:
     entries: list[_Entry] = field(default_factory=list)
     gradients: list[tuple[int, str]] = field(default_factory=list)
     """Rows of gradients of parameters, and the parameter's name."""
-    facts: dict[int, _Fact] = field(default_factory=dict)
+    facts: dict[int, Fact] = field(default_factory=dict)
 
 
 def comparison_graph(comparison: Comparison) -> Mapping[str, Any]:
@@ -98,6 +101,26 @@ def comparison_graph(comparison: Comparison) -> Mapping[str, Any]:
     for side, alone in (("left", comparison.only_left), ("right", comparison.only_right)):
         sides.append(_side(_places(comparison.results, alone, side), words))
     return {"sides": sides, "words": words.items}
+
+
+def trace_graph(
+    rows: Iterable[tuple[int, int, Call | None, str]], facts: Callable[[int, Call], Iterable[tuple[int, Fact]]]
+) -> Mapping[str, Any]:
+    """Columns of the graph of one run.
+
+    `rows` are (step, rank, call, parameter): a call, or the gradient of a parameter. `facts(row, call)` gives what is known of the
+    tensors that a call gives, by number.
+    """
+    words = Words()
+    places: dict[tuple[int, int], _Place] = {}
+    for row, (step, rank, call, parameter) in enumerate(rows):
+        place = places.setdefault((step, rank), _Place())
+        if call is None:
+            place.gradients.append((row, parameter))
+            continue
+        place.entries.append(_Entry(2 * row, (call,)))
+        place.facts.update(facts(row, call))
+    return {"sides": [_side(places, words)], "words": words.items}
 
 
 def has_calls(comparison: Comparison) -> bool:
@@ -132,10 +155,11 @@ def _places(
     return dict(sorted(found.items()))
 
 
-def _note(facts: dict[int, _Fact], identity: int, tensor: Tensor, outcome: int) -> None:
+def _note(facts: dict[int, Fact], identity: int, tensor: Tensor, outcome: int) -> None:
     known = facts.get(identity)
     if known is None:
-        facts[identity] = _Fact(outcome, spec_text(tensor.spec), tensor.producer)
+        held = tensor.requires_grad and tensor.producer is None
+        facts[identity] = Fact(outcome, spec_text(tensor.spec), tensor.producer, held)
     elif outcome > known.outcome:
         known.outcome = outcome
 
@@ -315,13 +339,16 @@ def _edges(place: _Place, calls: Mapping[int, tuple[Call, _Entry]]) -> set[tuple
                 givers.setdefault(tensor, []).append(identity)
     for found in givers.values():
         found.sort()
+    held = {
+        tensor for call, _ in calls.values() for named in (call.parameters, call.buffers) for tensor in named.values()
+    }
     edges: set[tuple[int, int, int, str]] = set()
     for identity, tensor, entry in takers:
         fact = place.facts.get(tensor)
         source = _giver(givers.get(tensor, ()), identity, calls, entry)
         if source is None and fact is not None and fact.producer is not None and fact.producer in calls:
             source = calls[fact.producer][1]  # made where nothing was returned, as by a write into a part of it
-        if source is None and entry.node is not None:
+        if source is None and entry.node is not None and tensor not in held and not (fact is not None and fact.held):
             entry.node.loose = True
         if source is None or source is entry or source.node is None or entry.node is None:
             continue

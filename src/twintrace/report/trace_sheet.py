@@ -24,6 +24,7 @@ from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
 from .curves import curve_columns
+from .graphs import Fact, trace_graph
 from .headline import headline_of_trace
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
 from .text import single_place
@@ -107,6 +108,7 @@ def trace_sheet(
         -(-len(rows) // PAGE),
         lambda page: [_tensors(row) for row in rows[page * PAGE : (page + 1) * PAGE]],
         lambda page: [],
+        (lambda: _graph(rows)) if any(row.call for row in rows) else None,
     )
 
 
@@ -223,6 +225,17 @@ def _calls(rows: Sequence[_Row]) -> Mapping[str, Any]:
         for row in rows
     ]
     return {**table.columns(), "rows": {"left": calls}}
+
+
+def _graph(rows: Sequence[_Row]) -> Mapping[str, Any]:
+    def facts(at: int, _: Call) -> Iterator[tuple[int, Fact]]:
+        for part, _slot, _count, item in _given(rows[at]):
+            if not part.backward:
+                yield item.id, Fact(_outcome([item]), spec_text(item.spec), item.producer)
+
+    return trace_graph(
+        ((row.step, row.rank, row.call, row.gradient.slot if row.gradient else "") for row in rows), facts
+    )
 
 
 def _tensors(row: _Row) -> dict[str, Any]:

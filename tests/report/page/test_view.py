@@ -92,6 +92,20 @@ def test_a_trace_says_where_its_first_nan_is(traces, tmp_path):
         assert "not finite" not in answer.read().decode().partition("<script")[0]
 
 
+def test_a_trace_has_a_graph_in_which_nan_is_followed(tmp_path, opened):
+    """One side, and what is not finite in the place of what differs."""
+    with viewing(run(tmp_path / "trace", scale=float("nan"))) as url:
+        page = opened(url)
+        page.get_by_role("tab", name="Graph").click()
+        page.locator(".pane .box").first.wait_for()
+        assert page.locator(".pane").count() == 1
+        broken = page.locator('.box:not(.group):has(.name:text-is("linear"))').first
+        assert "not finite" in broken.get_attribute("aria-label")
+        assert page.locator(".wire.different").count() > 0
+        broken.locator(".head").click()
+        assert "linear" in page.locator("#details h2").inner_text()
+
+
 def test_a_report_keeps_everything_and_finds_its_traces(traces, opened, tmp_path):
     found = api.compare(*traces)
     api.write_json(found, tmp_path / "report.json")
@@ -104,6 +118,10 @@ def test_a_report_keeps_everything_and_finds_its_traces(traces, opened, tmp_path
         for side in ("left", "right"):
             tensor.get_by_role("button", name=f"Values, {side}").click()
         tensor.locator(".values .heat canvas").nth(1).wait_for()
+        page.get_by_role("tab", name="Graph").click()
+        page.locator('.pane .box[aria-selected="true"]').nth(1).wait_for()
+        page.get_by_role("tab", name="Curves").click()
+        page.locator(".chart", has_text="loss").locator("polyline").nth(1).wait_for()
 
 
 def test_a_report_without_its_traces_says_so(tmp_path, opened):

@@ -138,7 +138,8 @@ class Flow {
   told(at) {
     const { forward, backward, rows } = this.totals[at];
     const both = rows && forward.outcome !== NOTHING && backward.outcome !== NOTHING;
-    return `${STATES[this.state(at)]}${both ? `; gradients ${this.app.index.outcomes[backward.outcome]}` : ""}`;
+    const states = this.app.two ? STATES : TRACE_STATES;
+    return `${states[this.state(at)]}${both ? `; gradients ${this.app.index.outcomes[backward.outcome]}` : ""}`;
   }
 }
 
@@ -151,6 +152,7 @@ const STATES = {
   nothing: "nothing to compare",
   alone: "on this side only",
 };
+const TRACE_STATES = { same: "finite", unknown: "unknown", inherited: "not finite", nothing: "no values" };
 
 function join(wires, key, { outcome, spec }) {
   let found = wires.get(key);
@@ -270,7 +272,7 @@ class Pane {
 
   inside(at, level) {
     const { width, height, boxes, ports, wires } = this.layout(at);
-    return [wiring(width, height, wires, ports), ...boxes.map((box) => this.box(box, level))];
+    return [wiring(width, height, wires, ports, this.graph.app.index.outcomes), ...boxes.map((box) => this.box(box, level))];
   }
 
   badge(at) {
@@ -440,8 +442,9 @@ const pick = ({ width, height }) => ({ width, height });
 
 function summedUp(flow, at) {
   const { forward, backward, rows, alone } = flow.totals[at];
-  const told = (name, { arises, different }) => (different ? `${name}: ${count(different)} differ, in ${count(arises)} of them it arises` : "");
-  return [`${count(rows)} pairs`, told("forward", forward), told("backward", backward), alone ? `${count(alone)} calls on this side only` : ""].filter(Boolean).join("; ");
+  const { two } = flow.app;
+  const told = (name, { arises, different }) => (!different ? "" : two ? `${name}: ${count(different)} differ, in ${count(arises)} of them it arises` : `${count(different)} not finite`);
+  return [`${count(rows)} ${two ? "pairs" : "rows"}`, told("forward", forward), told("backward", backward), alone ? `${count(alone)} calls on this side only` : ""].filter(Boolean).join("; ");
 }
 
 // A line through points, rounded where it bends; it ends as it is going: downwards.
@@ -453,14 +456,14 @@ function line(points) {
   return points.length === 2 ? `${path}L${at(points[1])}` : path;
 }
 
-function wiring(width, height, wires, ports) {
+function wiring(width, height, wires, ports, outcomes) {
   const drawn = wires.slice().sort((a, b) => Number(a.wire?.outcome === DIFFERENT) - Number(b.wire?.outcome === DIFFERENT)).flatMap(({ wire, points }) => {
     const kind = !wire ? "order" : wire.outcome === DIFFERENT ? "different" : "agree";
     const [x, y] = points[points.length - 1];
     const [px, py] = points[points.length - 2];
     const angle = (Math.atan2(y - py, x - px) * 180) / Math.PI;
     const path = svg("path", { d: line(points), class: `wire ${kind}` });
-    const about = wire ? `${wire.count === 1 ? "1 tensor" : `${count(wire.count)} tensors`}${wire.specs.size ? `: ${[...wire.specs].join(", ")}` : ""}${wire.outcome === DIFFERENT ? "; differs" : ""}` : "ran after it; no flow was recorded";
+    const about = wire ? `${wire.count === 1 ? "1 tensor" : `${count(wire.count)} tensors`}${wire.specs.size ? `: ${[...wire.specs].join(", ")}` : ""}${wire.outcome === DIFFERENT ? `; ${outcomes[DIFFERENT]}` : ""}` : "ran after it; no flow was recorded";
     const touch = svg("path", { d: line(points), class: "touch" }, svg("title", {}, about));
     const tip = wire ? svg("path", { d: "M0 0L-7 -3.5L-7 3.5Z", class: `tip ${kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) rotate(${angle.toFixed(1)})` }) : null;
     return [path, tip, touch].filter(Boolean);
@@ -488,7 +491,8 @@ class Graph {
     this.where = el("span", { class: "quiet", role: "status" });
     this.percent = el("span", { class: "quiet percent" });
     // Of the signs those that the filters above do not explain.
-    const legend = [["introduced", ARISES, "introduced here"], ["inherited", SIGNS[DIFFERENT], "inherited"]]
+    const { two } = app;
+    const legend = !two ? [] : [["introduced", ARISES, "introduced here"], ["inherited", SIGNS[DIFFERENT], "inherited"]]
       .map(([state, sign, text]) => el("span", { class: "key" }, el("span", { class: state === "introduced" ? "mark arises" : "mark", "aria-hidden": "true", "data-state": state }, sign), text));
     this.thread = svg("svg", { class: "link-line", "aria-hidden": "true" });
     for (const { scroller } of this.panes) scroller.addEventListener("scroll", () => this.tie());
@@ -496,8 +500,9 @@ class Graph {
     element.append(
       el("div", { class: "tools" },
         button("−", "Zoom out", () => this.scale(0.8)), this.percent, button("+", "Zoom in", () => this.scale(1.25)), button("⤢ fit", "Fit into the window", () => this.fit()),
-        button("▾ differences", "Open all modules in which a difference arises", () => this.openDifferences()), button("▸ close all", "Close all modules", () => this.closeAll()),
-        this.where, el("span", { class: "keys" }, ...legend, el("span", { class: "key" }, el("span", { class: "swatch dashed" }), "one side only"), el("span", { class: "key" }, el("span", { class: "swatch thick" }), "a value that differs"))),
+        two ? button("▾ differences", "Open all modules in which a difference arises", () => this.openDifferences()) : null, button("▸ close all", "Close all modules", () => this.closeAll()),
+        this.where, el("span", { class: "keys" }, ...legend, two ? el("span", { class: "key" }, el("span", { class: "swatch dashed" }), "one side only") : null,
+          el("span", { class: "key" }, el("span", { class: "swatch thick" }), two ? "a value that differs" : "a value that is not finite"))),
       el("div", { class: "panes" }, this.panes.map((pane) => pane.element), this.thread));
     this.recolour();
   }
