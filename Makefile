@@ -13,7 +13,7 @@ REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record compare npy msprobe torch_npu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench picture clean
+.PHONY: help demo test test-all lint docs bench picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,11 @@ lint: ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+
+docs: ## build the site into build/site; a link that leads nowhere is an error
+	@$(env) docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "docs: build/site/index.html"
 
 bench: ## measurements beside the peers (BENCH="record …": modules of benchmarks/)
 	@$(env) test

@@ -11,7 +11,7 @@
 
 `testing` is above `api` because what it ships is for the tests of others. The package's own `__init__.py` lends names out of
 `api` and below, so a name taken from `twintrace` itself counts as taken from `api`; `__version__` alone is everybody's.
-To move a wall, change DOORS or HOMES here together with docs/architecture.md.
+To move a wall, change DOORS or HOMES here together with docs/explanation/architecture.md.
 """
 
 import ast

@@ -14,7 +14,7 @@ from twintrace.store import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PAGES = ["CONTRIBUTING.md", "SECURITY.md", "docs/glossary.md"]
+PAGES = ["CONTRIBUTING.md", "SECURITY.md", "docs/reference/glossary.md"]
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 TOP = {path.name for path in ROOT.iterdir()}
 

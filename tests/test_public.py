@@ -1,4 +1,4 @@
-"""docs/public.md and the package say the same: no name is promised that is not there, and none is there without a promise."""
+"""docs/reference/public.md and the package say the same: no promised name is missing, and none is there without a promise."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ import pytest
 import twintrace as tt
 from twintrace.model import errors
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "public.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "reference" / "public.md").read_text(encoding="utf-8")
 PROMISES = PAGE.split("These names were listed at the top once.")
 RESULTS = [tt.Comparison, tt.WeightMap, tt.Conversion, tt.WeightComparison, tt.Certificate, tt.Trace]
 

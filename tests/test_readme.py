@@ -58,7 +58,7 @@ def test_the_quickstart_and_the_notebook_run_as_they_stand(run, capsys):
     pytest.importorskip("pandas")
     cell = run(python_of("Jupyter"))
     assert len(cell["table"]) > 10
-    [(_, code)] = BLOCK.findall((ROOT / "docs" / "public.md").read_text(encoding="utf-8"))
+    [(_, code)] = BLOCK.findall((ROOT / "docs" / "reference" / "public.md").read_text(encoding="utf-8"))
     Path("report.html").unlink()
     run(code)
     assert "forward/api:torch.nn.functional.layer_norm#0\n" in capsys.readouterr().out
@@ -199,7 +199,7 @@ def test_the_translation_is_one():
         (("## Install\n", "### Install\n"), "headings"),
         (("eps=1e-3", "eps=1e-4"), "code"),
         (("$ twintrace doctor ", "$ twintrace nurse "), "code"),
-        (("(docs/align.md)", "(docs/aline.md)"), "links"),
+        (("(docs/explanation/pairing.md)", "(docs/explanation/paring.md)"), "links"),
         (("`twintrace selfcheck train.py`", "`twintrace check train.py`"), "commands"),
         (("```sh\npip", "```console\npip"), "languages"),
         (("| `op` | the kernels below,", "| `op` the kernels below,"), "tables"),

@@ -8,8 +8,8 @@
 
     print(tt.compare("runs/a", "runs/b"))        # the first place where the two runs part, and why
 
-What is public is `__all__` here, and `twintrace.errors`: docs/public.md has the list and what it promises. Importing this does
-nothing else: no framework is imported, nothing is patched, no thread is started.
+What is public is `__all__` here, and `twintrace.errors`: docs/reference/public.md has the list and what it promises.
+Importing this does nothing else: no framework is imported, nothing is patched, no thread is started.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HOMES = {
     "WeightComparison": "api",
     "Certificate": "api",
 }
-# Names that were listed once and have moved: they are still there, and not promised (docs/public.md).
+# Names that were listed once and have moved: they are still there, and not promised (docs/reference/public.md).
 _MOVED = {
     "verdict": "api",
     "TwintraceError": "errors",

@@ -1,4 +1,4 @@
-"""docs/metrics.md in exact arithmetic: fractions, one element after the other.
+"""docs/reference/metrics.md in exact arithmetic: fractions, one element after the other.
 
 expected(left, right, "f32", "bf16", shape, rtol, atol)    the Measurement, from lists of Python numbers
 fault(found, right)                                        what is wrong with a Measurement; None if nothing

@@ -1,4 +1,4 @@
-"""docs/metrics.md describes every number, and no number that is not there."""
+"""docs/reference/metrics.md describes every number, and no number that is not there."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ from twintrace.measure.formats import form
 from twintrace.model.measurements import Measurement, Ratios, StatisticsDifference
 from twintrace.model.tensors import DTYPES
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
 def sections(page: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ def backend(request):
 
 
 def definition(left: list, right: list, left_dtype: str, right_dtype: str) -> Ratios:
-    """docs/metrics.md, Ratios."""
+    """docs/reference/metrics.md, Ratios."""
     kind = np.float32 if {left_dtype, right_dtype} <= SINGLE else np.float64
     found = []
     with np.errstate(all="ignore"):

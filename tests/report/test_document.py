@@ -1,4 +1,4 @@
-"""JSON: what is written comes back, and docs/report-json.md describes it."""
+"""JSON: what is written comes back, and docs/reference/report-json.md describes it."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from twintrace.model.values import Nest, TensorRef, Token
 from twintrace.report import delimited, workbook
 from twintrace.report.document import read_json, write_json
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "report-json.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "report-json.md").read_text(encoding="utf-8")
 
 
 def bare(comparison):

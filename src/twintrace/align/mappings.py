@@ -16,7 +16,7 @@
       left: [encoder.dropout, "*torch.Tensor.to#*"]
       right: []
 
-Every part may be left out, and what the file does not speak of is found as without it. docs/align.md says more.
+Every part may be left out, and what the file does not speak of is found as without it. docs/explanation/pairing.md says more.
 """
 
 from __future__ import annotations

@@ -101,10 +101,27 @@ def compare_arrays(
 ) -> Comparison:
     """Two folders of .npy files side by side: every element within atol + rtol·|left|, or how far beyond.
 
-    by         see `pair_arrays`                       pairs     what belongs together, instead: names, with or without `.npy`
-    equal_nan  NaN beside NaN is no difference         pictures  where in an array the difference is, for reports
-    brief      in half the time, without relative errors and histograms
     A file without a partner, and one that cannot be read, is told of and does not end the comparison.
+
+    Args:
+        left: the folder whose values are the reference.
+        right: the other folder.
+        by: what belongs together: "name", "number" (the order in which they were saved) or "shape" (the sequence of their shapes).
+        pairs: names that belong together, instead of `by`; with or without `.npy`.
+        rtol: tolerance relative to the left element.
+        atol: absolute tolerance.
+        equal_nan: NaN beside NaN is no difference.
+        pictures: where in an array the difference is, for reports.
+        brief: in half the time, without relative errors and histograms.
+        workers: threads to measure with; all cores if None.
+        progress: told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        A comparison with one result for each pair of files.
+
+    Raises:
+        TraceNotFoundError: one of the folders is not there, or holds no such file.
+        UsageError: an unknown `by`, or pairs of files that are not there.
     """
     chosen = _chosen(by)
     traces = (open_folder(left), open_folder(right))

@@ -76,21 +76,42 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Lay two runs side by side: the first call whose inputs agree and whose output does not, and all the rest.
+    """Lay two runs side by side: the first call that is to blame, its cause, and all the rest.
 
-    policy       auto (what rounding explains; no threshold) | msprobe | troubleshooter | torch_testing
-    rtol, atol   instead of a policy: every element within atol + rtol·|left|
-    tolerances   a TOML file with rtol and atol per dtype and per name
-    mapping      a YAML file that says what belongs together, where that is not found by itself
-    noise        a trace of the left run repeated: what differs between the two is not held against the right one
-    steps, ranks only these                          workers  threads to measure with; all cores if not given
-    equal_nan    NaN beside NaN is no difference     pictures where in a tensor the difference is, for the first that differ
-    recompute    compute what is not equal again in float64 (policy auto, without noise, with torch installed)
-    every_step   judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same structure
-                 are paired once, and what comes a few steps after the runs have parted is compared by fingerprints alone
+        found = tt.compare("runs/a", "runs/b")
+        if not found:
+            print(found)
 
-    `bool()` of what comes back is True if every result of the two runs agrees, and False otherwise; its `code` is the exit code
-    of `twintrace compare`.
+    Args:
+        left: a trace, its path, or a dump of another tool: the run that is trusted. Errors are relative to it.
+        right: the other run.
+        policy: "auto": what rounding explains, without a threshold; or the thresholds of "msprobe", "troubleshooter",
+            "torch_testing".
+        rtol: instead of a policy: every element within atol + rtol·|left|.
+        atol: see `rtol`.
+        tolerances: a TOML file with rtol and atol per dtype and per name.
+        mapping: a YAML file that says what belongs together, where that is not found by itself.
+        noise: a trace of the left run repeated: differences between these two are not held against the right one.
+        steps: numbers of the steps to compare; all that both have if None.
+        ranks: numbers of the ranks to compare; all that both have if None.
+        equal_nan: NaN beside NaN is no difference.
+        pictures: where in a tensor the difference is, for the first that differ.
+        recompute: compute again in float64 what is not equal (policy auto, without noise, with torch installed).
+        every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
+            structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
+            alone.
+        workers: threads to measure with; all cores if None.
+        progress: told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        The comparison. `bool()` of it is True if every result of the two runs agrees; its `code` is the exit code of
+        `twintrace compare`.
+
+    Raises:
+        TraceNotFoundError: one of the two is not there, or is no trace.
+        TraceFormatError: one of the two is damaged where it cannot be passed over.
+        UsageError: options that contradict each other, a mapping or a file of tolerances that cannot be right, or noise of
+            another program.
     """
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
     traces = (_opened(left), _opened(right))

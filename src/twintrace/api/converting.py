@@ -37,15 +37,24 @@ def convert_trace(
     force: bool = False,
     progress: Progress | None = None,
 ) -> OpenedTrace:
-    """Write a copy of a trace and open it.
-
-    source    a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them)
-    to        the layout to write: twintrace, torch_npu, msprobe …
-    force     overwrite a file, or a trace of our own, that is at `target` already, once the copy is complete. Without it nothing is
-              overwritten; a folder that is no trace of ours, or has something else in it, never is
-    progress  told what is being done, how many calls are done, how many there are
+    """Write a copy of a trace in another layout, and open it.
 
     What is damaged in `source` is left out, and said: as notes in a trace of our own, as `missing` of a tensor.
+
+    Args:
+        source: a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them).
+        target: where the copy goes.
+        to: the layout to write: "twintrace", "torch_npu", "msprobe", "troubleshooter".
+        force: overwrite a file, or a trace of our own, that is at `target` already, once the copy is complete. A folder that
+            is no trace of ours, or has something else in it, is never overwritten.
+        progress: told what is being done, how many calls are done, how many there are.
+
+    Returns:
+        The copy, opened.
+
+    Raises:
+        UsageError: a layout that is not known or cannot be written, or a target that must not be overwritten.
+        TraceNotFoundError: `source` is not there, or no trace.
     """
     if to not in exporters():
         raise UsageError(f"to={to!r}: expected a layout that can be written, {', '.join(exporters())}.")

@@ -40,7 +40,8 @@ def first_nonfinite(
 
     Args:
         trace: a trace, or its path.
-        steps, ranks: only these; the others are not looked at.
+        steps: only these; the others are not looked at.
+        ranks: likewise.
 
     Returns:
         A report: `report.origin` is the place and its cause, or None; `report.code` is 0 (nothing), 1 (found) or 3 (could not be

@@ -22,7 +22,19 @@ __all__ = ["listing", "open"]
 
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
-    """Open a trace. `tolerant=True` skips damaged records and lists them, instead of raising when one is reached."""
+    """Open a trace, or a dump of another tool.
+
+    Args:
+        path: its directory or, for some tools, its file.
+        tolerant: skip damaged records and list them, instead of raising when one is reached.
+
+    Returns:
+        The trace. Nothing is read but its manifest; records are read when they are asked for.
+
+    Raises:
+        TraceNotFoundError: nothing is there, or no trace.
+        TraceFormatError: a version that this release does not know, or a manifest that is damaged.
+    """
     return as_trace(open_trace(path, tolerant=tolerant))
 
 

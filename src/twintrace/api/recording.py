@@ -82,33 +82,57 @@ def record(
     against: Trace | str | os.PathLike[str] | None = None,
     on_difference: str = "stop",
 ) -> Recorder:
-    """A recorder that writes to the directory `path`. Use it with `with`, or call `start`, `step`, `stop`, `close` yourself.
+    """Begin the recording of a run, into the directory `path`.
 
-    model         a module, a list of modules, or a dict of them by name; may be left out at level api and op, and be {} where
-                  modules are named while it records (`rec.rename`)
-    level         module | api (functions, methods, operators, collectives) | mix (both) | op (kernels)
-    keep          statistics (seven numbers) | fingerprint (those and 128 bits of the bytes) | tensor (every value as well)
-    steps, ranks  numbers of the steps and ranks to record                      first     only the first N calls of each name
-    names         glob patterns, or regular expressions after "re:"             between   (from, to): a range of module paths
-    forward_only  no gradients                  inputs_only  no results         predicate decides for each Site
-    flow_only     what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients
-    framework     needed only when no model is given and several frameworks are imported
-    buffer        how much may be on its way to disk before the recorder waits  overwrite replaces an old trace at `path`
-    resume        go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is
-                  the one after the last, or `rec.step(n)`
-    device_buffer memory of a device that may be held for tensors which wait to be read; None: 1 GiB or 2 % of the device's,
-                  whichever is more; 0: each is read at once
-    eager         run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen
-    writer        writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then
-    kernels       have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore)
-    stop_on_nonfinite   watch for NaN and infinities: keep the values around the place where they arise, tell, and stop recording
-                  with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do not count
-    zoom          a file of `twintrace zoom`, or what `tt.zoom` gave: its steps, ranks, level and calls, with every value, whatever
-                  is said here of level, keep, steps, ranks, names, between, first and predicate
-    against       the trace of another run, recorded alike: each call is compared with it by fingerprint while this one runs. At the
-                  first difference that has an effect it is told, and the values around it are kept
-    on_difference "stop": recording ends with the step that differs, and the run goes on; "raise": DifferenceError at its end
-    strict        raise what goes wrong in the recorder; otherwise it is warned about once, noted in the trace, and training goes on
+        with tt.record("runs/a", net, keep="tensor") as rec:
+            for batch in data:
+                train(batch)
+                rec.step()
+
+    Args:
+        path: directory of the trace. It must not hold another one, unless `overwrite` or `resume` says what to do with it.
+        model: a module, a list of modules, or a dict of them by name; may be left out at the levels api and op, and be {}
+            where modules are named while it records (`Recorder.rename`).
+        level: "module"; "api": functions, methods, operators, collectives, optimizer steps; "mix": both; "op": the kernels below.
+        keep: "statistics": seven numbers of each tensor; "fingerprint": those and 128 bits of its bytes; "tensor": every
+            value as well.
+        steps: numbers of the steps to record; all if None.
+        ranks: numbers of the ranks to record; all if None.
+        names: only calls that fit one of these: glob patterns, or regular expressions after "re:".
+        between: (from, to): only a range of module paths.
+        forward_only: no gradients.
+        inputs_only: no results.
+        flow_only: what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients.
+        first: only the first so many calls of each name.
+        predicate: decides for each `Site` whether it is recorded.
+        framework: "torch", "mindspore" or "msadapter"; needed only if no model is given and several are imported.
+        buffer: bytes that may be on their way to disk before the recorder waits: a number, or a text such as "64 MB".
+        device_buffer: memory of a device that may be held for tensors which wait to be read; None: 1 GiB or 2 % of the
+            device's, whichever is more; 0: each is read at once.
+        strict: raise what goes wrong in the recorder. Otherwise it is warned about once, noted in the trace, and training goes on.
+        overwrite: replace an old trace at `path`.
+        resume: go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is the
+            one after the last, or `rec.step(n)`.
+        eager: run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen.
+        writer: writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then.
+        kernels: have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore).
+        stop_on_nonfinite: watch for NaN and infinities: keep the values around the place where they arise, tell, and stop
+            recording with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do
+            not count.
+        zoom: a file of `twintrace zoom`, or the result of `tt.zoom`: its steps, ranks, level and calls, with every value,
+            whatever is said here of level, keep, steps, ranks, names, between, first and predicate.
+        against: the trace of another run, recorded alike: each call is compared with it by fingerprint while this one runs.
+            At the first difference that has an effect it is told, and the values around it are kept.
+        on_difference: "stop": recording ends with the step that differs, and the run goes on; "raise": DifferenceError at its end.
+
+    Returns:
+        A recorder: use it with `with`, or call its `start`, `step`, `stop` and `close` yourself.
+
+    Raises:
+        UsageError: options that contradict each other, an unknown level or keep, or something that the framework cannot do.
+        TraceExistsError: there is something at `path` already.
+        TraceWriteError: nothing can be written there.
+        MissingPackageError: the framework is not installed.
     """
     where = _place(path)
     close_up = zoom if zoom is None or isinstance(zoom, Zoom) else read_zoom(zoom)

@@ -66,7 +66,7 @@ def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: 
 
 
 def comparison_json(comparison: Comparison) -> Iterator[str]:
-    """Everything that the comparison found, as the text of a JSON document (docs/report-json.md), piece by piece."""
+    """Everything that the comparison found, as the text of a JSON document (docs/reference/report-json.md), piece by piece."""
     from ..report import document
 
     return document.pieces(comparison)
@@ -149,7 +149,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Everything that the comparison found, as JSON (docs/report-json.md)."""
+    """Everything that the comparison found, as JSON (docs/reference/report-json.md)."""
     from ..report import document
 
     document.write_json(comparison, path)

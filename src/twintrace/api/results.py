@@ -111,7 +111,12 @@ def _csv(table: Table, path: Destination | None) -> str | None:
 
 
 class Comparison(Written, results.Comparison):
-    __doc__ = results.Comparison.__doc__
+    """Two traces side by side. Printed it is the verdict; it is true if every result of the two runs agrees, and false otherwise.
+
+    `results` are in the order of the left side's calls, by step and rank. The gradients of parameters, which belong to no call, are
+    results with a match of no calls.
+    """
+
     __slots__ = ()
 
     def __str__(self) -> str:
@@ -196,20 +201,24 @@ class _WeightReport(Written):
 
 
 class WeightMap(_WeightReport, weights.WeightMap):
-    __doc__ = weights.WeightMap.__doc__
+    """Weights that belong together, and what is left over. True if everything that matters has its partner."""
+
     __slots__ = ()
 
 
 class Conversion(_WeightReport, weights.Conversion):
-    __doc__ = weights.Conversion.__doc__
+    """Weights that were written to a file, or loaded into a net."""
+
     __slots__ = ()
 
 
 class WeightComparison(_WeightReport, weights.WeightComparison):
-    __doc__ = weights.WeightComparison.__doc__
+    """Two checkpoints side by side. True if every weight that matters has its partner, of the same shape, and close to it."""
+
     __slots__ = ()
 
 
 class Certificate(_WeightReport, weights.Certificate):
-    __doc__ = weights.Certificate.__doc__
+    """Proof that weights arrived, or the list of those that did not. True if it is granted."""
+
     __slots__ = ()

@@ -45,7 +45,11 @@ def imported_frameworks() -> tuple[str, ...]:
 
 
 def doctor() -> list[Finding]:
-    """Findings on this machine: packages, what can be recorded, what is missing and how to get it."""
+    """Look at this machine: packages, what can be recorded, what is missing and how to get it.
+
+    Returns:
+        Findings, each with its subject, a sentence, whether it is good, and the remedy if it is not.
+    """
     import numpy
 
     findings = [

@@ -78,15 +78,25 @@ def map_weights(
     trust: bool = False,
     key: str | None = None,
 ) -> WeightMap:
-    """Which weight of `left` is which of `right`, how it gets there, how sure that is and why.
+    """Find which weight of `left` is which of `right`, how it gets there, how sure that is and why.
 
-    left, right  a net, a checkpoint's path, or a dict of tensors. With both at hand names may differ in any way: structure,
-                 shapes, kinds of layers and, where they are equal, values tell. Without `right`, names are predicted
-    to           "mindspore" or "torch": for which framework to predict; the other one than that of `left`, if not said
-    mint         predict the names of mindspore.mint.nn, not of mindspore.nn
-    rename       what to make of each predicted name
-    traces       the paths of two traces, of `left` and of `right`: where layers are alike, the order of their use decides
-    trust, key   for .pth files: load a whole pickled module; where in the file the state dict is
+    Args:
+        left: a net, a checkpoint's path, or a dict of tensors.
+        right: the same of the other side. With both at hand names may differ in any way: structure, shapes, kinds of layers
+            and, where they are equal, values tell. Without it, names are predicted.
+        to: "mindspore" or "torch": for which framework to predict; the other one than that of `left`, if None.
+        mint: predict the names of mindspore.mint.nn, not of mindspore.nn.
+        rename: makes another name of each predicted one.
+        traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
+        trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
+        key: where in a .pth file the state dict is.
+
+    Returns:
+        The map: pairs with their transforms and reasons, what is alone, what is ambiguous. True if it is complete.
+
+    Raises:
+        WeightsError: names that contradict each other.
+        CheckpointError: a file that cannot be read.
     """
     state = open_state(left, trust=trust, key=key)
     if right is not None:
@@ -114,12 +124,27 @@ def convert_weights(
 ) -> Conversion:
     """Carry weights over, into a file (completely or not at all) or into a net.
 
-    target   a file: .ckpt for MindSpore, .pth for PyTorch, .safetensors for either; or a net, which is then loaded
-    map      a WeightMap or the path of one; if it is not given, it is found as `map_weights` does
-    like     the net, or a checkpoint of it, that a file is for: names are then found, not predicted
-    partial  carry over what can be, although something stays behind
-    force    overwrite a file that is there already; without it, UsageError
-    traces   the paths of two traces: where layers are alike, the order of their use decides
+    Args:
+        source: a net, a checkpoint's path, or a dict of tensors.
+        target: a file: .ckpt for MindSpore, .pth for PyTorch, .safetensors for either; or a net, which is then loaded.
+        map: a WeightMap or the path of one; if None, it is found as `map_weights` does.
+        like: the net, or a checkpoint of it, that a file is for: names are then found, not predicted.
+        to: "mindspore" or "torch", where the target's name does not say it.
+        mint: the target's layers are those of mindspore.mint.nn.
+        partial: carry over what can be, although something stays behind.
+        force: overwrite a file that is there already.
+        traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
+        trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
+        key: where in a .pth file the state dict is.
+        progress: told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        The conversion: what was carried over, how, and what was not needed.
+
+    Raises:
+        WeightsError: something would stay behind, or shapes do not fit.
+        CheckpointError: a file that cannot be read, or cannot hold a tensor.
+        UsageError: the target is there already, or its framework is not said.
     """
     state = open_state(source, trust=trust, key=key)
     into = open_state(target) if registry.weights_of(target) is not None else None
@@ -154,7 +179,24 @@ def compare_weights(
 ) -> WeightComparison:
     """Two checkpoints, nets or dicts side by side: a row for every weight of either.
 
-    rtol, atol    elements may be apart by atol + rtol·|left|; with relative_to="right" by atol + rtol·|right|
+    Args:
+        left: a net, a checkpoint's path, or a dict of tensors.
+        right: the same of the other side.
+        map: a WeightMap or the path of one; if None, it is found as `map_weights` does.
+        values: compare values, not names and shapes alone.
+        rtol: elements may be apart by atol + rtol·|left|, or |right| with relative_to="right".
+        atol: see `rtol`.
+        equal_nan: NaN beside NaN is no difference.
+        relative_to: "left" or "right": the side that `rtol` is relative to.
+        trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
+        progress: told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        The rows, and whether all of them agree.
+
+    Raises:
+        WeightsError: a map that does not fit.
+        CheckpointError: a file that cannot be read.
     """
     if relative_to not in ("left", "right"):
         raise UsageError(f"relative_to: expected left or right, got {relative_to!r}.")
@@ -183,13 +225,25 @@ def certify_weights(
     trust: bool = False,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The proof that the weights of `left` arrived in `right`, or what is wrong, in words.
+    """Prove that the weights of `left` arrived in `right`, or say what is wrong, in words.
 
-    map      what each weight should have become; if it is not given, it is found: by name, by equal values, then as
-             `map_weights` does. A pair on which values and names disagree is not certified
-    nets     two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these)
-    inputs   arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do
-    traces   the paths of two traces: where layers are alike, the order of their use decides
+    Args:
+        left: a net, a checkpoint's path, or a dict of tensors.
+        right: the same of the other side.
+        map: what each weight should have become; if None, it is found: by name, by equal values, then as `map_weights` does.
+            A pair on which values and names disagree is not certified.
+        nets: two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these).
+        inputs: arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do.
+        traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
+        trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
+        progress: told what is being done, how much of it is done, and how much there is.
+
+    Returns:
+        The certificate. True if every weight arrived and, where inputs were given, results and gradients agree.
+
+    Raises:
+        WeightsError: a map that does not fit.
+        CheckpointError: a file that cannot be read.
     """
     states = [open_state(side, trust=trust) for side in (left, right)]
     if nets is not None:

@@ -41,11 +41,16 @@ def seed_all(
     disable_dropout: bool = False,
     frameworks: Collection[str] = (),
 ) -> Seeded:
-    """Seed Python, numpy and every imported framework; the result undoes every change.
+    """Seed Python, numpy and every imported framework.
 
-    frameworks        packages to be imported first, where they are not yet: what is imported later has not been seeded
-    deterministic     ask the framework for deterministic kernels (it warns about those that have none)
-    disable_dropout   dropout passes its input through, wherever it is
+    Args:
+        seed: the seed of all of them.
+        deterministic: ask the framework for deterministic kernels (it warns about those that have none).
+        disable_dropout: dropout passes its input through, wherever it is.
+        frameworks: packages to be imported first, where they are not yet: a framework that is imported later has not been seeded.
+
+    Returns:
+        A handle: calling it, or leaving it as a `with` block, undoes every change.
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise UsageError(f"seed: expected a number from 0 to 2**32 - 1, got {seed!r}.")

@@ -44,12 +44,16 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """Result of a self-check."""
+    """Result of a self-check: true if recording changes no bit. Printed, it says what was compared and what differs."""
 
     compared: int
+    """Number of values that were compared."""
     recorded: int
+    """Number of calls that were recorded."""
     differences: tuple[str, ...]
+    """Values that differ with recording."""
     unstable: tuple[str, ...]
+    """Values that differ between two runs without recording."""
     level: str
     keep: str
     raised: str = ""
@@ -185,8 +189,18 @@ class _Counted(Session):
 def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str | None = None) -> SelfCheck:
     """Run `step` without recording, again without, and with; compare what it returns, bit by bit.
 
-    `step` builds its model, trains, and returns what is to be compared: losses, models, tensors, nested as it likes. If it takes
-    an argument it is given a `record` function (`with record(net): …`); otherwise it may call `tt.record` itself.
+    Args:
+        step: builds its model, trains, and returns what is to be compared: losses, models, tensors, nested as it likes. If it
+            takes an argument it is given a `record` function (`with record(net): …`); otherwise it may call `tt.record`
+            itself.
+        level: level to record at; None: as `step` says itself, or mix.
+        keep: what to keep of each tensor; None: as `step` says itself, or every value.
+
+    Returns:
+        The result: true if all bits are equal, something was recorded and the bare run repeats itself.
+
+    Raises:
+        UsageError: an unknown level or keep.
     """
     if not callable(step):
         raise UsageError(f"selfcheck: expected a function, got {step!r}.")

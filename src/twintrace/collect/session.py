@@ -95,7 +95,7 @@ class _State:
 
 
 class Session:
-    """One recording of one run. Two may exist; they know nothing of each other."""
+    """One recording of one run, as `tt.record` begins it. Two may exist; they know nothing of each other."""
 
     def __init__(
         self,
@@ -191,7 +191,11 @@ class Session:
     # --- the user's side ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Record from here on."""
+        """Record from here on.
+
+        Raises:
+            SessionError: it is recording already, or closed.
+        """
         if not self._is_open("start"):
             return
         if self._running:
@@ -203,7 +207,12 @@ class Session:
     def stop(self, *, keep_gradients: bool = False) -> None:
         """Stop recording; every hook is removed. `start` goes on in the same step.
 
-        keep_gradients   hooks on the graphs of recorded calls stay until the step ends: what flows back through them is recorded
+        Args:
+            keep_gradients: hooks on the graphs of recorded calls stay until the step ends: gradients that flow back through
+                them are recorded.
+
+        Raises:
+            SessionError: it is not recording.
         """
         if self._forked:
             return
@@ -213,8 +222,18 @@ class Session:
         self._disarm(keep_gradients)
 
     def step(self, number: int | None = None) -> None:
-        """The step is over; the next is `number`, or one more. A step in which nothing was recorded is not in the trace if its
-        successor has a number of its own: `rec.step(500)` before the first call makes that the first step.
+        """End the step.
+
+        A step in which nothing was recorded is not in the trace if its successor has a number of its own: `rec.step(500)`
+        before the first call makes that the first step.
+
+        Args:
+            number: number of the next step; None for one more.
+
+        Raises:
+            SessionError: the next step is in the trace already, or the recorder is closed.
+            NonfiniteError: with `stop_on_nonfinite="raise"`, if the step made NaN or infinities that have an effect.
+            DifferenceError: with `against` and `on_difference="raise"`, if the step differs.
         """
         if not self._is_open("step"):
             return
@@ -241,14 +260,27 @@ class Session:
         self._halt(ending)
 
     def rename(self, module: Any, path: str) -> Callable[[], None]:
-        """Record this one module as `path`, whether or not it belongs to a model, until the result is called or recording stops.
+        """Record one module under another path, whether or not it belongs to a model.
 
         Modules are recorded at levels module and mix; at others this has no effect.
+
+        Args:
+            module: the module.
+            path: its path in the trace.
+
+        Returns:
+            A function that ends it; it ends as well when recording stops.
         """
         return self._watch.rename(module, path)
 
     def save(self, name: str, value: Any, *, gradients: bool = True) -> None:
-        """Record one value, and its gradient when it comes; inside or outside a recorded region."""
+        """Record one value, and its gradient when it comes; inside or outside a recorded region.
+
+        Args:
+            name: its name in the trace.
+            value: a tensor, or tensors nested in lists and dicts.
+            gradients: record the gradient too.
+        """
         if not self._is_open("save"):
             return
         if not self._wanted_rank or self._halted or not self._selection.wants_step(self._number):
@@ -271,7 +303,7 @@ class Session:
             _HERE.busy = False
 
     def close(self) -> None:
-        """Everything is written; the trace can be opened anywhere."""
+        """Write everything and end the recording; the trace can be opened anywhere."""
         if self._closed:
             return
         self._disarm()

@@ -10,8 +10,9 @@
     kernel_numpy.py                              the pass over both arrays, for a Measurement and for Ratios, in numpy
     kernel_numba.py, ratios_numba.py             the same compiled; blocks_numba.py: what both are made of
 
-In: numpy arrays in their storage type, as the archive maps them, and the names of their element types. Out: `model.measurements`.
-Formulas and edge cases are in docs/metrics.md. Not here: what is too large (`judge`), which two belong together (`align`).
-Surprising: no array is ever converted or transposed as a whole. Both sides are decoded to float64 a thousand elements at a
-time, in the order of the left side, whatever the types and the layout are; memory does not grow with the tensors.
+In: numpy arrays in their storage type, as the archive maps them, and the names of their element types. Out:
+`model.measurements`. Formulas and edge cases are in docs/reference/metrics.md. Not here: what is too large (`judge`), which
+two belong together (`align`). Surprising: no array is ever converted or transposed as a whole. Both sides are decoded to
+float64 a thousand elements at a time, in the order of the left side, whatever the types and the layout are; memory does not
+grow with the tensors.
 """

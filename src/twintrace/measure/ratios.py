@@ -4,7 +4,7 @@
 
 Where the left element is 0, the smallest step at 1 is added to both sides first. The arithmetic is that of the elements: float32
 where neither type has more digits, float64 otherwise. That is how the tools of Ascend define these three numbers; a
-`Measurement` divides in float64, and has no relative error where the left side is 0. docs/metrics.md, Ratios.
+`Measurement` divides in float64, and has no relative error where the left side is 0. docs/reference/metrics.md, Ratios.
 """
 
 from __future__ import annotations

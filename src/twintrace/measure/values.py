@@ -7,7 +7,7 @@
     backend()                                                            "numba" or "numpy"
 
 One pass, both sides decoded to float64 block by block, sums in float64. The arrays may be read-only, unaligned and strided. It is
-safe in threads, and releases the interpreter lock where numba is installed. docs/metrics.md has every formula.
+safe in threads, and releases the interpreter lock where numba is installed. docs/reference/metrics.md has every formula.
 """
 
 from __future__ import annotations

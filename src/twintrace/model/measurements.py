@@ -6,7 +6,7 @@
     Heat                   where in the tensor the error is, as a coarse picture
     Picture                the values of one tensor, for people to look at
 
-Formulas and edge cases are in docs/metrics.md.
+Formulas and edge cases are in docs/reference/metrics.md.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@
     tables.py  a Comparison as flat tables: the one list of columns of
         delimited.py   CSV
         workbook.py    XLSX
-        document.py    JSON, and back (docs/report-json.md)
+        document.py    JSON, and back (docs/reference/report-json.md)
         frames.py      data frames of pandas, polars, Arrow
     trace_table.py     a trace's tensors as such a table
     weights.py, weight_tables.py   reports on weights: text; tables, JSON, a small page
     files.py   files that are whole or not there
     spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
-    page.py    one HTML file that works offline (docs/report.md), made of
+    page.py    one HTML file that works offline (docs/reference/report.md), made of
         headline.py    the verdict, as elements
         sheets.py      what the page's script reads: columns, words, packed
         comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape

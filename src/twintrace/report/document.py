@@ -1,6 +1,6 @@
 """A comparison as JSON, and back: everything that a report shows, for machines and for `twintrace view`.
 
-    write_json(comparison, "report.json")     docs/report-json.md describes the file
+    write_json(comparison, "report.json")     docs/reference/report-json.md describes the file
     read_json("report.json")                  the Comparison again, without the arguments of the calls; of a call without a partner
                                               it has the tensors
 

@@ -2,8 +2,8 @@
 
     weigh(npu, bench, pair)      Weighed(cells=(0.999999, 0.363, 0.0045, 92.36, 0.4998, 0.8736))
 
-The numbers are the project's own (docs/metrics.md); the embassy's are which of them, and how they are written: twelve decimals,
-six for a cosine above 0.9999. The bench is what is divided by.
+The numbers are the project's own (docs/reference/metrics.md); the embassy's are which of them, and how they are written:
+twelve decimals, six for a cosine above 0.9999. The bench is what is divided by.
 """
 
 from __future__ import annotations
