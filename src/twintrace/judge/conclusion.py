@@ -111,6 +111,9 @@ class Conclusion:
         reached |= self._small_effects(results, reached, ends[1])
         # Other weights always count: the next input may show them.
         reached |= {mistake for result in results for mistake in result.mistakes if mistake.kind == "weights"}
+        idle = {mistake for mistake in reached if self._is_other_mask(mistake, ends[1])}
+        idle |= self._for_other_steps(results, judged) & reached
+        reached = reached - idle or reached  # something must explain what differs at the end
         finished = []
         for result in results:
             made = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
@@ -254,6 +257,38 @@ class Conclusion:
             and any(side.tensor(number).spec.shape == shape for number in inputs_of(call).values())
             for call in side.calls
         )
+
+    def _is_other_mask(self, mistake: Mistake, ends: Mapping[int, Call]) -> bool:
+        """True if all that a mistake changes is the value by which a mask hides elements, and no result of the right is changed by
+        that: -inf and -1e9 are one mask, beside another mistake as well.
+        """
+        if mistake.kind != "meaning" or mistake.backward or mistake not in self._state.origins:
+            return False
+        changed = self._state.choices([mistake])
+        if not changed or not self._state.recomputation.hide_the_same(*next(iter(changed.values()))):
+            return False
+        from ..operations.replay import effect
+
+        return all(effect(self._state.recomputation, changed, end) == 0.0 for end in ends)
+
+    def _for_other_steps(
+        self, results: Sequence[CallResult], judged: Mapping[int, Mapping[int, Judged]]
+    ) -> set[Mistake]:
+        """Mistakes in operands of calls that were not compared any further, because they go other ways to the same result: what is
+        hidden for one side's mask, what is shown for the other's.
+        """
+        found: set[Mistake] = set()
+        for number, result in enumerate(results):
+            own = [
+                judged[number].get(place) for place, item in enumerate(result.tensors) if item.pair.part is Part.OUTPUT
+            ]
+            if own and all(item is not None and item.discarded for item in own):
+                found |= {
+                    mistake
+                    for mistake in result.mistakes
+                    if mistake in self._state.origins and self._state.origins[mistake][0].part is Part.INPUT
+                }
+        return found
 
     def _small_effects(
         self, results: Sequence[CallResult], reached: Collection[Mistake], ends: Mapping[int, Call]

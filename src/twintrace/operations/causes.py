@@ -40,7 +40,7 @@ _HELD_OTHERWISE = 1e-3
 """Share of a difference that may be left between optimizers of two frameworks, which hold 1 - β and epsilon in other precisions."""
 _SHARE = 0.1
 """Share of a difference, at most, that may be left: one that is no larger than that of constants to begin with must go away."""
-_MASKED = -1e3
+HIDDEN = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _FEW = 6
 """Calls of a slice up to which each is left out for a try, although the other side makes one of its kind."""
@@ -92,7 +92,9 @@ def cause_of(
         search = _Search(recomputation, left, right, bound)
     except NotRecomputable:
         return None
-    before = recomputation.relative(f, g)
+    visible = _without_hidden(f, g)
+    masked = visible[1] is not g
+    before = recomputation.relative(*visible)
     foreign = recomputation.sides[0].framework != recomputation.sides[1].framework and all(
         part.calls and part.calls[-1].site.phase is Phase.UPDATE for part in (left, right)
     )
@@ -102,6 +104,8 @@ def cause_of(
             after, other, limit = recomputation.both(left, right, candidate.bound or bound, layout, changed)
         except NotRecomputable:
             continue
+        if masked and after.shape == other.shape:
+            other = torch.where((after <= HIDDEN) & (other <= HIDDEN), after, other)
         rest = recomputation.difference_between(after, other, limit, SINGLE)
         now = recomputation.relative(after, other)
         proven = not rest.significant and now <= min(_PROVEN, _SHARE * before)
@@ -132,6 +136,7 @@ class _Search:
             for candidate in self._operands(one, two):
                 yield self._at(one, two, candidate)
         yield from self._all_settings()
+        yield from self._factors()
         for which in (0, 1):
             yield from self._lone_calls(which)
         for which in (0, 1):
@@ -189,6 +194,25 @@ class _Search:
                 changed[place] = replace(changed[place], arguments={**changed[place].arguments, name: mine})
         if len(names) > 1:
             yield Candidate(Cause(", ".join(names), advice="set these as on the left"), right=changed)
+
+    def _factors(self) -> Iterator[Candidate]:
+        """Numbers by which values are scaled in other ways: a divisor here, a factor there, the scale of an attention."""
+        scaled = [
+            [(item, factor) for item in meanings if (factor := _factor(item)) is not None]
+            for meanings in (self._left, self._right)
+        ]
+        for one, mine in scaled[0]:
+            for two, other in scaled[1]:
+                if mine == other or one.operation == two.operation:
+                    continue
+                name = "scale" if two.operation == "scaled_dot_product_attention" else "other"
+                cause = Cause(
+                    f"scale: {told(mine)} | {told(other)}",
+                    setting="scale",
+                    advice=f"scale by {told(mine)} on the right",
+                )
+                own = 1 / mine if two.operation == "div" else mine
+                yield self._at(one, two, Candidate(cause, right=self._with(two, {name: own})))
 
     def _with(self, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
         changed = replace(meaning, arguments={**meaning.arguments, **arguments})
@@ -412,7 +436,7 @@ class _Search:
                     operand = arguments.get(name)
                     if isinstance(operand, Operand):
                         tensor = value(operand)
-                        if meaning.operation == "add" and tensor.is_floating_point() and bool((tensor < _MASKED).any()):
+                        if meaning.operation == "add" and tensor.is_floating_point() and bool((tensor < HIDDEN).any()):
                             return _Mask(meaning, name, tensor)
                         if meaning.operation == "masked_fill" and name == "mask" and tensor.dtype == torch.bool:
                             return _Mask(meaning, name, ~tensor)
@@ -429,7 +453,7 @@ class _Mask:
 
     @property
     def allowed(self) -> Tensor:
-        return self.tensor if self.tensor.dtype == torch.bool else self.tensor > _MASKED
+        return self.tensor if self.tensor.dtype == torch.bool else self.tensor > HIDDEN
 
     def additive(self) -> Tensor:
         return torch.zeros(self.allowed.shape, dtype=torch.float64).masked_fill(~self.allowed, -math.inf)
@@ -475,6 +499,23 @@ class _Mask:
             return replace(self.meaning, arguments={**arguments, self.argument: mask})
         source = arguments["input"]
         return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
+
+
+def _factor(meaning: Meaning) -> float | None:
+    """The number that a call scales by; None if it scales by none."""
+    other = meaning.arguments.get("other")
+    if meaning.operation in ("mul", "div") and isinstance(other, int | float) and other:
+        return 1 / other if meaning.operation == "div" else float(other)
+    scale = meaning.arguments.get("scale")
+    return scale if meaning.operation == "scaled_dot_product_attention" and isinstance(scale, float) else None
+
+
+def _without_hidden(f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Two results of which elements that both hide from a softmax count as equal: one hides with -inf, the other with -1e9."""
+    if f.shape != g.shape:
+        return f, g
+    hidden = (f <= HIDDEN) & (g <= HIDDEN)
+    return (f, torch.where(hidden, f, g)) if bool(hidden.any()) and bool(((f != g) & ~hidden).any()) else (f, g)
 
 
 def _broadcastable(one: Tensor, two: Tensor) -> bool:

@@ -26,7 +26,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .audits import Audit, audit
 from .catalog import OPERATIONS
-from .causes import Cause, cause_of
+from .causes import HIDDEN, Cause, cause_of
 from .evaluation import SINGLE, Gradients, NotRecomputable, Values, run
 from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
@@ -274,6 +274,20 @@ class Recomputation:
                 mine.setdefault(item.left, []).append(number)
         theirs = {number: [bound[number].left] for number in right.edge if number in bound}
         edges = mine, theirs
+        begun = (
+            {bound[number].left for number in right.edge if number in bound},
+            {number for number, item in bound.items() if item.left in left.edge},
+        )
+        for which in (0, 1):  # what is only moved between is the same beginning; what is written down has no rounding
+            for number in [*edges[which]]:
+                if self._is_constant(which, number):
+                    del edges[which][number]
+                    continue
+                sources = set() if number in begun[which] else self._moved_from(which, number, begun[which])
+                if sources:
+                    del edges[which][number]
+                for other in [other for other, partners in edges[1 - which].items() if sources & set(partners)]:
+                    del edges[1 - which][other]
         lone = [
             [number for number, others in edges[which].items() if not set(others) & set(parts[1 - which].edge)]
             for which in (0, 1)
@@ -294,6 +308,28 @@ class Recomputation:
             if (maker := self.sides[which].maker(number)) is not None
         ]
         return [max(made)[1:]] if made else []
+
+    def _is_constant(self, which: int, number: int) -> bool:
+        """True if a call made a value of no other tensor: zeros, ones, positions."""
+        call = self.sides[which].maker(number)
+        meaning = None if call is None else self.sides[which].meaning(call)
+        return meaning is not None and not traits_of(meaning).random and not any(True for _ in meaning.operands())
+
+    def _moved_from(self, which: int, number: int, begun: Collection[int]) -> set[int]:
+        """Those of some values that a value is nothing but moved from, or an answer about; none if a rounding lies between."""
+        side, waiting, seen = self.sides[which], [number], {number}
+        while waiting:
+            here = waiting.pop()
+            if here in begun:
+                continue
+            call = side.maker(here)
+            meaning = None if call is None else side.meaning(call)
+            if meaning is None or (self.values[which].spec(here).dtype in UNITS and not traits_of(meaning).moves):
+                return set()
+            fresh = {operand.tensor for _, operand in meaning.operands()} - seen
+            seen |= fresh
+            waiting += fresh
+        return seen & set(begun)
 
     def choices(
         self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout
@@ -521,6 +557,8 @@ class Recomputation:
             value = values(number)
             if number < 0 or number in compared or not value.is_floating_point():
                 return value
+            if self._is_constant(which, number) or self._moved_from(which, number, compared):
+                return value
             unit = UNITS.get(self.values[which].spec(number).dtype, 0.0)
             return value * (
                 1 + _LEAF_UNITS * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1)
@@ -641,6 +679,12 @@ class Recomputation:
     def is_part(self, left: int, right: int) -> bool:
         """True if the smaller of two tensors that no recorded call made consists of rows of the larger, or of its columns."""
         return is_part(self, left, right)
+
+    @staticmethod
+    def hide_the_same(one: Tensor, two: Tensor) -> bool:
+        """True if two tensors differ only where both have a value that hides an element from a softmax."""
+        hidden = (one <= HIDDEN) & (two <= HIDDEN)
+        return one.shape == two.shape and bool(((one == two) | hidden).all())
 
     @staticmethod
     def relative(f: Tensor, g: Tensor) -> float:

@@ -1,0 +1,79 @@
+"""Attention whose scores are hidden in other ways: masks of one effect are no mistake, and hide none beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import twintrace as tt  # noqa: E402
+from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
+from twintrace.report.text import verdict  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+
+TOKENS, HEADS, WIDTH = 9, 2, 8
+
+
+def hide(way: str, scores: torch.Tensor, scale: float, hidden: torch.Tensor) -> torch.Tensor:
+    """Scaled scores, of which some are hidden from the softmax."""
+    zeros, least = torch.zeros(TOKENS, TOKENS, dtype=scores.dtype), torch.finfo(scores.dtype).min
+    if way == "add -inf":
+        return scores * scale + zeros.masked_fill(hidden, float("-inf"))
+    if way == "add -1e9":
+        return scores * scale + hidden.to(scores.dtype) * -1e9
+    if way == "add the least":
+        return scores / (1 / scale) + torch.full_like(zeros, least).masked_fill(~hidden, 0)
+    assert way == "fill -inf"
+    return (scores * scale).masked_fill(hidden, float("-inf"))
+
+
+def attend(net: Any, x: torch.Tensor, way: str, scale: float) -> torch.Tensor:
+    q, k, v = (part(x).view(2, TOKENS, HEADS, WIDTH).transpose(1, 2) for part in (net.q, net.k, net.v))
+    hidden = torch.ones(TOKENS, TOKENS).triu(1).bool()
+    if way == "fused":
+        mask = torch.zeros(TOKENS, TOKENS, dtype=x.dtype).masked_fill(hidden, -1e4)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    else:
+        mixed = hide(way, q @ k.mT, scale, hidden).softmax(-1) @ v
+    return net.o(mixed.transpose(1, 2).reshape(2, TOKENS, HEADS * WIDTH))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+@pytest.mark.parametrize(
+    ("ways", "dtype"),
+    [
+        (("add the least", "fused"), torch.bfloat16),
+        (("add -inf", "add -1e9"), torch.float32),
+        (("fill -inf", "add the least"), torch.float32),
+        (("fused", "add -inf"), torch.float16),
+    ],
+)
+def test_another_scale_beside_another_mask(
+    tmp_path: Path, ways: tuple[str, str], dtype: torch.dtype, factor: float
+) -> None:
+    """Of two layers the second has another scale, or none: that is named, with its cause, and no mask is."""
+    scale = WIDTH**-0.5
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def layer(own: float) -> Net:
+            parts = {name: nn.Linear(HEADS * WIDTH, HEADS * WIDTH) for name in "qkvo"}
+            return Net(lambda net, x: attend(net, x, ways[side], own), **parts)
+
+        net = nn.Sequential(layer(scale), layer(scale * factor if side else scale)).to(dtype)
+        with record(net):
+            y = net(rand(2, TOKENS, HEADS * WIDTH).to(dtype))
+            (y * rand(2, TOKENS, HEADS * WIDTH, seed=2).to(dtype)).sum().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == (factor != 1.0), tt.verdict(found)
+    if factor != 1.0:
+        assert found.divergence is not None
+        assert found.divergence.result.match.right[0].site.path == "1"
+        assert f"{scale * factor:.7}"[:7] in verdict(found).partition("why")[2].partition("share")[0]
