@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 LEAF_UNITS = 4.0
 """Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
+_COPIED_UNITS = 1.0
+"""Units by which weights of 16 bits may differ: they were copied, and rounded once. A factor of 1.01 moves bf16 by up to three."""
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
 _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_select"))
@@ -276,15 +278,17 @@ class Values:
         measured = item.measurement
         coarse = unit(left.spec.dtype, right.spec.dtype)
         trend = None
-        if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
+        weight = pair.part is Part.PARAMETER or left.requires_grad
+        units = _COPIED_UNITS if weight and coarse > SINGLE else LEAF_UNITS
+        if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= units:
             # Tables that each side computed in float32 may all be off in one direction; weights were copied.
-            copied = pair.part is Part.PARAMETER or left.requires_grad or coarse > SINGLE
+            copied = weight or coarse > SINGLE
             if copied and not self._state.before:
                 trend = self._state.recomputation.trend(pair.left, pair.right, pair.layout)
             if trend is not None and trend.rounding:
                 self._state.rounded.setdefault(trend.text, []).append(name_of_pair(pair))
             if trend is None or trend.rounding:
-                return Judged(Status.CLEAN, because=f"within {LEAF_UNITS:.0f} units of {left.spec.dtype}")
+                return Judged(Status.CLEAN, because=f"within {units:.0f} units of {left.spec.dtype}")
         held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
         if held and self._state.before and item.verdict.outcome.good:
             why = f"{name_of_pair(pair)} was changed between two steps by something that was not recorded"
