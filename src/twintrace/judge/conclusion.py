@@ -65,7 +65,7 @@ class Conclusion:
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """True if a mistake reaches a result of the run, and which results could not be told."""
-        ends = self._ends(0), self._ends(1)
+        ends = self.ends(0), self.ends(1)
         self._scale = self._loss_scale()
         for which, call, mistake in self._state.between:
             attach(results, call, which, mistake)
@@ -200,7 +200,7 @@ class Conclusion:
         """True if a call keeps the loss scale: that is nobody's result."""
         return self._scale is not None and "_amp_" in name_of(call)
 
-    def _ends(self, which: int) -> dict[int, Call]:
+    def ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
         no module.
         """

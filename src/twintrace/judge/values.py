@@ -20,6 +20,7 @@ from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
+from .detours import Detours, is_detour
 from .explanations import Explainer
 from .rounding import unit
 from .state import (
@@ -53,9 +54,10 @@ _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_selec
 class Values:
     """Judges pairs of values, in the order of the data flow."""
 
-    def __init__(self, state: JudgeState, explainer: Explainer) -> None:
+    def __init__(self, state: JudgeState, explainer: Explainer, detours: Detours) -> None:
         self._state = state
         self._explainer = explainer
+        self._detours = detours
 
     def judge(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
@@ -125,6 +127,7 @@ class Values:
     def _judge_value(self, item: TensorResult) -> Judged:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
+            self._detours.note_equal(item)
             return Judged(Status.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
@@ -178,6 +181,8 @@ class Values:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
+        if incoming.status is Status.PARTED and self._detours.meets_again(item, incoming.sources):
+            incoming, difference = Judged(Status.CLEAN), None
         terms = replace(terms, inherited=recomputation.inherited(left, right, self._state.bound, same))
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
@@ -208,9 +213,10 @@ class Values:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if incoming.status is Status.PARTED and not self._still_visible(item, terms.inherited, right, incoming.sources):
             incoming = Judged(Status.CLEAN)
-        return Judged(
-            worse(Status.CLEAN, incoming.status), terms, told(terms, incoming.status), sources=incoming.sources
-        )
+        status = worse(Status.CLEAN, incoming.status)
+        updated = bool(left.calls) and left.calls[-1].site.phase is Phase.UPDATE
+        detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
+        return Judged(status, terms, told(terms, incoming.status), sources=incoming.sources, detour=detour)
 
     def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
         """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside

@@ -213,8 +213,8 @@ def judge_result(
     terms: float = 1.0,
     simulated: Tensor | None = None,
 ) -> Score:
-    """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms; `simulated` the result of
-    a kernel that holds something in 16 bits, which may overflow there, and whose errors may have a gain of their own.
+    """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms; `simulated` is the
+    result of a kernel that holds something in 16 bits, which may overflow there, and whose errors may have a gain of their own.
     """
     if got.shape != want.shape:
         if got.numel() != want.numel():
