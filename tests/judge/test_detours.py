@@ -113,3 +113,29 @@ def test_other_weights_that_this_input_does_not_show_are_other_weights(tmp_path:
             net(torch.arange(5))
 
     assert compared(tmp_path, run).code == 1
+
+
+def by_complex_numbers(x: torch.Tensor, base: float) -> torch.Tensor:
+    angles = torch.arange(x.shape[-2])[:, None] / base ** torch.arange(x.shape[-1] // 2)
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
+
+
+@DTYPES
+@pytest.mark.parametrize(("base", "code"), [(10.0, 0), (10.2, 1)])
+def test_a_rotation_by_complex_numbers_is_one_by_sines(
+    tmp_path: Path, dtype: torch.dtype, base: float, code: int
+) -> None:
+    """In 16 bits the numbers are f32, cast after they were moved. Another base is within the rounding of bf16, and is told."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (part(x).view(2, 8, 2, 8).transpose(1, 2) for part in (net.q, net.k, net.v))
+            q, k = (by_complex_numbers(part, base) if side else rotated(part, True) for part in (q, k))
+            return net.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
+
+        net = Net(forward, **{name: nn.Linear(16, 16) for name in "qkvo"}).to(dtype)
+        trained(net, rand(2, 8, 16).to(dtype), record)
+
+    assert compared(tmp_path, run).code == code

@@ -265,7 +265,8 @@ class Conclusion:
 
         They are tried together: two that undo each other have no effect.
         """
-        made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
+        settled = {*reached, *self._state.undone}
+        made = [mistake for result in results for mistake in result.mistakes if mistake not in settled]
         # A large difference that is gone later was undone: a factor before a product that the other side has after it.
         small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < SMALL]
         gone = [mistake for mistake in small if mistake in self._state.origins and not mistake.backward][:_TRIED]

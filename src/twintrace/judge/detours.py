@@ -6,8 +6,8 @@
 Detours(state).meets_again(item, sources)     two values mean the same if they are recomputed from what agrees before the parting
 Detours(state).settle(ends)                   partings of which nothing reaches a result are none: weights in another order, folded
 
-A weight counts even where this input does not show it. So other weights are another way only if the right with the left's weights
-would give something else: what the weights changed is undone by the calls after them.
+A weight counts even where this input does not show it, and a table of 16 bits may be off by its rounding. So other weights and data
+are another way only if the right with the left's would give something else: what they changed is undone by the calls after them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LONGEST = 256
 """Calls between the parting and the meeting that are recomputed at once."""
 _TRIES = 24
 """Values after a parting that are tried: a small mistake leaves all of them near each other."""
-_KINDS = frozenset(("meaning", "weights", "leaf"))
+_HELD = frozenset(("weights", "leaf"))
+_KINDS = _HELD | {"meaning"}
 _BECAUSE = "another step on the way to the same result"
 
 
@@ -39,7 +40,8 @@ class Detours:
     def __init__(self, state: JudgeState) -> None:
         self._state = state
         self._tries: Counter[frozenset[Mistake]] = Counter()
-        self._undone: set[Mistake] = set()
+        self._met: set[Mistake] = set()
+        """Mistakes of which a value made no difference that was made of them."""
 
     def meets_again(self, item: TensorResult, sources: frozenset[Mistake]) -> bool:
         """True if two values that were made of parted ones are the same function of what agrees before these."""
@@ -52,6 +54,8 @@ class Detours:
             {number for number in self._state.known[which] if self._state.agrees(which, number)} for which in (0, 1)
         ]
         bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
+        from ..operations.recomputation import Bound
+
         recomputation, sides = self._state.recomputation, self._state.sides
         left, right = recomputation.from_same_values(
             sides[0].slice(item.pair.left, agreeing[0]),
@@ -62,17 +66,17 @@ class Detours:
         )
         if not self._can_be_recomputed(left, right):
             return False
-        converted = [self._state.origins[mistake][0] for mistake in sources if mistake.kind == "weights"]
+        converted = [self._state.origins[mistake][0] for mistake in sources if mistake.kind in _HELD]
         try:
             if not recomputation.is_same_function(left, right, bound, item.pair.layout, converted=bool(converted)):
                 return False
             for pair in converted:
-                taken = {**bound, pair.right: self._state.bound[pair.right]}
+                taken = {**bound, pair.right: Bound(pair.left, pair.layout)}
                 if recomputation.is_same_function(left, right, taken, item.pair.layout, converted=True):
                     return False
         except not_recomputable():
             return False
-        self._undone |= sources
+        self._met |= sources
         return True
 
     def note_equal(self, item: TensorResult) -> None:
@@ -112,14 +116,14 @@ class Detours:
         for (left, _), judged in self._state.values.items():
             if left in ends and judged.status is Status.PARTED:
                 reached |= judged.sources
-        undone = self._undone - reached
-        if not undone:
-            return
-        for judged in self._state.values.values():
+        undone = self._met - reached
+        for judged in self._state.values.values() if undone else ():
             if judged.status is Status.PARTED and judged.sources <= undone and judged.sources:
                 judged.status, judged.because, judged.terms = Status.CLEAN, _BECAUSE, None
-                judged.mistakes, judged.sources, judged.detour = (), frozenset(), True
-        self._remark(undone)
+                judged.sources, judged.detour = frozenset(), True
+                judged.mistakes = tuple(mistake for mistake in judged.mistakes if mistake.kind not in _HELD)
+        self._remark(undone - self._state.undone)
+        self._state.undone |= undone
 
     def _remark(self, undone: Collection[Mistake]) -> None:
         others = [name_of_pair(self._state.origins[mistake][0]) for mistake in undone if mistake.kind == "weights"]

@@ -88,6 +88,8 @@ class JudgeState:
         self.notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self.remarks: list[str] = []
+        self.undone: set[Mistake] = set()
+        """Mistakes of which nothing is left: see `detours.py`."""
         self.rounded: dict[str, list[str]] = {}
         """Leaves that one side has rounded in another way, by that way."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}

@@ -433,22 +433,27 @@ class Values:
             visible = self._state.recomputation.is_visible(inherited, right, self._state.bound)
         except not_recomputable():
             return True
-        return visible and not self._is_forgotten(item, right, sources)
+        if visible and not self._is_selective(right):
+            return True
+        effect = self._effect(item, sources)
+        # What is as small as the rounding of 16 bits is there all the same, unless nothing is left of it in float64.
+        return visible if effect is None else effect > EXACT
 
-    def _is_forgotten(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
-        """True if a selective operation drops what a mistake changed, so that all that is left of the difference is rounding."""
+    def _is_selective(self, right: Slice) -> bool:
+        """True if an operation between may drop what a mistake changed, so that all that is left of a difference is rounding."""
         meanings = [self._state.sides[1].meaning(call) for call in right.calls]
-        if not any(meaning is not None and meaning.operation in SELECTIVE for meaning in meanings):
-            return False
+        return any(meaning is not None and meaning.operation in SELECTIVE for meaning in meanings)
+
+    def _effect(self, item: TensorResult, sources: Collection[Mistake]) -> float | None:
+        """Relative effect of mistakes at a value if nothing is rounded on the way; None if it is not known."""
         if not all(mistake in self._state.origins for mistake in sources):
-            return False
+            return None
         changed = self._state.choices(sources)
         if not changed:
-            return False
+            return None
         from ..operations.replay import effect
 
-        seen = effect(self._state.recomputation, changed, item.pair.right)
-        return seen is not None and seen <= EXACT
+        return effect(self._state.recomputation, changed, item.pair.right)
 
     def _fallback(
         self, item: TensorResult, incoming: Judged, audited: Judged, why: str, left: Slice, right: Slice

@@ -43,7 +43,7 @@ class Audit:
     """False if everything kept to a smaller bound already: the `limit` of the scores is that one."""
 
 
-_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity"))
+_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity", "polar"))
 """Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
 _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""

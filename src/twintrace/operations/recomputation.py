@@ -584,7 +584,8 @@ class Recomputation:
             for number in right.edge
             if number in bound
         ]
-        if taken and all(one == two for one, two in taken):
+        # Complex numbers of two f32 have the precision of f32.
+        if taken and all(one == two or (one in UNITS and UNITS[one] == UNITS.get(two)) for one, two in taken):
             return 1.0
         one, two = (
             UNITS.get(self.values[which].spec(part.tensor).dtype, 0.0) for which, part in enumerate((left, right))
