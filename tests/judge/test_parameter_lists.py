@@ -53,10 +53,18 @@ def test_decay_on_norms_is_told_by_its_setting(tmp_path):
     assert "[6] | [6, 6]" not in str(found)
 
 
+@pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_parameter_that_one_optimizer_lacks_is_named(side, tmp_path):
+def test_parameters_that_one_optimizer_lacks_are_told_at_the_first_step(side, steps, tmp_path):
     whole, part = [((0, 1, 2, 3, 4, 5), 0.1)], [((0, 1, 4, 5), 0.1)]
     left, right = (whole, part) if side == "left" else (part, whole)
-    found = tt.compare(recorded(tmp_path / "a", left, 1), recorded(tmp_path / "b", right, 1))
+    found = tt.compare(recorded(tmp_path / "a", left, steps), recorded(tmp_path / "b", right, steps))
+    other = "right" if side == "left" else "left"
+    mistake = found.divergence.mistake
     assert found.code == 1
-    assert f"only the {side}'s optimizer updates 1.weight, f32[6]" in str(found)
+    assert found.divergence.result.step == 0
+    assert mistake.what == f"only the {side}'s optimizer updates 1.weight, 1.bias"
+    assert mistake.advice == f"give 1.weight, 1.bias to the {other}'s optimizer"
+    assert [item for result in found.results for item in result.mistakes if item.effective] == [mistake]
+    assert mistake.advice in str(found)
+    assert "exp_avg: (None" not in str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -531,8 +532,10 @@ def test_exchanged_queries_and_keys_are_named(tmp_path: Path) -> None:
 
     assert result.code == 1
     assert mistake is not None
-    assert "the right takes the result of torch.nn.functional.linear in q" in mistake.why
-    assert "where the left takes the result of torch.nn.functional.linear in k: are the two exchanged?" in mistake.why
+    taken = re.search(r"takes the result of \S+ in (\w) where the left takes the result of \S+ in (\w)", mistake.why)
+    assert taken is not None
+    assert set(taken.groups()) == {"q", "k"}
+    assert ": are the two exchanged?" in mistake.why
 
 
 def test_other_permutations_before_a_reshape_are_named(tmp_path: Path) -> None:
@@ -866,3 +869,57 @@ def test_gradients_behind_a_mistake_are_no_mistakes_of_their_own(tmp_path: Path)
         ms.value_and_grad(lambda: right(given).square().mean(), None, right.trainable_params())()
 
     assert "causal" in only_mistake(tt.compare(tmp_path / "left", tmp_path / "right")).why
+
+
+# --- operands in other places, paddings ---------------------------------------------------------------------------------
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("order", "fused", "why"),
+    [
+        ((1, 0, 2), False, "two operands are exchanged; "),  # the keys are transposed before the product
+        ((2, 0, 1), True, "3 operands are in another order; "),
+    ],
+)
+def test_operands_in_another_order_are_named(
+    tmp_path: Path, side_alone: int, order: tuple[int, int, int], fused: bool, why: str
+) -> None:
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            parts = net.qkv(x).chunk(3, -1)
+            q, k, v = (parts[place] for place in order) if side == side_alone else parts
+            if fused or side == side_alone:
+                return net.o(F.scaled_dot_product_attention(q, k, v))
+            return net.o(((q @ k.transpose(-1, -2)) / 4).softmax(-1) @ v)
+
+        net = Net(forward, qkv=nn.Linear(16, 48), o=nn.Linear(16, 4))
+        with record(net):
+            net(rand(2, 6, 16))
+
+    result = compared(tmp_path, run)
+    mistake = headline(result).mistake
+
+    assert result.code == 1
+    assert mistake is not None
+    assert mistake.why.startswith(why)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@SIDES
+def test_another_padding_of_a_convolution_is_named(tmp_path: Path, side_alone: int, mode: str) -> None:
+    def run(side: int, record: Record) -> None:
+        net = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, padding_mode=mode if side == side_alone else "zeros"), nn.ReLU()
+        )
+        with record(net):
+            net(rand(2, 2, 6, 6))
+
+    result = compared(tmp_path, run)
+    mistake = headline(result).mistake
+
+    assert result.code == 1
+    assert mistake is not None
+    assert (
+        f"padded with zeros (padding_mode constant) on the {('right', 'left')[side_alone]}, not on the" in mistake.why
+    )

@@ -169,6 +169,23 @@ def test_weights_a_few_units_apart_are_a_remark(tmp_path: Path) -> None:
     assert compared(tmp_path, run).code == 0
 
 
+def test_few_weights_of_16_bits_are_the_same_up_to_one_rounding(tmp_path: Path) -> None:
+    """Sixteen of them show no trend; but what was copied and rounded once is not two steps of bf16 off."""
+    for factor, code in ((1.01, 1), (1 + 2**-10, 0)):
+
+        def run(side: int, record: Callable[..., Any], factor: float = factor) -> None:
+            net = Net(lambda net, x: torch.tanh(net.scale.weight * x), scale=nn.Embedding(1, 16))
+            with torch.no_grad():
+                net.scale.weight.copy_(rand(1, 16) * (factor if side else 1))
+            net.bfloat16()
+            with record(net):
+                net(rand(4, 16).bfloat16())
+
+        folder = tmp_path / str(code)
+        folder.mkdir()
+        assert compared(folder, run).code == code
+
+
 def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))

@@ -66,6 +66,7 @@ ARGUMENTS = {
     **{name: {"training": False} for name in ("dropout", "feature_dropout", "alpha_dropout")},
     **dict.fromkeys(BITWISE, BITS),
     "cast": {"dtype": "f32"}, "where": {"condition": positive(3, 4) > 0.5}, "threshold": {"threshold": 0.5, "value": 0.25},
+    "complex": {"real": positive(3, 4), "imag": positive(3, 4)}, "polar": {"abs": positive(3, 4), "angle": positive(3, 4)},
     "view_as_real": {"input": torch.complex(positive(3, 4), positive(3, 4))}, "view_as_complex": {"input": positive(3, 2)},
     "imag": {"input": torch.complex(positive(3, 4), positive(3, 4))}, "acosh": {"input": positive(3, 4) + 1},
     "atanh": {"input": positive(3, 4) / 2}, "prelu": {"weight": positive(1)}, "matmul": {"other": positive(4, 3)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,8 @@ from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import Audit, audit  # noqa: E402
 from twintrace.operations.evaluation import Gradients, Values  # noqa: E402
+from twintrace.operations.rounding import RunningError  # noqa: E402
+from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}
@@ -37,6 +40,7 @@ BATCH = {"running_mean": None, "running_var": None, "training": True, "momentum"
 KERNELS: dict[str, tuple[Callable[..., torch.Tensor], list[torch.Tensor], tuple[str, ...], dict[str, object]]] = {
     "tanh": (torch.tanh, [rand(40, 64)], ("input",), {}),
     "silu": (F.silu, [rand(40, 64)], ("input",), {}),
+    "rsqrt": (torch.rsqrt, [rand(9, 33).abs() + 0.1], ("input",), {}),  # the root is rounded before it divides
     "sigmoid": (torch.sigmoid, [rand(40, 64)], ("input",), {}),
     "mul": (torch.mul, [rand(40, 64), rand(40, 64, seed=1)], ("input", "other"), {}),
     "layer_norm": (
@@ -185,3 +189,32 @@ def test_a_bias_may_be_added_by_a_kernel_of_its_own(share: float, dtype: torch.d
     ).forward[3]
 
     assert (score.ratio <= 1) == (share == 1)
+
+
+def test_a_power_that_overflows_on_the_way_is_infinite() -> None:
+    """The gradient of 1/√x has the third power of the result in it."""
+    held = precision_of("f16", Meaning("rsqrt", {}, {}), "torch")
+    got, want = torch.tensor([math.inf, 3.0]).double(), torch.tensor([651.0, 3.0]).double()
+
+    assert judge_result(got, want, None, held).ratio > 1
+    assert judge_result(got, want, None, held, simulated=got).ratio <= 1
+    assert judge_result(want, want, None, held, simulated=got).ratio > 1
+
+
+def test_errors_of_one_sign_are_those_of_the_kernel_that_has_them() -> None:
+    """1 - x² in the gradient of an arc sine is rounded before its root divides."""
+    held = precision_of("bf16", Meaning("asin", {}, {}), "torch")
+    want = rand(64, 64).double()
+    wide = want.abs()
+
+    assert judge_result(want * 1.02, want, wide, held).ratio > 1
+    assert judge_result(want * 1.02, want, wide, held, simulated=want * 1.02).ratio <= 1
+    assert judge_result(want * 0.98, want, wide, held, simulated=want * 1.02).ratio > 1
+
+
+def test_zeros_without_memory_are_exact() -> None:
+    """Autograd has them for the gradient of a sign."""
+    with RunningError(2.0**-24, 2.0**-24) as errors:
+        errors.add(torch._efficientzerotensor((2,)), torch.ones(2))
+
+    assert errors.of(torch._efficientzerotensor((2,))) is None

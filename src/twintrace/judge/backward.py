@@ -18,6 +18,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
+from .detours import is_detour
 from .rounding import unit
 from .state import (
     ORDER,
@@ -62,7 +63,7 @@ class Gradients:
         if key not in self._state.gradients:
             if self._values_of_gradient(item.pair) in self._state.discarded:
                 return Judged(Status.SAME, because="gradients of values that do not belong together", discarded=True)
-            judged = self._judge_gradient(item)
+            judged = self._judge_gradient(item) if not self._is_on_detour(item.pair) else self._each_for_itself(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._state.gradients[key] = judged
@@ -75,6 +76,21 @@ class Gradients:
                 if judged.status is Status.CLEAN and (item.verdict.error or 0.0) >= self.least:
                     self._noise[which].add(number)
         return self._state.gradients[key]
+
+    def _is_on_detour(self, pair: TensorPair) -> bool:
+        left, right = self._values_of_gradient(pair)
+        return left is not None and right is not None and is_detour(self._state.values.get((left, right)))
+
+    def _each_for_itself(self, item: TensorResult) -> Judged:
+        """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""
+        found = []
+        for which, parts in enumerate(self._parts(item.pair)):
+            for call, gradient in parts:
+                found += [self._audited_gradient(which, call, gradient), self._comes_back(which, call)]
+        judged = together(found)
+        if judged.status is Status.CLEAN or judged.status is Status.SAME:
+            return Judged(Status.CLEAN, because="gradients of values on two ways to the same result", discarded=True)
+        return Judged(judged.status, None, judged.because or item.verdict.because, sources=judged.sources)
 
     def _judge_gradient(self, item: TensorResult) -> Judged:
         if item.verdict.outcome is Outcome.SAME:

@@ -30,6 +30,8 @@ _PART = 1e-3
 """Relative distance, at most, of the new values of a weight and of a part of another: gradients that were rounded otherwise."""
 _FACTOR = 1e-4
 """Relative distance of two factors that are one loss scale."""
+_NAMED = 3
+"""Parameters that a sentence names before it counts the others."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
 
@@ -63,7 +65,7 @@ class Conclusion:
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """True if a mistake reaches a result of the run, and which results could not be told."""
-        ends = self._ends(0), self._ends(1)
+        ends = self.ends(0), self.ends(1)
         self._scale = self._loss_scale()
         for which, call, mistake in self._state.between:
             attach(results, call, which, mistake)
@@ -94,6 +96,7 @@ class Conclusion:
         self._match_parts(ends, handled)
         for which in (0, 1):
             handled[which].update(number for number, call in ends[which].items() if self._is_of_scaler(call))
+        self._forgotten_updates(results, ends, handled)
         lone = self._lone_results(ends, handled)
         if self._scale is None:
             lone += self._lone_gradients(results)
@@ -200,7 +203,7 @@ class Conclusion:
         """True if a call keeps the loss scale: that is nobody's result."""
         return self._scale is not None and "_amp_" in name_of(call)
 
-    def _ends(self, which: int) -> dict[int, Call]:
+    def ends(self, which: int) -> dict[int, Call]:
         """Results of a run and the calls that made them: outputs of outermost modules, losses, and what nobody takes where there is
         no module.
         """
@@ -297,7 +300,8 @@ class Conclusion:
 
         They are tried together: two that undo each other have no effect.
         """
-        made = [mistake for result in results for mistake in result.mistakes if mistake not in reached]
+        settled = {*reached, *self._state.undone}
+        made = [mistake for result in results for mistake in result.mistakes if mistake not in settled]
         # A large difference that is gone later was undone: a factor before a product that the other side has after it.
         small = [mistake for mistake in made if mistake.kind == "leaf" or mistake.size < SMALL]
         gone = [mistake for mistake in small if mistake in self._state.origins and not mistake.backward][:_TRIED]
@@ -528,19 +532,59 @@ class Conclusion:
                 return mistake, call
         return None
 
-    def _forgotten(self, which: int, call: Call, number: int) -> str:
-        """Name of a parameter that one side's optimizer updates and the other's does not take, though the network has it."""
+    def _forgotten_updates(
+        self,
+        results: list[CallResult],
+        ends: tuple[Mapping[int, Call], Mapping[int, Call]],
+        handled: tuple[set[int], set[int]],
+    ) -> None:
+        """Mistakes of optimizers that do not take a parameter which the other side's updates. What becomes of it in later steps
+        comes from that, and its state is no result of its own.
+        """
+        for which, side in enumerate(("left", "right")):
+            other = ("right", "left")[which]
+            found: dict[int, tuple[Call, list[tuple[int, int, str]]]] = {}
+            for number, call in ends[which].items():
+                if number in self._state.known[which] | handled[which]:
+                    continue
+                partner = self._forgotten(which, call, number)
+                if partner is not None:
+                    name = self._state.sides[which].parameter_name(_updated(call, number) or -1) or "a parameter"
+                    found.setdefault(call.id, (call, []))[1].append((number, partner, name))
+            for call, forgotten in found.values():
+                names = ", ".join(name for *_, name in forgotten[:_NAMED])
+                names += f" and {len(forgotten) - _NAMED} more" if len(forgotten) > _NAMED else ""
+                mistake = Mistake(
+                    "meaning",
+                    f"only the {side}'s optimizer updates {names}",
+                    f"the {other}'s optimizer is not given {names}",
+                    f"give {names} to the {other}'s optimizer",
+                    other,
+                )
+                earlier = [self._state.standing(which, _updated(call, number) or -1) for number, *_ in forgotten]
+                if any(judged.status is not Status.PARTED for judged in earlier):  # else an earlier step has told it
+                    self._state.always.add(mistake)
+                    attach(results, call, which, mistake)
+                for number, partner, _ in forgotten:
+                    handled[which].update({number, *_state_beside(call, number)})
+                    numbers = (partner, number) if which else (number, partner)
+                    prints = [self._state.sides[i].tensor(item).fingerprint for i, item in enumerate(numbers)]
+                    if prints[0] and prints[1]:
+                        self._state.left_behind[prints[0], prints[1]] = Status.PARTED, frozenset((mistake,))
+
+    def _forgotten(self, which: int, call: Call, number: int) -> int | None:
+        """The other side's value of a parameter that one side's optimizer updates and the other's does not take, though the
+        network has it.
+        """
         before = _updated(call, number) if call.site.phase is Phase.UPDATE else None
         partner = None if before is None else self._state.partner(which, before)
         other = self._state.sides[1 - which]
         updates = [item for item in other.calls if item.site.phase is Phase.UPDATE]
         if before is None or partner is None or not updates:
-            return ""
+            return None
         if math.prod(other.tensor(partner).spec.shape) != math.prod(self._state.sides[which].tensor(before).spec.shape):
-            return ""
-        if any(partner in inputs_of(item).values() for item in updates):
-            return ""
-        return self._state.sides[which].parameter_name(before) or "a parameter"
+            return None
+        return None if any(partner in inputs_of(item).values() for item in updates) else partner
 
     def _is_own_state(self, which: int, call: Call, number: int) -> bool:
         """True of an optimizer's state that the other side keeps otherwise, or that is noise there, where both steps mean the same.
@@ -576,15 +620,7 @@ class Conclusion:
                     continue
                 spec = self._state.sides[which].tensor(number).spec
                 maker = self._state.sides[which].maker(number) or call
-                forgotten = self._forgotten(which, call, number)
-                if forgotten:
-                    found.append(
-                        (
-                            f"only the {side}'s optimizer updates {forgotten}, {spec}: is it given to the {other}'s?",
-                            True,
-                        )
-                    )
-                elif _writes_state(call):
+                if _writes_state(call):
                     found.append((f"only the {side} changes a state of the network, {spec}, by {name_of(call)}", True))
                 elif call.gradients and call.site.kind is not Kind.MODULE:
                     found.append((f"only the {side} computes {name_of(maker)} of the result, {spec}", True))
@@ -609,6 +645,13 @@ def _updated(call: Call, number: int) -> int | None:
     slot = next((slot for slot, made in outputs_of(call).items() if made == number), "")
     place = slot.rpartition("parameters.")[2]
     return inputs_of(call).get(f"0.{place}") if place.isdigit() else None
+
+
+def _state_beside(call: Call, number: int) -> list[int]:
+    """The state that an optimizer's step keeps of a parameter, by the parameter's new value."""
+    made = outputs_of(call)
+    place = next((slot for slot, item in made.items() if item == number), "").rpartition(".")[2]
+    return [item for slot, item in made.items() if slot.startswith(f"state.{place}.")]
 
 
 def _writes_state(call: Call) -> bool:

@@ -165,15 +165,26 @@ class Explainer:
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
 
     def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
-        """True if all that is done with a value is to cast it to an element type."""
+        """True if all that is done with a value is to cast it to an element type, after it was moved or not."""
         side = self._state.sides[which]
-        meanings = [side.meaning(call) for call in side.takers(number)]
-        return bool(meanings) and all(
-            meaning is not None
-            and meaning.operation == "cast"
-            and all(side.tensor(made).spec.dtype == dtype for made in meaning.results)
-            for meaning in meanings
-        )
+        waiting, seen, cast = [number], {number}, False
+        while waiting:
+            takers = side.takers(waiting.pop())
+            for meaning in map(side.meaning, takers):
+                if meaning is None:
+                    return False
+                if meaning.operation == "cast" and all(
+                    side.tensor(made).spec.dtype == dtype for made in meaning.results
+                ):
+                    cast = True
+                    continue
+                if not traits_of(meaning).moves:
+                    return False
+                waiting += [made for made in meaning.results if made not in seen]
+                seen.update(meaning.results)
+            if not takers:
+                return False
+        return cast
 
     def _computed_in(self, which: int, part: Slice) -> str:
         """Element type of the last value of a slice that was computed, not cast or moved."""

@@ -16,6 +16,7 @@ Gradients go the other way, by the vector-Jacobian product of each call; what co
     state.py          what has been judged so far
     values.py         values of the forward pass
     backward.py       gradients
+    detours.py        values that part and meet again
     explanations.py   causes
     conclusion.py     which mistakes reach a result
 """
@@ -31,6 +32,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.verdicts import Outcome, Verdict
 from .backward import Gradients
 from .conclusion import Conclusion, Judgement
+from .detours import Detours
 from .explanations import Explainer
 from .state import Judged, JudgeState, Standing, comes_in
 from .values import Values
@@ -60,7 +62,8 @@ class Recomputed:
     ) -> None:
         self._state = JudgeState(alignment, results, recomputation, before or {})
         explainer = Explainer(self._state)
-        self._values = Values(self._state, explainer)
+        self._detours = Detours(self._state)
+        self._values = Values(self._state, explainer, self._detours)
         self._gradients = Gradients(self._state)
         self._conclusion = Conclusion(self._state, explainer, self._gradients)
         self._gradient_bits = {
@@ -108,6 +111,7 @@ class Recomputed:
         return left.maker(pair.left) is None and right.maker(pair.right) is None
 
     def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]]) -> None:
+        self._detours.settle(self._conclusion.ends(0))
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
             for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
                 for place, item in enumerate(self._state.results[number].tensors):

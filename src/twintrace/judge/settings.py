@@ -70,14 +70,16 @@ def _meant(left: Meaning, right: Meaning) -> dict[str, tuple[str, str]]:
             # Which state an optimizer keeps is its own.
             differs = (one is None or two is None) and left.operation not in STEPS
         else:
-            differs = not (_holds_tensor(one) or _holds_tensor(two) or equal_arguments(one, two))
+            differs = not (_is_state(one) or _is_state(two) or equal_arguments(one, two))
         if differs:
             found[name] = told(one), told(two)
     return found
 
 
-def _holds_tensor(value: Argument) -> bool:
-    return isinstance(value, Operand) or (isinstance(value, tuple) and any(map(_holds_tensor, value)))
+def _is_state(value: Argument) -> bool:
+    """True of tensors, one for each parameter of an optimizer, or of the places for them."""
+    nothing = isinstance(value, tuple) and bool(value) and all(item is None for item in value)
+    return nothing or isinstance(value, Operand) or (isinstance(value, tuple) and any(map(_is_state, value)))
 
 
 def _same_record(one: Call, two: Call) -> bool:

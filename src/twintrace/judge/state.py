@@ -48,6 +48,8 @@ class Judged:
     """Mistakes that have reached this value."""
     discarded: bool = False
     """True if the two values do not belong together after all."""
+    detour: bool = False
+    """True if each side goes its own way here, and they meet again: see `detours.py`."""
     unaudited: str = ""
     """Why a gradient on the way, which has no partner, could not be recomputed."""
 
@@ -86,6 +88,8 @@ class JudgeState:
         self.notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self.remarks: list[str] = []
+        self.undone: set[Mistake] = set()
+        """Mistakes of which nothing is left: see `detours.py`."""
         self.rounded: dict[str, list[str]] = {}
         """Leaves that one side has rounded in another way, by that way."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
@@ -118,7 +122,7 @@ class JudgeState:
             self.of_left[left] = judged
         self.known[0].add(left)
         self.known[1].add(right)
-        if item.left.fingerprint and item.right.fingerprint:
+        if item.left.fingerprint and item.right.fingerprint and not judged.detour:
             self.left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
 
     def remark_on(self, which: int, call: Call, score: Score, part: str) -> None:
@@ -133,10 +137,14 @@ class JudgeState:
 
     def incoming(self, left: Slice, right: Slice) -> Judged:
         """Standing of the compared values that two slices begin with."""
-        found = [self.values[self.bound[number].left, number] for number in right.edge if number in self.bound]
-        found += [self.of_left[number] for number in left.edge if number in self.of_left]
+        found = self.begins_with(left, right)
         sources = frozenset().union(*(judged.sources for judged in found))
         return Judged(worse(*(judged.status for judged in found)), sources=sources)
+
+    def begins_with(self, left: Slice, right: Slice) -> list[Judged]:
+        """The compared values that two slices begin with."""
+        found = [self.values[self.bound[number].left, number] for number in right.edge if number in self.bound]
+        return found + [self.of_left[number] for number in left.edge if number in self.of_left]
 
     def choices(self, mistakes: Collection[Mistake]) -> dict[int, Any] | None:
         """Results of both sides, from the same inputs, at the places of mistakes, by the right's numbers; None if not known."""

@@ -20,6 +20,7 @@ from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
+from .detours import Detours, is_detour
 from .explanations import Explainer
 from .rounding import unit
 from .state import (
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 LEAF_UNITS = 4.0
 """Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
+_COPIED_UNITS = 1.0
+"""Units by which weights of 16 bits may differ: they were copied, and rounded once. A factor of 1.01 moves bf16 by up to three."""
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
 _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_select"))
@@ -51,9 +54,10 @@ _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_selec
 class Values:
     """Judges pairs of values, in the order of the data flow."""
 
-    def __init__(self, state: JudgeState, explainer: Explainer) -> None:
+    def __init__(self, state: JudgeState, explainer: Explainer, detours: Detours) -> None:
         self._state = state
         self._explainer = explainer
+        self._detours = detours
 
     def judge(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
@@ -123,6 +127,7 @@ class Values:
     def _judge_value(self, item: TensorResult) -> Judged:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
+            self._detours.note_equal(item)
             return Judged(Status.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
@@ -176,6 +181,8 @@ class Values:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
+        if incoming.status is Status.PARTED and self._detours.meets_again(item, incoming.sources):
+            incoming, difference = Judged(Status.CLEAN), None
         terms = replace(terms, inherited=recomputation.inherited(left, right, self._state.bound, same))
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
@@ -206,9 +213,10 @@ class Values:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if incoming.status is Status.PARTED and not self._still_visible(item, terms.inherited, right, incoming.sources):
             incoming = Judged(Status.CLEAN)
-        return Judged(
-            worse(Status.CLEAN, incoming.status), terms, told(terms, incoming.status), sources=incoming.sources
-        )
+        status = worse(Status.CLEAN, incoming.status)
+        updated = bool(left.calls) and left.calls[-1].site.phase is Phase.UPDATE
+        detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
+        return Judged(status, terms, told(terms, incoming.status), sources=incoming.sources, detour=detour)
 
     def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
         """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside
@@ -276,15 +284,17 @@ class Values:
         measured = item.measurement
         coarse = unit(left.spec.dtype, right.spec.dtype)
         trend = None
-        if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
+        weight = pair.part is Part.PARAMETER or left.requires_grad
+        units = _COPIED_UNITS if weight and coarse > SINGLE else LEAF_UNITS
+        if measured is not None and coarse and measured.max_ulp is not None and measured.max_ulp <= units:
             # Tables that each side computed in float32 may all be off in one direction; weights were copied.
-            copied = pair.part is Part.PARAMETER or left.requires_grad or coarse > SINGLE
+            copied = weight or coarse > SINGLE
             if copied and not self._state.before:
                 trend = self._state.recomputation.trend(pair.left, pair.right, pair.layout)
             if trend is not None and trend.rounding:
                 self._state.rounded.setdefault(trend.text, []).append(name_of_pair(pair))
             if trend is None or trend.rounding:
-                return Judged(Status.CLEAN, because=f"within {LEAF_UNITS:.0f} units of {left.spec.dtype}")
+                return Judged(Status.CLEAN, because=f"within {units:.0f} units of {left.spec.dtype}")
         held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
         if held and self._state.before and item.verdict.outcome.good:
             why = f"{name_of_pair(pair)} was changed between two steps by something that was not recorded"
@@ -423,22 +433,27 @@ class Values:
             visible = self._state.recomputation.is_visible(inherited, right, self._state.bound)
         except not_recomputable():
             return True
-        return visible and not self._is_forgotten(item, right, sources)
+        if visible and not self._is_selective(right):
+            return True
+        effect = self._effect(item, sources)
+        # What is as small as the rounding of 16 bits is there all the same, unless nothing is left of it in float64.
+        return visible if effect is None else effect > EXACT
 
-    def _is_forgotten(self, item: TensorResult, right: Slice, sources: Collection[Mistake]) -> bool:
-        """True if a selective operation drops what a mistake changed, so that all that is left of the difference is rounding."""
+    def _is_selective(self, right: Slice) -> bool:
+        """True if an operation between may drop what a mistake changed, so that all that is left of a difference is rounding."""
         meanings = [self._state.sides[1].meaning(call) for call in right.calls]
-        if not any(meaning is not None and meaning.operation in SELECTIVE for meaning in meanings):
-            return False
+        return any(meaning is not None and meaning.operation in SELECTIVE for meaning in meanings)
+
+    def _effect(self, item: TensorResult, sources: Collection[Mistake]) -> float | None:
+        """Relative effect of mistakes at a value if nothing is rounded on the way; None if it is not known."""
         if not all(mistake in self._state.origins for mistake in sources):
-            return False
+            return None
         changed = self._state.choices(sources)
         if not changed:
-            return False
+            return None
         from ..operations.replay import effect
 
-        seen = effect(self._state.recomputation, changed, item.pair.right)
-        return seen is not None and seen <= EXACT
+        return effect(self._state.recomputation, changed, item.pair.right)
 
     def _fallback(
         self, item: TensorResult, incoming: Judged, audited: Judged, why: str, left: Slice, right: Slice

@@ -43,7 +43,7 @@ class Audit:
     """False if everything kept to a smaller bound already: the `limit` of the scores is that one."""
 
 
-_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity"))
+_COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity", "polar"))
 """Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
 _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
@@ -180,7 +180,8 @@ def _audit(
             bound = _walked(bound, want, operands, precision)
         bound = corrected(bound, want, number, simulation, narrow)
         walk = functools.partial(_walk, squares, key) if summed else None
-        scores[number] = judge_result(got, want, bound, held, walk, terms)
+        other = None if simulation is None else simulation.results.get(number)
+        scores[number] = judge_result(got, want, bound, held, walk, terms, other)
     forward = scores
     if wanted and gradients is not None:
         try:
@@ -318,8 +319,9 @@ def _audit_backward(
             own = precision_of(values.spec(number).dtype, meaning, framework)
             got = values(number)
             bounds = [corrected(bound, want.detach(), number, simulation, narrow) for want, bound in candidates]
+            other = None if simulation is None else simulation.results.get(number)
             scored = [
-                (judge_result(got, want.detach(), bound, own), want, bound)
+                (judge_result(got, want.detach(), bound, own, simulated=other), want, bound)
                 for (want, _), bound in zip(candidates, bounds, strict=True)
             ]
             score, want, bound = min(scored, key=lambda item: item[0].ratio)

@@ -8,6 +8,7 @@ other side's operation, known variants, operands exchanged or taken from elsewhe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,9 @@ HIDDEN = -1e3
 """Upper limit of what is added to a score to mask it: -1e4, -65504, -1e9, -3.4e38, -inf."""
 _FEW = 6
 """Calls of a slice up to which each is left out for a try, although the other side makes one of its kind."""
+_ORDERED = 4
+"""Inputs up to which all orders are tried: 24 of four."""
+_EXCHANGE = "exchange the two operands on the right"
 _INPUTS = 8
 """Inputs up to which each is tried in the place of another: an optimizer has hundreds."""
 _DEEDS = {
@@ -148,6 +152,7 @@ class _Search:
         for which in (1, 0):
             yield from self._variants(which)
         yield from self._exchanged_inputs()
+        yield from self._exchanged_transposed()
         yield from self._other_inputs()
         for which in (0, 1):  # the other side may make such calls for something else, inside what is one call here
             if len(self._slices[which].calls) <= _FEW:
@@ -331,17 +336,49 @@ class _Search:
                 yield self._changed(cause, which, meaning, variant)
 
     def _exchanged_inputs(self) -> Iterator[Candidate]:
-        """Two inputs of one shape, each in the other's place."""
+        """Inputs of one shape in each other's places: two exchanged, or all of them in another order."""
         known = [number for number in self._slices[1].edge if number in self._bound]
         if len(known) > _INPUTS:
             return
-        cause = Cause("two operands are exchanged", setting="operands", advice="exchange the two operands on the right")
-        spec = self._re.values[1].spec
-        for i, one in enumerate(known):
-            for two in known[i + 1 :]:
-                if spec(one) == spec(two) and self._bound[one].left != self._bound[two].left:
-                    exchanged = {**self._bound, one: self._bound[two], two: self._bound[one]}
-                    yield Candidate(cause, bound=exchanged)
+        alike: dict[object, list[int]] = {}
+        for number in known:
+            alike.setdefault(self._re.values[1].spec(number), []).append(number)
+        for numbers in alike.values():
+            for i, one in enumerate(numbers):
+                for two in numbers[i + 1 :]:
+                    cause = Cause("two operands are exchanged", setting="operands", advice=_EXCHANGE)
+                    yield from self._reordered(cause, (one, two), (two, one))
+        for numbers in alike.values():
+            for order in itertools.permutations(numbers) if 2 < len(numbers) <= _ORDERED else ():
+                if all(one != two for one, two in zip(numbers, order, strict=True)):
+                    text = f"{len(numbers)} operands are in another order"
+                    yield from self._reordered(
+                        Cause(text, setting="operands", advice="give them in the left's order on the right"),
+                        numbers,
+                        order,
+                    )
+
+    def _exchanged_transposed(self) -> Iterator[Candidate]:
+        """Two inputs in each other's places, of which one lies the other way: keys are transposed before a product."""
+        known = [number for number in self._slices[1].edge if number in self._bound]
+        value = self._re.from_left(self._bound)
+        shapes = {number: self._re.values[1].spec(number).shape for number in known}
+        for one, two in itertools.combinations(known if len(known) <= _INPUTS else (), 2):
+            shape = shapes[two]
+            if len(shape) < 2 or shapes[one] != (*shape[:-2], shape[-1], shape[-2]):
+                continue
+            changed = list(self._right)
+            for number, other in ((one, two), (two, one)):
+                turned = self._re.constant(value(other).transpose(-1, -2))
+                changed = _with_substitute(changed, number, Operand(turned))
+            cause = Cause("two operands are exchanged", setting="operands", advice=_EXCHANGE)
+            yield Candidate(cause, right=changed)
+
+    def _reordered(self, cause: Cause, numbers: Sequence[int], order: Sequence[int]) -> Iterator[Candidate]:
+        """The right with some of its inputs in other places, if these are different values."""
+        if len({self._bound[number].left for number in numbers}) == len(numbers):
+            moved = {number: self._bound[other] for number, other in zip(numbers, order, strict=True)}
+            yield Candidate(cause, bound={**self._bound, **moved})
 
     def _other_inputs(self) -> Iterator[Candidate]:
         """An input of the right that is another value than the left's: keys where there were queries."""

@@ -87,6 +87,16 @@ for _name in _ACTIVATIONS.split():
     KERNELS[_name] = _unary(getattr(F, _name), real=_name not in ("relu", "relu6"))
 
 
+@kernel("complex")
+def _complex(real: Tensor, imag: Tensor) -> Result:
+    return torch.complex(wide(tensor_of(real)), wide(tensor_of(imag)))
+
+
+@kernel("polar")
+def _polar(abs: Tensor, angle: Tensor) -> Result:
+    return torch.polar(wide(tensor_of(abs)), wide(tensor_of(angle)))
+
+
 @kernel("identity")
 def _identity(input: Tensor) -> Result:
     return input.clone() if isinstance(input, Tensor) else input

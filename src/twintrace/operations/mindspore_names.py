@@ -27,7 +27,7 @@ isneginf isposinf logical_not bitwise_not maximum minimum fmax fmin atan2 hypot 
 nextafter ldexp gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
 bitwise_left_shift bitwise_right_shift matmul kron mul floor_divide remainder fmod addcmul addcdiv lerp where nan_to_num
 logit softplus hardtanh hardshrink pixel_shuffle pixel_unshuffle view_as_real einsum addbmm tril triu
-masked_select isclose masked_scatter cdist
+masked_select isclose masked_scatter cdist polar
 """
 SAME = frozenset(_SAME.split())
 """Functions and methods that have the arguments of the catalog's operation of their name."""
@@ -354,6 +354,8 @@ LayerNormExt(input, normalized_shape, weight=None, bias=None, eps=1e-5) = layer_
 group_norm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
 GroupNorm(input, num_groups, weight=None, bias=None, eps=1e-5) = group_norm
 rms_norm(x, gamma, epsilon=1e-06) = rms_norm(input=x, normalized_shape=shape(gamma), weight=gamma, eps=epsilon)
+Complex(real, imag) = complex
+Polar(abs, angle) = polar
 RmsNorm(x, gamma, epsilon=1e-06) = rms_norm(input=x, normalized_shape=shape(gamma), weight=gamma, eps=epsilon)
 lrn(x, depth_radius=5, bias=1.0, alpha=1.0, beta=0.5, norm_region='ACROSS_CHANNELS')
     = local_response_norm(input=x, size=2 * depth_radius + 1, alpha=alpha * (2 * depth_radius + 1), k=bias)

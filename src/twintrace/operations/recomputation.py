@@ -60,6 +60,8 @@ _FACTOR_UNITS = 64.0
 """Units by which gradients may differ that are a multiple of each other: those of many layers were rounded in other places."""
 _FILL = 1e3
 """Least size of the value that a mask fills in, beside the other elements: -1e4 in 16 bits, -1e9, -3.4e38."""
+_CONVERTED = 0.4
+"""Share of the tolerance, in the root mean square, that the rounding of converted weights takes: it is for each element."""
 _MOST = 0.5
 """A part of a gradient that one side alone has is missing on the other if the two differ by at least half of it."""
 
@@ -480,6 +482,20 @@ class Recomputation:
             SINGLE,
         )
 
+    def is_same_function(
+        self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout, *, converted: bool
+    ) -> bool:
+        """True if two slices compute the same of the values that they begin with; `converted` if their weights were computed of
+        each other, and rounded, so that the results have the noise of that. Raises NotRecomputable.
+        """
+        if self._later_values(left, right, bound):
+            return False
+        f, g, tolerance = self.both(left, right, bound, layout, converted=converted)
+        if f.shape != g.shape or _difference(f, g, tolerance, SINGLE).significant:
+            return False
+        apart = torch.where(f == g, 0.0, f - g)
+        return not converted or float(apart.norm()) <= _CONVERTED * float(tolerance.norm())
+
     def both(
         self,
         left: Slice,
@@ -487,6 +503,7 @@ class Recomputation:
         bound: Mapping[int, Bound],
         layout: Layout,
         meanings: tuple[Sequence[Meaning] | None, Sequence[Meaning] | None] = (None, None),
+        converted: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         bound = self._with_gradients(left, right, bound)
         f, error_f = self._compute(0, left, self.values[0], meanings[0])
@@ -505,10 +522,11 @@ class Recomputation:
         if self._later_values(left, right, bound):
             return f, g, (error_f + error_g) * (unit / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
-        if not self._structure(left, right, meanings):
+        if converted or not self._structure(left, right, meanings):
             taken = {bound[number].left for number in right.edge if number in bound}
-            tolerance = tolerance + self._wobble(0, left, self.values[0], f, meanings[0], taken, Layout())
-            tolerance = tolerance + self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout)
+            one = self._wobble(0, left, self.values[0], f, meanings[0], taken, Layout(), converted)
+            two = self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout, converted)
+            tolerance = tolerance + one + two
         return f, g, tolerance
 
     def _with_gradients(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> Mapping[int, Bound]:
@@ -544,6 +562,7 @@ class Recomputation:
         changed: Sequence[Meaning] | None,
         compared: Collection[int],
         layout: Layout,
+        converted: bool,
     ) -> Tensor:
         """Effect of holding constants in float32, and of leaves that were not compared being a few units off.
 
@@ -560,8 +579,9 @@ class Recomputation:
             if self._is_constant(which, number) or self._moved_from(which, number, compared):
                 return value
             unit = UNITS.get(self.values[which].spec(number).dtype, 0.0)
+            units = 1.0 if converted and unit > SINGLE else _LEAF_UNITS  # computed in float32, and rounded once
             return value * (
-                1 + _LEAF_UNITS * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1)
+                1 + units * unit * (2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1)
             )
 
         with torch.no_grad():
@@ -602,7 +622,8 @@ class Recomputation:
             for number in right.edge
             if number in bound
         ]
-        if taken and all(one == two for one, two in taken):
+        # Complex numbers of two f32 have the precision of f32.
+        if taken and all(one == two or (one in UNITS and UNITS[one] == UNITS.get(two)) for one, two in taken):
             return 1.0
         one, two = (
             UNITS.get(self.values[which].spec(part.tensor).dtype, 0.0) for which, part in enumerate((left, right))

@@ -93,6 +93,8 @@ class RunningError(TorchDispatchMode):
 
     def of(self, tensor: Tensor) -> Error:
         """Error bound of a tensor, in its shape; None where it is exact."""
+        if tensor._is_zerotensor():  # the gradient of a sign: zeros without memory
+            return None
         known = self._errors.get(tensor.untyped_storage().data_ptr())
         if known is None or not tensor.numel():
             return None
@@ -121,7 +123,7 @@ class RunningError(TorchDispatchMode):
             self._set(tensor, error if own is None else own + error)
 
     def _set(self, tensor: Tensor, error: Error) -> None:
-        if error is None or not tensor.numel():
+        if error is None or not tensor.numel() or tensor._is_zerotensor():
             return
         storage = tensor.untyped_storage()
         place = storage.data_ptr()

@@ -211,8 +211,11 @@ def judge_result(
     precision: Precision,
     walk: Callable[[], Tensor] | None = None,
     terms: float = 1.0,
+    simulated: Tensor | None = None,
 ) -> Score:
-    """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms."""
+    """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms; `simulated` is the
+    result of a kernel that holds something in 16 bits, which may overflow there, and whose errors may have a gain of their own.
+    """
     if got.shape != want.shape:
         if got.numel() != want.numel():
             return Score(math.inf, "shape")
@@ -222,6 +225,10 @@ def judge_result(
         return Score(0.0)
     if not (got.is_floating_point() or got.is_complex()):
         return exact(got, want)
+    if simulated is not None and simulated.shape != want.shape:
+        simulated = None
+    if simulated is not None:
+        want = torch.where(simulated.isfinite(), want, simulated)
     parts = _Parts(precision)
     flat = got.reshape(-1), want.reshape(-1), None if error is None else _bounded(error, want, precision).reshape(-1)
     for start in range(0, got.numel(), BLOCK):
@@ -232,7 +239,7 @@ def judge_result(
         return score
     if walk is None:
         once = precision.unit > COARSE and (precision.inner <= COARSE or precision.narrow) and not got.is_complex()
-        return _systematic(score, got - want, want, precision) if once else score
+        return _systematic(score, got - (want if simulated is None else simulated), want, precision) if once else score
     size, spread = parts.rms(parts.wanted), parts.rms(parts.apart)
     rounded_once, steps = precision.unit * size + precision.least, _SPREAD * math.sqrt(terms) * precision.sums
     allowed = rounded_once + steps * size

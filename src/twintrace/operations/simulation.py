@@ -26,12 +26,8 @@ _SIMULATED = 2.0
 """Multiple of the error of sums that were simulated in 16 bits, by which others may be off: their order need not be the same."""
 _TAIL = 12.0
 """Root mean squares of simulated errors within which those of another kernel stay: up to 8 were seen (PyTorch's fused backward)."""
-_COARSE_INSIDE = frozenset((
-    "avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool", "fold", "interpolate", "grid_sample", "conv",
-    "conv_transpose", "embedding_bag", "scatter_add", "index_add", "cumsum", "layer_norm", "group_norm", "batch_norm",
-    "log_softmax", "logsumexp", "mish", "pow",
-))  # fmt: skip
-"""Operations, beside those that move values, whose kernels may add up or hold something in 16 bits, forward or backward."""
+_NOT_SIMULATED = frozenset(("scaled_dot_product_attention", "multi_head_attention", "lstm", "gru", "rnn"))
+"""Operations whose kernels in 16 bits say nothing of others: they are made of products, which some add up in 16 bits."""
 
 
 _ROUNDED_STEPS = frozenset(("mindspore", "msadapter"))
@@ -75,8 +71,10 @@ def is_half(values: Values, number: int) -> bool:
 
 
 def pytorch_sums(meaning: Meaning, values: Values, gradients: Gradients | None, framework: str) -> Simulation | None:
-    """Results of PyTorch's own kernels in 16 bits, of those that add up in memory."""
-    if not traits_of(meaning).moves and meaning.operation not in _COARSE_INSIDE:
+    """Results of PyTorch's own kernels in 16 bits: those that add up in memory, or whose formulas (the third power in the gradient
+    of 1/√x) round or overflow on the way. Not of products of matrices, which are added up in float32.
+    """
+    if meaning.operation in _NOT_SIMULATED or (traits_of(meaning).product and not meaning.operation.startswith("conv")):
         return None
     with without_onednn():
         found = _simulated(meaning, values, gradients, lambda number: DTYPES[values.spec(number).dtype], kernels.FUSED)

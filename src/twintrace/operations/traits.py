@@ -87,7 +87,7 @@ identity detach reshape permute expand tile getitem setitem cat stack split unbi
 scatter index_copy index_fill index_put masked_fill masked_select masked_scatter copy fill fill_diagonal flip roll rot90 pad
 mirror_pad repeat_interleave tril triu diag diagonal diag_embed meshgrid broadcast_tensors pixel_shuffle pixel_unshuffle
 channel_shuffle depth_to_space space_to_depth where unfold unfold_axis zeros ones full tensor eye one_hot real imag conj positive
-view_as_real view_as_complex
+view_as_real view_as_complex complex
 """)
 _DECIDES = _names("""
 eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all

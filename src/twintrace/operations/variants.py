@@ -220,6 +220,17 @@ def _pool(meaning: Meaning, spec: SpecOf | None) -> Candidates:
         yield "the padding not counted", _with(meaning, count_include_pad=False)
 
 
+def _pad(meaning: Meaning, spec: SpecOf | None) -> Candidates:
+    for mode, sentence in _PADDED.items():
+        yield sentence, _with(meaning, mode=mode, value=0)
+
+
+_PADDED = {
+    "constant": "padded with zeros (padding_mode constant)", "reflect": "padded by reflection (padding_mode reflect)",
+    "replicate": "padded with the values at the edge (padding_mode replicate)", "circular": "padded from the other end (circular)",
+}  # fmt: skip
+
+
 def _leaky(meaning: Meaning, spec: SpecOf | None) -> Candidates:
     for slope in (0.01, 0.1, 0.2, 0.3):
         yield f"slope {slope:g}", _with(meaning, negative_slope=slope)
@@ -305,7 +316,8 @@ _OWN: Mapping[str, Callable[[Meaning, SpecOf | None], Candidates]] = {
     "dropout": _dropout, "conv": _conv, "max_pool": _pool, "avg_pool": _pool, "leaky_relu": _leaky,
     "interpolate": _interpolate, "pixel_shuffle": _shuffle, "depth_to_space": _shuffle, "layer_norm": _layer_norm,
     "rms_norm": _rms_norm, "cross_entropy": _cross_entropy, "adam": _adam, "rmsprop": _rmsprop, "sgd": _sgd,
-    "getitem": _getitem, "sub": _swapped("input", "other"), "div": _swapped("input", "other"), "pow": _swapped("input", "other"),
+    "getitem": _getitem, "pad": _pad,
+    "sub": _swapped("input", "other"), "div": _swapped("input", "other"), "pow": _swapped("input", "other"),
     "lt": _swapped("input", "other"), "le": _swapped("input", "other"), "gt": _swapped("input", "other"),
     "ge": _swapped("input", "other"), "kl_div": _swapped("input", "target"), "where": _swapped("input", "other"),
 }  # fmt: skip

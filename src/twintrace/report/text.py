@@ -502,7 +502,7 @@ def advice(result: Comparison, found: Divergence) -> str:
                 + ("" if _recorded_with(result, "level", "mix", "op") else "; level='mix' records it")
             )
         return "give both sides the same weights and compare again"
-    lone = _lone_gradient(result, found)
+    lone = _lone_gradient(result, found) if found.mistake is None or not found.mistake.advice else ""
     if lone:
         return lone
     if found.mistake is not None:

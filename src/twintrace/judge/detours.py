@@ -1,0 +1,140 @@
+"""Other ways to the same result: values that part on the way, and meet again.
+
+    left     x ─ /5 ────────── tanh ──────────────────── ×5 ─ y
+    right    x ─ ×2 ─ /5 ─ sigmoid ─ ×2 ─ −1 ─────────── ×5 ─ y       what lies between x and y has no counterpart
+
+Detours(state).meets_again(item, sources)     two values mean the same if they are recomputed from what agrees before the parting
+Detours(state).settle(ends)                   partings of which nothing reaches a result are none: weights in another order, folded
+
+A weight counts even where this input does not show it, and a table of 16 bits may be off by its rounding. So other weights and data
+are another way only if the right with the left's would give something else: what they changed is undone by the calls after them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from ..model.records import Call
+from ..model.results import Mistake, Status, TensorResult
+from ..model.verdicts import Outcome
+from ..operations.sides import Slice
+from ..operations.traits import traits_of
+from .rounding import unit
+from .state import SHARES, Judged, JudgeState, name_of_pair, not_recomputable
+
+_NEAR = 16.0
+"""Units of the element type within which recorded values lie that were computed in two ways."""
+_LONGEST = 256
+"""Calls between the parting and the meeting that are recomputed at once."""
+_TRIES = 24
+"""Values after a parting that are tried: a small mistake leaves all of them near each other."""
+_HELD = frozenset(("weights", "leaf"))
+_KINDS = _HELD | {"meaning"}
+_BECAUSE = "another step on the way to the same result"
+
+
+class Detours:
+    """Finds where values meet again that have parted."""
+
+    def __init__(self, state: JudgeState) -> None:
+        self._state = state
+        self._tries: Counter[frozenset[Mistake]] = Counter()
+        self._met: set[Mistake] = set()
+        """Mistakes of which a value made no difference that was made of them."""
+
+    def meets_again(self, item: TensorResult, sources: frozenset[Mistake]) -> bool:
+        """True if two values that were made of parted ones are the same function of what agrees before these."""
+        if not sources or not all(mistake in self._state.origins and mistake.kind in _KINDS for mistake in sources):
+            return False  # a wrong kernel, random numbers, a cast: the function is the same, and its results are not
+        if not self._is_near(item) or self._tries[sources] >= _TRIES:
+            return False
+        self._tries[sources] += 1
+        agreeing = [
+            {number for number in self._state.known[which] if self._state.agrees(which, number)} for which in (0, 1)
+        ]
+        bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
+        from ..operations.recomputation import Bound
+
+        recomputation, sides = self._state.recomputation, self._state.sides
+        left, right = recomputation.from_same_values(
+            sides[0].slice(item.pair.left, agreeing[0]),
+            sides[1].slice(item.pair.right, agreeing[1]),
+            bound,
+            (agreeing[0], agreeing[1]),
+            self._state.agrees,
+        )
+        if not self._can_be_recomputed(left, right):
+            return False
+        converted = [self._state.origins[mistake][0] for mistake in sources if mistake.kind in _HELD]
+        try:
+            if not recomputation.is_same_function(left, right, bound, item.pair.layout, converted=bool(converted)):
+                return False
+            for pair in converted:
+                taken = {**bound, pair.right: Bound(pair.left, pair.layout)}
+                if recomputation.is_same_function(left, right, taken, item.pair.layout, converted=True):
+                    return False
+        except not_recomputable():
+            return False
+        self._met |= sources
+        return True
+
+    def note_equal(self, item: TensorResult) -> None:
+        """Takes note of equal values that were made of parted ones: halves of queries whose weights lie in another order."""
+        if not any(mistake.kind == "weights" for mistake in self._state.origins):
+            return
+        parts = [
+            self._state.sides[which].slice(number, self._state.known[which])
+            for which, number in enumerate((item.pair.left, item.pair.right))
+        ]
+        incoming = self._state.incoming(parts[0], parts[1])
+        if incoming.status is Status.PARTED:
+            self.meets_again(item, incoming.sources)
+
+    def _is_near(self, item: TensorResult) -> bool:
+        if item.verdict.outcome is Outcome.SAME:
+            return True
+        measured, error = item.measurement, item.verdict.error or 0.0
+        if measured is not None and measured.rmse is not None and measured.rms_left:
+            error = measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
+        return measured is not None and error <= max(SHARES, _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype))
+
+    def _can_be_recomputed(self, left: Slice, right: Slice) -> bool:
+        if left.failure or right.failure or not left.calls or not right.calls:
+            return False
+        if max(len(left.calls), len(right.calls)) > _LONGEST:
+            return False
+        return not any(self._draws(which, call) for which, part in enumerate((left, right)) for call in part.calls)
+
+    def _draws(self, which: int, call: Call) -> bool:
+        meaning = self._state.sides[which].meaning(call)
+        return meaning is None or traits_of(meaning).random
+
+    def settle(self, ends: Mapping[int, Call]) -> None:
+        """Takes back what was told of values that met again, where nothing of it reaches a result of the left (`ends`)."""
+        reached: set[Mistake] = set()
+        for (left, _), judged in self._state.values.items():
+            if left in ends and judged.status is Status.PARTED:
+                reached |= judged.sources
+        undone = self._met - reached
+        for judged in self._state.values.values() if undone else ():
+            if judged.status is Status.PARTED and judged.sources <= undone and judged.sources:
+                judged.status, judged.because, judged.terms = Status.CLEAN, _BECAUSE, None
+                judged.sources, judged.detour = frozenset(), True
+                judged.mistakes = tuple(mistake for mistake in judged.mistakes if mistake.kind not in _HELD)
+        self._remark(undone - self._state.undone)
+        self._state.undone |= undone
+
+    def _remark(self, undone: Collection[Mistake]) -> None:
+        others = [name_of_pair(self._state.origins[mistake][0]) for mistake in undone if mistake.kind == "weights"]
+        if others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            first = min(others)
+            self._state.remarks.append(
+                f"{first}{more}: other weights, of which the calls after them make the same results"
+            )
+
+
+def is_detour(judged: Judged | None) -> bool:
+    """True of values that were compared and do not belong together: each side goes its own way here."""
+    return judged is not None and judged.detour
