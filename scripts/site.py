@@ -181,7 +181,7 @@ def command_line() -> str:
     lines += ["Exit codes of every command: 0 yes, 1 no, 2 could not be done, 3 could not be told.", ""]
     for name, command in commands(cli):
         context = click.Context(command, info_name=name)
-        level = "#" * (1 + len(name.split()))
+        level = "#" * len(name.split())
         lines += [f"{level} {name}", "", "```text", command.get_usage(context).replace("Usage: ", ""), "```", ""]
         lines += [*_paragraphs(command.help or ""), ""]
         options = [row for parameter in command.get_params(context) if (row := _option(parameter, context))]
