@@ -55,15 +55,16 @@ _LANGUAGES = re.compile(r"^(English|\[English\]).*(中文).*\n+", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Build from the pages that are put together, not from docs/ alone."""
-    assemble(ROOT, BUILT)
-    config.docs_dir = str(BUILT)
+    """Build from the pages that are put together beside the site, not from docs/ alone."""
+    pages_folder = Path(config.site_dir).resolve().parent / "docs"
+    assemble(ROOT, pages_folder)
+    config.docs_dir = str(pages_folder)
     return config
 
 
 def on_serve(server: Any, config: Any, builder: Any) -> Any:
     """Watch the sources of the pages; watching what is made of them would never end."""
-    server.unwatch(str(BUILT))
+    server.unwatch(config.docs_dir)
     for name in ("docs", "examples", "README.md", "README.zh-CN.md"):
         server.watch(str(ROOT / name))
     return server
@@ -180,7 +181,7 @@ def command_line() -> str:
     lines += ["Exit codes of every command: 0 yes, 1 no, 2 could not be done, 3 could not be told.", ""]
     for name, command in commands(cli):
         context = click.Context(command, info_name=name)
-        level = "#" * (1 + len(name.split()))
+        level = "#" * len(name.split())
         lines += [f"{level} {name}", "", "```text", command.get_usage(context).replace("Usage: ", ""), "```", ""]
         lines += [*_paragraphs(command.help or ""), ""]
         options = [row for parameter in command.get_params(context) if (row := _option(parameter, context))]

@@ -174,7 +174,7 @@ def skeleton(text: str) -> dict[str, list[str]]:
         "headings": [len(level) for level in re.findall(r"^(#+) ", prose, re.MULTILINE)],
         "languages": [language for language, _ in BLOCK.findall(text)],
         "code": [re.split(r"\s+#(?: |$)", line)[0].rstrip() for line in lines],
-        "links": [link for link in links if not link.startswith(("README", "#"))],
+        "links": [link.replace(".zh.md", ".md") for link in links if not link.startswith(("README", "#"))],
         "tables": [str(len(line.split("|"))) for line in prose.splitlines() if line.startswith("|")],
         "commands": sorted(set(re.findall(r"`((?:twintrace|tt\.|make|with tt)[^`]*)`", prose))),
     }

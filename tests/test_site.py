@@ -15,7 +15,11 @@ from twintrace.cli import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-TRANSLATED = [path.with_suffix("").with_suffix(".md") for path in sorted(DOCS.rglob("*.zh.md"))]
+TRANSLATED = [
+    DOCS / "tutorial.md",
+    DOCS / "faq.md",
+    *sorted(set(DOCS.glob("howto/*.md")) - set(DOCS.glob("howto/*.zh.md"))),
+]
 VERBS = [name for name in tt.__all__ if inspect.isfunction(getattr(tt, name))]
 
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
