@@ -158,6 +158,10 @@ class Observer:
         """Are there tensors on a device that wait to be read?"""
         return self._digests is not None and self._digests.waiting > 0
 
+    def holds(self, tensors: Iterable[Any]) -> bool:
+        """Does one of these wait to be read, or something that shares its memory?"""
+        return self._digests is not None and self._digests.holds(tensors)
+
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: on a device they may still wait to be read."""
         if self._digests is not None:

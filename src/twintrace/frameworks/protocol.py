@@ -208,6 +208,9 @@ class Digests(Protocol):
         has none.
         """
 
+    def holds(self, tensors: Iterable[Any]) -> bool:
+        """Does something wait in the memory of one of these?"""
+
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read, or copied on the device, before."""
 
