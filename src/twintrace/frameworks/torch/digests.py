@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..protocol import Lost, Unreadable
+from ..protocol import Keeper, Lost, Unreadable
 from ..runs import Runs
 from . import tensors as looking
 from .batches import MAX_ENTRIES, Entry, Forms, Walk, launch, launch_forms, triton_for, walk_of
+from .outlets import Outlet
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
@@ -89,9 +90,14 @@ class _Taken:
 class DeviceDigests:
     """The waiting room of one recording. Calls come from one thread at a time."""
 
-    def __init__(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
-        """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic."""
-        self._fingerprint, self._room, self._tell = fingerprint, room, tell
+    def __init__(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Keeper | None = None
+    ) -> None:
+        """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic;
+        `keeper` gets the values themselves, of those that it wants.
+        """
+        self._fingerprint, self._room, self._tell, self._keeper = fingerprint, room, tell, keeper
+        self._outlets: dict[Any, Outlet] = {}
         self._places: dict[tuple[Any, int], _Place] = {}
         self._storages: dict[int, list[Entry]] = {}
         self._held = 0
@@ -504,6 +510,17 @@ class DeviceDigests:
                     entry.tensor, entry.walk = entry.tensor.detach().contiguous(), None
             launch(batch, target, self._fingerprint, None, self._pin)
         rows.tickets += [entry.ticket for entry in batch]
+        if self._keeper is not None:
+            self._keep(place, batch, target, self._keeper)
+
+    def _keep(self, place: _Place, batch: list[Entry], target: Tensor, keeper: Keeper) -> None:
+        """Give the values out that the keeper has not: now, while nothing has written to them. Waits for the device."""
+        outlet = self._outlets.get(place.device)
+        if outlet is None:
+            outlet = self._outlets[place.device] = Outlet(place.device)
+        for entry, row in zip(batch, target.cpu().numpy(), strict=True):
+            if keeper.wants(entry.ticket, row, entry.dtype, entry.nbytes):
+                keeper.store(entry.ticket, outlet.pieces(entry.tensor), entry.nbytes)
 
     def _rows(self, device: torch.device, count: int) -> tuple[_Results, Tensor]:
         """Results, and the next rows of them."""
@@ -589,6 +606,7 @@ class DeviceDigests:
         self._ahead.clear()
         self._taken_storages.clear()
         self._pinned.clear()
+        self._outlets.clear()
         self._places.clear()
         self._storages.clear()
         self._results.clear()
