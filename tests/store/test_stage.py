@@ -51,6 +51,29 @@ def test_a_payload_much_larger_than_the_ring(tmp_path):
     stage.close()
 
 
+def test_a_payload_in_pieces_and_one_that_breaks_off(tmp_path):
+    """What follows one that broke off has its own place."""
+    stage = Stage(tmp_path / "rank0.stage", TINY)
+    stage.begin(tmp_path / "payload.bin")
+    pieces = [numbers(size, size) for size in (TINY, 1, 3 * TINY + 7, 64)]
+    first = stage.append_pieces(pieces)
+
+    def breaking():
+        yield numbers(TINY + 3)
+        raise RuntimeError("the device is gone")
+
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        stage.append_pieces(breaking())
+    last = stage.append(numbers(100))
+    stage.drain()
+    content = (tmp_path / "payload.bin").read_bytes()
+    whole = b"".join(piece.tobytes() for piece in pieces)
+    assert content[first : first + len(whole)] == whole
+    assert last % ALIGN == 0
+    assert content[last : last + 100] == numbers(100).tobytes()
+    stage.close()
+
+
 def test_nothing_reaches_the_disk_before_it_must(tmp_path):
     """A small step costs no write on the way: `drain` and `close` bring it out."""
     stage = Stage(tmp_path / "rank0.stage", 1 << 20)

@@ -29,12 +29,12 @@ from ..frameworks.protocol import Digests, Framework, Glance, Look, Lost, Unread
 from ..frameworks.runs import Runs
 from ..model.errors import TraceWriteError
 from ..model.records import Keep
-from ..model.tensors import Tensor
+from ..model.tensors import Location, Tensor
 from ..store.device_sums import finish
 from ..store.digest import address_of, gatherer, numbers_along, numbers_at, sampler
 from ..store.lines import encode as encode_json
 from ..store.lines import seal_text, text_float
-from ..store.writer import Lines, Writer
+from ..store.writer import Lines, TraceWriter, Writer
 from .late import HeldLines
 from .lockstep import Lockstep
 from .watching import NonfiniteWatch
@@ -137,6 +137,12 @@ class Observer:
         # With tensors kept an array of them is needed anyway.
         self._in_place = keep is not Keep.TENSOR
         self._fingerprint = keep is not Keep.STATISTICS
+        self._fingerprints: dict[int, str] = {}  # by ticket
+        self._places: dict[
+            int, str
+        ] = {}  # by ticket: where the bytes of a value on a device are, as a field of its line
+        # With another tool's writer values are needed as a whole, and at once.
+        self._waits = self._in_place or isinstance(writer, TraceWriter)
         # Values on a device are known later: their text is a mark until then, and their lines wait with it.
         self._room, self._tell = room, tell
         self._digests: Digests | None = None
@@ -157,6 +163,10 @@ class Observer:
     def waiting(self) -> bool:
         """Are there tensors on a device that wait to be read?"""
         return self._digests is not None and self._digests.waiting > 0
+
+    def holds(self, tensors: Iterable[Any]) -> bool:
+        """Does one of these wait to be read, or something that shares its memory?"""
+        return self._digests is not None and self._digests.holds(tensors)
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: on a device they may still wait to be read."""
@@ -212,7 +222,36 @@ class Observer:
             dtypes, sizes = [outcomes[ticket][0] for ticket in read], [outcomes[ticket][1] for ticket in read]
             for ticket, numbers in zip(read, finish(rows, dtypes, sizes, self._fingerprint), strict=True):
                 texts[ticket] = text_of_numbers(numbers)
+                if self._keep is Keep.TENSOR:
+                    empty = "" if outcomes[ticket][1] else self._payload(np.empty(0, np.uint8), numbers[8] or "")
+                    texts[ticket] += self._places.get(ticket, empty)
+        self._places.clear()
+        self._fingerprints.clear()
         return texts
+
+    # --- values on a device that are kept (Keeper) --------------------------------------------------------------------
+
+    def wants(self, ticket: int, sums: np.ndarray[Any, Any], dtype: str, nbytes: int) -> bool:
+        assert isinstance(self._writer, TraceWriter)
+        (found,) = finish(sums[None], [dtype], [nbytes], True)
+        self._fingerprints[ticket] = found[8] or ""
+        if self.payload_trouble is not None:
+            self._places[ticket] = f',"missing":{encode_json(str(self.payload_trouble))}'
+            return False
+        place = self._writer.find(self._fingerprints[ticket], nbytes)
+        if place is not None:
+            self._places[ticket] = _place_text(place)
+        return place is None
+
+    def store(self, ticket: int, pieces: Iterable[np.ndarray[Any, Any]], nbytes: int) -> None:
+        assert isinstance(self._writer, TraceWriter)
+        try:
+            place = self._writer.store_pieces(pieces, nbytes, self._fingerprints[ticket])
+        except TraceWriteError as error:
+            self.payload_trouble = error
+            self._places[ticket] = f',"missing":{encode_json(str(error))}'
+        else:
+            self._places[ticket] = _place_text(place)
 
     # --- steps that follow a plan -----------------------------------------------------------------------------------
 
@@ -469,7 +508,7 @@ class Observer:
             rest = self._parts(look)
         elif not values:
             try:
-                if look.elsewhere and self._in_place:
+                if look.elsewhere and self._waits:
                     values = self._wait_for(tensor)
                 if not values:
                     values = self._values(self._framework.host(tensor), look.dtype)
@@ -526,7 +565,12 @@ class Observer:
     def _wait_for(self, tensor: Any) -> str:
         """The mark of a tensor on a device, which waits to be read; nothing where the framework reads none there."""
         if self._digests is None:
-            self._digests = self._framework.digests(fingerprint=self._fingerprint, room=self._room, tell=self._tell)
+            self._digests = self._framework.digests(
+                fingerprint=self._fingerprint,
+                room=self._room,
+                tell=self._tell,
+                keeper=self if self._keep is Keep.TENSOR else None,
+            )
             if self._digests is None:
                 return ""
         return f"\0{self._batch}.{self._digests.submit(tensor)}"
@@ -562,12 +606,7 @@ class Observer:
             except TraceWriteError as error:
                 self.payload_trouble = error
             else:
-                where = (
-                    f"{place.offset},{place.nbytes}"
-                    if place.step is None
-                    else f"{place.offset},{place.nbytes},{place.step}"
-                )
-                return f',"at":[{where}]'
+                return _place_text(place)
         return f',"missing":{encode_json(str(self.payload_trouble))}'
 
     def _parts(self, look: Look) -> str:
@@ -591,6 +630,12 @@ class Observer:
         strays = [each for each, seen in known.items() if seen[4] not in self._holds]
         for each in strays:
             del known[each]
+
+
+def _place_text(place: Location) -> str:
+    """Where the bytes of a value are, as a field of a line."""
+    step = "" if place.step is None else f",{place.step}"
+    return f',"at":[{place.offset},{place.nbytes}{step}]'
 
 
 def _number_of(head: str) -> int:

@@ -241,7 +241,9 @@ class Planner:
             self.depart()
             return None
         plan = self._plan()
-        rows, read, reasons = self._observer.digests.collect_rows()  # type: ignore[union-attr]
+        digests: Any = self._observer.digests
+        plan.script.copies(digests.overwritten)
+        rows, read, reasons = digests.collect_rows()
         for number, (_, nbytes) in enumerate(follower.script.kinds):
             ticket = follower.rows[number]
             if nbytes and not read[ticket] and number not in self._host:
@@ -327,7 +329,7 @@ class Planner:
         follower.scripts = [plan.script for plan in self._known if plan.precision is self._session.precision()]
         if follower.script not in follower.scripts:
             return False
-        self._observer.digests.follow(follower.script.kinds, follower.script.device)  # type: ignore[union-attr]
+        self._observer.digests.follow(follower.script)  # type: ignore[union-attr]
         self._begun = True
         return True
 
@@ -470,9 +472,7 @@ class Planner:
     def _known_tensors(
         self, plan: Plan, follower: Any, count: int, rows: np.ndarray[Any, Any] | None, reasons: Mapping[int, str]
     ) -> list[Known]:
-        seats: dict[int, Any] = {
-            number: key for key, number in follower.table.items() if key[1] == follower.lives.get(key[0], 0)
-        }
+        seats = follower.seats()
         found = []
         for number in range(count):
             row, text = follower.rows[number], ""
@@ -484,7 +484,7 @@ class Planner:
             seat = stretch = None
             spec = follower.script.specs[number]
             if number in seats:
-                storage, _, address, _ = seats[number]
+                storage, address = seats[number]
                 seat = storage, address, spec.facts.place
                 stretch = (address, spec.facts.form) if spec.elsewhere else None
             found.append(

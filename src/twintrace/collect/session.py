@@ -469,7 +469,9 @@ class Session:
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         if self.waits:
-            self._quietly(lambda: self._observer.before_write(tensors))
+            found = list(tensors)
+            if self._observer.holds(found):
+                self._quietly(lambda: self._observer.before_write(found))
 
     def before_unseen(self) -> None:
         if self.waits:

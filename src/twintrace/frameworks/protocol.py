@@ -196,6 +196,16 @@ class Undo(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+class Keeper(Protocol):
+    """Keeps the values of tensors on a device; told of each when it has been read there."""
+
+    def wants(self, ticket: int, sums: np.ndarray[Any, Any], dtype: str, nbytes: int) -> bool:
+        """True if the value with these sums (a row of `Digests.collect`) is not kept yet: its bytes are to be stored."""
+
+    def store(self, ticket: int, pieces: Iterable[np.ndarray[Any, Any]], nbytes: int) -> None:
+        """The bytes of such a value, one uint8 array after the other; each is read before the next is asked for."""
+
+
 class Digests(Protocol):
     """Reads tensors where they lie, on a device, in batches: nobody waits for the device before `collect`."""
 
@@ -207,6 +217,9 @@ class Digests(Protocol):
         """The ticket of a tensor's present value: 0 for the first since `collect`, then one more each. Unreadable if it
         has none.
         """
+
+    def holds(self, tensors: Iterable[Any]) -> bool:
+        """Does something wait in the memory of one of these?"""
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read, or copied on the device, before."""
@@ -260,7 +273,9 @@ class Framework(Protocol):
         of compiled parts, for the sink to take. Both are asked only of those that offer them.
         """
 
-    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> Digests | None:
+    def digests(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Keeper | None = None
+    ) -> Digests | None:
         """Reader of tensors whose look says `elsewhere`; None where all are read on the host.
 
         `room`: bytes of device memory that may be held for tensors that wait; None: the framework's own default.

@@ -18,6 +18,7 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,26 @@ class Stage:
 
     def append(self, data: np.ndarray[Any, Any]) -> int:
         """Copy the bytes of a one-dimensional uint8 array; the offset in the current file. Waits while the ring is full."""
-        start = self._head
-        offset = start - self._start
-        position, done, total = start, 0, len(data)
+        return self.append_pieces((data,))
+
+    def append_pieces(self, pieces: Iterable[np.ndarray[Any, Any]]) -> int:
+        """The same of an array that comes in pieces. After an error on the way, what had come lies in the file to no use."""
+        start = position = self._head
+        try:
+            for data in pieces:
+                position = self._copy(data, position)
+        finally:
+            self._head = (position + ALIGN - 1) // ALIGN * ALIGN
+        if self._error:
+            raise self._failure()
+        if self._head - self._tail >= _WAKE:
+            with self._changed:
+                self._changed.notify_all()
+        return start - self._start
+
+    def _copy(self, data: np.ndarray[Any, Any], position: int) -> int:
+        """Copy bytes to a position of the stream; the position after them."""
+        done, total = 0, len(data)
         while done < total:
             free = self.size - (position - self._tail)
             if free <= 0:
@@ -95,13 +113,7 @@ class Stage:
             done += piece
             if done < total:  # larger than what was free: hand over what is there
                 self._publish(position)
-        if self._error:
-            raise self._failure()
-        self._head = start + (total + ALIGN - 1) // ALIGN * ALIGN
-        if self._head - self._tail >= _WAKE:
-            with self._changed:
-                self._changed.notify_all()
-        return offset
+        return position
 
     def end(self) -> None:
         """No more bytes for the current file."""

@@ -18,7 +18,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -261,21 +261,28 @@ class TraceWriter:
         """
         if not self.keep_payload:
             return self._append(data)
-        key = f"{fingerprint}{len(data)}"
-        known = self._known.get(key)
-        if known is not None:
-            step, offset, nbytes = known
-            return Location(offset, nbytes, None if step == self._step else step)
+        return self.find(fingerprint, len(data)) or self.store_pieces((data,), len(data), fingerprint)
+
+    def find(self, fingerprint: str, nbytes: int) -> Location | None:
+        """The place of a value that this trace has already."""
+        known = self._known.get(f"{fingerprint}{nbytes}")
+        if known is None:
+            return None
+        step, offset, _ = known
+        return Location(offset, nbytes, None if step == self._step else step)
+
+    def store_pieces(self, pieces: Iterable[np.ndarray[Any, Any]], nbytes: int, fingerprint: str) -> Location:
+        """Keep a value that this trace does not have, and whose bytes come in pieces."""
         if self._stage is None or not self._file_begun:
             raise TraceWriteError(
                 f"{self.root}: tensors are not kept, because there was no room for the payload and its buffer of "
                 f"{self._buffer} bytes. Free some space, or record with a smaller buffer."
             )
-        offset = self._stage.append(data)
+        offset = self._stage.append_pieces(pieces)
         if len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[key] = (self._step, offset, len(data))
-        return Location(offset, len(data))
+        self._known[f"{fingerprint}{nbytes}"] = (self._step, offset, nbytes)
+        return Location(offset, nbytes)
 
     def _append(self, data: np.ndarray[Any, Any]) -> Location:
         file = self._directory / layout.PAYLOAD

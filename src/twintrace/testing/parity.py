@@ -30,6 +30,7 @@ OPTIONAL: Mapping[str, str] = {
     "callbacks.py": "only MindSpore has a loop of its own, Model.train, that calls others back",
     "digests.py": "only torch's tensors wait on a device; MindSpore's are read on the host when they are seen",
     "batches.py": "as for digests.py: nothing else waits",
+    "outlets.py": "as for digests.py: values are taken off a device in the same way",
     "digest_triton.py": "as for digests.py: Triton's kernels take torch's tensors",
     "digest_plain.py": "as for digests.py: nothing else waits",
     "plans.py": "as for digests.py: steps are followed where values wait on a device",

@@ -240,9 +240,21 @@ def strange(run, i, rec):
     run.update()
 
 
+def _stir(tensor):
+    tensor.data.add_(1.0)
+
+
+def stirred(run, i, rec):
+    """Buffers that are written to, by a view that counts its own versions, before their module is called."""
+    if i == 0:
+        run.net[0].register_forward_pre_hook(lambda module, args: _stir(module.norm.running_mean))
+    run.loss().backward()
+    run.update()
+
+
 SCENARIOS = [
     plain, scheduled, branches, shapes, extra, fewer, raises, raises_inside, accumulates, swapped, rebound, aliases, written,
-    evaluates, twice, saves, thawed, precise, elsewhere, mixed, strange,
+    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange,
 ]  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import re
+import signal
 import warnings
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.frameworks.protocol import Unreadable  # noqa: E402
-from twintrace.frameworks.torch import adapter, digests, tensors  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, outlets, tensors  # noqa: E402
 from twintrace.frameworks.torch.batches import MAX_ENTRIES  # noqa: E402
 from twintrace.store.device_sums import finish  # noqa: E402
 from twintrace.store.digest import digest  # noqa: E402
@@ -267,6 +269,56 @@ def test_a_recording_is_the_same_as_on_the_host(tmp_path, request, level, keep, 
     request.getfixturevalue("stand_in")
     train(tmp_path / "device", level, keep, write=write)
     assert lines(tmp_path / "device") == lines(tmp_path / "host")
+
+
+def values(path: Path) -> list[object]:
+    """The values that are kept, in the order of their numbers."""
+    trace = tt.open(path)
+    return [
+        (step, tensor.id, trace.journal(step).array(tensor).tobytes())
+        for step in trace.steps
+        for tensor in sorted(trace.journal(step).tensors(), key=lambda tensor: tensor.id)
+    ]
+
+
+@pytest.mark.parametrize("level", ["module", "api"])
+def test_kept_values_are_those_of_the_host(tmp_path, request, monkeypatch, level):
+    """They are read on the device first, and each content leaves it once."""
+    train(tmp_path / "host", level, "tensor", write=_inplace)
+    request.getfixturevalue("stand_in")
+    left = []
+    pieces = outlets.Outlet.pieces
+    monkeypatch.setattr(
+        outlets.Outlet, "pieces", lambda self, tensor: left.append(tensor.nbytes) or pieces(self, tensor)
+    )
+    train(tmp_path / "device", level, "tensor", write=_inplace)
+    assert lines(tmp_path / "device") == lines(tmp_path / "host")
+    assert values(tmp_path / "device") == values(tmp_path / "host")
+    trace = tt.open(tmp_path / "device")
+    prints = {
+        tensor.fingerprint: tensor.payload.nbytes
+        for step in trace.steps
+        for tensor in trace.journal(step).tensors()
+        if tensor.payload.nbytes
+    }
+    assert sorted(left) == sorted(prints.values())
+
+
+def test_kept_values_survive_a_kill_once_the_step_has_ended(stand_in, tmp_path):
+    def record(path, then):
+        torch.manual_seed(0)
+        net = nn.Linear(64, 64)
+        with tt.record(path, net, level="module", keep="tensor") as recorder:
+            net(torch.randn(4, 64)).sum().backward()
+            recorder.step()
+            then()
+
+    child = os.fork()
+    if not child:
+        record(tmp_path / "killed", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    record(tmp_path / "whole", lambda: None)
+    assert values(tmp_path / "killed") == values(tmp_path / "whole")
 
 
 def test_training_is_not_changed(stand_in, tmp_path):

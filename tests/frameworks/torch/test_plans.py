@@ -131,3 +131,35 @@ def test_a_tensor_that_was_not_read_is_missing(stand_in, tmp_path, monkeypatch):
     for step in trace.steps[2:]:
         missing = [tensor for tensor in trace.journal(step).tensors() if tensor.missing is not None]
         assert {tensor.missing for tensor in missing} == {"it was not read"}
+
+
+def test_buffers_that_are_written_to_are_read_in_one_batch(stand_in, tmp_path, monkeypatch):
+    """Not copied one by one: they are there, unchanged, when the step begins."""
+    ahead, copied = [], []
+    read_ahead, take = digests.DeviceDigests.read_ahead, digests.DeviceDigests.take
+    monkeypatch.setattr(
+        digests.DeviceDigests, "read_ahead", lambda self, found: ahead.append(len(found)) or read_ahead(self, found)
+    )
+    monkeypatch.setattr(
+        digests.DeviceDigests, "take", lambda self, *given: copied.append(given[-1]) or take(self, *given)
+    )
+    cases.record(tmp_path / "trace", cases.scheduled, level="module", keep="fingerprint")
+    assert ahead[-1] >= 3  # mean, variance and count of the batch norm
+    del copied[:]
+    cases.record(tmp_path / "stirred", cases.stirred, level="module", keep="fingerprint")
+    assert any(copied)
+
+
+def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):
+    run = cases.Run("conv")
+    stack = torch.overrides._get_current_function_mode_stack
+    with tt.record(tmp_path / "trace", run.net, level="module", keep="fingerprint") as rec:
+        for _ in range(4):
+            with torch.device("cpu"):  # a mode of the user's, which is left from the top of the stack
+                loss = run.loss()
+            assert [type(mode).__name__ for mode in stack()] == ["_WriteMode"]
+            loss.backward()
+            run.optimizer.step()
+            assert stack() == []
+            rec.step()
+    assert stack() == []

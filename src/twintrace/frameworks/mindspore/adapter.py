@@ -153,7 +153,9 @@ class MindsporeFramework:
         tensors.launch_synchronously()
         return MindsporeWatch(models, level, sink, eager=eager, kernels=kernels)
 
-    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
+    def digests(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Any = None
+    ) -> None:
         return None
 
     def plans(self) -> None:

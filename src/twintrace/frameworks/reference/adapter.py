@@ -106,7 +106,9 @@ class ReferenceFramework:
     ) -> ReferenceWatch:
         return ReferenceWatch(models, level, sink)
 
-    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
+    def digests(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Any = None
+    ) -> None:
         return None
 
     def plans(self) -> None:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from ...model.records import Level
-from ..protocol import Capability, Sink
+from ..protocol import Capability, Keeper, Sink
 from . import plans, seeding, tensors
 from .calls import Calls, flush_after_backward
 from .collectives import Collectives
@@ -155,8 +155,10 @@ class TorchFramework:
     ) -> TorchWatch:
         return TorchWatch(models, level, sink)
 
-    def digests(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> DeviceDigests | None:
-        return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell)
+    def digests(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Keeper | None = None
+    ) -> DeviceDigests | None:
+        return DeviceDigests(fingerprint=fingerprint, room=room, tell=tell, keeper=keeper)
 
     def plans(self) -> Any:
         return plans if tensors.has_device() else None

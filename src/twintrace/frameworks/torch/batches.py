@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -70,12 +70,67 @@ def _load_triton() -> ModuleType | None:
     return digest_triton
 
 
-def launch(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: ModuleType | None) -> None:
+Pin = Callable[[int], tuple[Tensor, np.ndarray[Any, Any]]]
+"""Gives room for so many int64 on the host, from which a device may copy until its owner has waited for it."""
+
+
+def launch(
+    entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: ModuleType | None, pin: Pin | None = None
+) -> None:
     """Fill a row of results for each entry; all lie on one device, and the present stream is where they were made."""
     if kernels is None:
         _launch_plain(entries, results, fingerprint)
     else:
-        _launch_triton(entries, results, fingerprint, kernels)
+        _launch_triton(entries, results, fingerprint, kernels, pin)
+
+
+Form = tuple[str, int, int, bool]
+"""One compiled kernel: element type, mode, bytes of a unit, are there many."""
+
+
+class Forms:
+    """The tensors of a plan, by number, as the kernels read them: what is known before any step."""
+
+    def __init__(self, facts: Sequence[Any], kernels: Any) -> None:
+        found: dict[Form, int] = {}
+        count = len(facts)
+        self.which = np.full(count, -1)
+        """Of each number the place in `forms`; -1: it is not read as it lies."""
+        self.nbytes = np.array([fact.whole for fact in facts], np.int64)
+        self.axes = np.empty((count, 2 * kernels.MAX_AXES), np.int64)
+        for number, fact in enumerate(facts):
+            walk: Walk | None = (kernels.DIRECT, 8, False, _NO_AXES)
+            if not fact.order:
+                walk = walk_of(fact.runs, True, kernels)
+            if walk is not None:
+                form = (fact.look.dtype, *walk[:3])
+                self.which[number] = found.setdefault(form, len(found))
+                self.axes[number] = walk[3]
+        self.forms = list(found)
+
+
+def launch_forms(
+    forms: Forms,
+    numbers: np.ndarray[Any, Any],
+    addresses: np.ndarray[Any, Any],
+    results: Tensor,
+    fingerprint: bool,
+    kernels: Any,
+    pin: Pin | None,
+) -> None:
+    """The same of a plan's tensors, which are given by number and address; each has a form."""
+    which = forms.which[numbers]
+    order = np.argsort(which, kind="stable")
+    ordered, count = numbers[order], len(numbers)
+    given, told = _room(count, results.device, kernels, pin)
+    table = told[: count * kernels.COLUMNS].reshape(count, kernels.COLUMNS)
+    table[:, 1] = addresses[order]
+    table[:, 2] = forms.nbytes[ordered]
+    table[:, 3:] = forms.axes[ordered]
+    told[table.size :] = order
+    amounts = np.bincount(which, minlength=len(forms.forms)).tolist()
+    groups = [(form, amount) for form, amount in zip(forms.forms, amounts, strict=True) if amount]
+    _launch_table(given, table, groups, results, fingerprint, kernels)
 
 
 def _launch_plain(entries: Sequence[Entry], results: Tensor, fingerprint: bool) -> None:
@@ -89,20 +144,15 @@ def _launch_plain(entries: Sequence[Entry], results: Tensor, fingerprint: bool) 
             results[number].copy_(row)
 
 
-def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: Any) -> None:
-    groups: dict[Any, list[int]] = {}
+def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool, kernels: Any, pin: Pin | None) -> None:
+    groups: dict[Form, list[int]] = {}
     for number, entry in enumerate(entries):
         walk = entry.walk
-        form = entry.dtype if walk is None else (entry.dtype, *walk[:3])
-        group = groups.get(form)
-        if group is None:
-            groups[form] = [number]
-        else:
-            group.append(number)
+        form = (entry.dtype, kernels.DIRECT, 8, False) if walk is None else (entry.dtype, *walk[:3])
+        groups.setdefault(form, []).append(number)
     order = [number for numbers in groups.values() for number in numbers]
     count = len(entries)
-    # One transfer for the table and for where each row of results goes.
-    told = np.empty(count * (kernels.COLUMNS + 1), np.int64)
+    given, told = _room(count, results.device, kernels, pin)
     table = told[: count * kernels.COLUMNS].reshape(count, kernels.COLUMNS)
     ordered = [entries[number] for number in order]
     table[:, 1] = [entry.address for entry in ordered]
@@ -112,19 +162,40 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
         if entry.walk is not None:
             table[row, 3:] = entry.walk[3]
     told[table.size :] = order
+    _launch_table(
+        given, table, [(form, len(numbers)) for form, numbers in groups.items()], results, fingerprint, kernels
+    )
+
+
+def _room(count: int, device: torch.device, kernels: Any, pin: Pin | None) -> tuple[Tensor, np.ndarray[Any, Any]]:
+    """Room on the host for a table of so many tensors and for where each row of results goes: one transfer for both."""
+    size = count * (kernels.COLUMNS + 1)
+    if device.type == "cuda" and pin is not None:
+        return pin(size)
+    room = torch.empty(size, dtype=torch.int64, pin_memory=device.type == "cuda")
+    return room, room.numpy()
+
+
+def _launch_table(
+    given: Tensor,
+    table: np.ndarray[Any, Any],
+    groups: Sequence[tuple[Form, int]],
+    results: Tensor,
+    fingerprint: bool,
+    kernels: Any,
+) -> None:
+    """Launch the kernels for a table that is complete but for the first chunks; `groups`: forms and how many rows each has."""
+    count, device = len(table), results.device
     chunks = -(-table[:, 2] // (BLOCK * kernels.CHUNK))
     ends = chunks.cumsum()
     table[:, 0] = ends - chunks
-    device = results.device
-    given = torch.from_numpy(told)
     if device.type == "cuda":
-        given = given.pin_memory().to(device, non_blocking=True)
+        given = given.to(device, non_blocking=True)
     partials = torch.empty((int(ends[-1]), kernels.RESULTS), dtype=torch.int64, device=device)
     first = done = 0
-    for form, numbers in groups.items():
-        dtype, mode, size, far = (form, kernels.DIRECT, 8, False) if isinstance(form, str) else form
+    for (dtype, mode, size, far), amount in groups:
         kind = kernels.KINDS.get(dtype, "code")
-        done += len(numbers)
+        done += amount
         last = int(ends[done - 1])
         keys, weights, codes = _constants(dtype, device)
         kernels.digest[(last - first,)](
@@ -134,7 +205,7 @@ def _launch_triton(entries: Sequence[Entry], results: Tensor, fingerprint: bool,
         )  # fmt: skip
         first = last
     kernels.gather_up[(count,)](
-        given, count, given[table.size :], first, partials, results, COLUMNS=kernels.COLUMNS, num_warps=4
+        given, count, table.size, first, partials, results, COLUMNS=kernels.COLUMNS, num_warps=4
     )
 
 

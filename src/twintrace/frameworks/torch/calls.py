@@ -27,6 +27,8 @@ from .plans import HANDLERS, draft_of
 from .updates import Updates
 
 _UNKNOWN = object()
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
+_grad_enabled: Callable[[], bool] = torch.is_grad_enabled
 
 
 class CallMode(TorchFunctionMode):
@@ -40,14 +42,12 @@ class CallMode(TorchFunctionMode):
         self._apis: dict[Any, Any] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.on:
-            return func(*args, **kwargs)
         api: Api | None = self._apis.get(func, _UNKNOWN)
         if api is _UNKNOWN:
             api = self._apis[func] = describe(func)
-        if api is None or torch._C._get_tracing_state() is not None:
-            return func(*args, **kwargs)
+        if api is None or not self.on or _tracing() is not None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        kwargs = kwargs or {}
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
             return func(*args, **kwargs)
@@ -71,7 +71,7 @@ class CallMode(TorchFunctionMode):
                     sink.before_write(follower.written_by(event, args, kwargs))
                 else:
                     sink.before_write(arguments(args, kwargs) if call is None else written_by(call, mutates))
-            follows = torch.is_grad_enabled() and (event is not None or (call is not None and call.wants_gradients))
+            follows = _grad_enabled() and (event is not None or (call is not None and call.wants_gradients))
             inputs = edges_of(call) if call is not None and follows else []
         if call is None and event is None:
             return func(*args, **kwargs)

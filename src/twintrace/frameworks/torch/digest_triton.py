@@ -225,7 +225,8 @@ def _add_print(a, b, x, added, crossed, there, at, MASKED: tl.constexpr):
     return a, b
 
 
-@triton.jit
+# Numbers are not specialised: each new one would be compiled by itself.
+@triton.jit(do_not_specialize=["tensors", "first_chunk"])
 def digest(
     table, tensors, keys, weights, codes, partials, first_chunk,
     KIND: tl.constexpr, MODE: tl.constexpr, SIZE: tl.constexpr, FAR: tl.constexpr, PRINT: tl.constexpr,
@@ -408,9 +409,9 @@ def digest(
     tl.store(result + 15, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tensors", "order", "chunks"])
 def gather_up(table, tensors, order, chunks, partials, results, COLUMNS: tl.constexpr):
-    """The sums of one tensor's chunks, in a fixed order, into the row of results that `order` says."""
+    """The sums of one tensor's chunks, in a fixed order, into the row of results that the table says, from `order` on."""
     number = tl.program_id(0)
     start = tl.load(table + number * COLUMNS)
     end = tl.load(table + (number + 1) * COLUMNS, mask=number + 1 < tensors, other=0)
@@ -431,7 +432,7 @@ def gather_up(table, tensors, order, chunks, partials, results, COLUMNS: tl.cons
         high = tl.maximum(high, tl.load(partials + chunk * 16 + 3, mask=here, other=-0x8000000000000000))
     sums = tl.sum(whole, 0)
     sums = tl.where(column == 2, tl.min(low), tl.where(column == 3, tl.max(high), sums))
-    result = results + tl.load(order + number) * 16 + column
+    result = results + tl.load(table + order + number) * 16 + column
     tl.store(result, sums)
     tl.store(result + 8, tl.sum(real, 0).to(tl.int64, bitcast=True))
 

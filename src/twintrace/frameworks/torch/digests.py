@@ -26,17 +26,21 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..protocol import Lost, Unreadable
+from ..protocol import Keeper, Lost, Unreadable
 from ..runs import Runs
 from . import tensors as looking
-from .batches import MAX_ENTRIES, Entry, Walk, launch, triton_for, walk_of
+from .batches import MAX_ENTRIES, Entry, Forms, Walk, launch, launch_forms, triton_for, walk_of
+from .outlets import Outlet
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _ROWS = 2048  # results that are kept on the device before they are copied
+_PINNED = 8192  # numbers of a table: of a full batch
 _LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
 # A tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read.
 _COPIED = 16
+WATCHES: list[Callable[[], None]] = []
+"""Called when the first tensor begins to wait, in its thread: see `writes.py`."""
 
 
 class _Place:
@@ -52,19 +56,48 @@ class _Place:
 class _Results:
     """Rows of sums on one device, in the order in which they were launched."""
 
-    __slots__ = ("rows", "tickets", "used")
+    __slots__ = ("rows", "tickets")
 
     def __init__(self, device: torch.device) -> None:
         self.rows = torch.empty((_ROWS, 16), dtype=torch.int64, device=device)
         self.tickets: list[int] = []
 
 
+class _Taken:
+    """Tensors of a step that follows a plan: number, tensor, address and version of each."""
+
+    __slots__ = ("addresses", "numbers", "tensors", "versions")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.tensors: list[Tensor] = []
+        self.addresses: list[int] = []
+        self.versions: list[int] = []
+
+    def each(self) -> Iterator[tuple[int, Tensor, int, int]]:
+        """One after the other."""
+        return zip(self.numbers, self.tensors, self.addresses, self.versions, strict=True)
+
+    def only(self, places: Sequence[int]) -> _Taken:
+        """Some of them."""
+        found = _Taken()
+        for name in _Taken.__slots__:
+            mine = getattr(self, name)
+            setattr(found, name, [mine[place] for place in places])
+        return found
+
+
 class DeviceDigests:
     """The waiting room of one recording. Calls come from one thread at a time."""
 
-    def __init__(self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None]) -> None:
-        """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic."""
-        self._fingerprint, self._room, self._tell = fingerprint, room, tell
+    def __init__(
+        self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Keeper | None = None
+    ) -> None:
+        """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic;
+        `keeper` gets the values themselves, of those that it wants.
+        """
+        self._fingerprint, self._room, self._tell, self._keeper = fingerprint, room, tell, keeper
+        self._outlets: dict[Any, Outlet] = {}
         self._places: dict[tuple[Any, int], _Place] = {}
         self._storages: dict[int, list[Entry]] = {}
         self._held = 0
@@ -77,8 +110,14 @@ class DeviceDigests:
         self._streams: set[int] = set()
         self._slow: set[str] = set()
         self._task = -1  # the backward pass at whose end all is read
-        self._taken: list[tuple[int, Tensor, int, int, Any]] = []  # of a step that follows a plan, see `take`
+        self._taken = _Taken()
         self._taken_storages: set[int] = set()
+        self._script: Any = None  # such a plan
+        self._pinned: list[tuple[Tensor, np.ndarray[Any, Any]]] = []  # on the host, to copy tables from
+        self._pins = 0  # of these, used in this step
+        self._ahead: dict[int, tuple[int, int, int]] = {}  # by number: storage, address, version when it was read ahead
+        self.overwritten: set[int] = set()
+        """Tickets of this step that were copied because somebody was about to write to them."""
         self._where: tuple[torch.device, int] | None = None  # where such a step runs
         self._raw_stream: Callable[[int], int] | None = None
         self._device_index = self._plan_stream = 0
@@ -86,8 +125,8 @@ class DeviceDigests:
 
     @property
     def waiting(self) -> int:
-        """Number of tensors that wait."""
-        return self._count
+        """Number of tensors that wait, or must not be written to unseen for another reason."""
+        return self._count + len(self._ahead)
 
     @property
     def held(self) -> int:
@@ -149,6 +188,8 @@ class DeviceDigests:
         version = None if body.is_inference() else body._version
         entry = Entry(address, nbytes, dtype, walk, body, memory, end, version, ticket)
         self._kinds.append((dtype, nbytes))
+        if not self._count:
+            self._begin_waiting()
         place.entries.append(entry)
         self._count += 1
         beside = self._storages.get(storage)
@@ -158,15 +199,15 @@ class DeviceDigests:
         else:
             beside.append(entry)
         if self._held >= self._limit or self._count >= MAX_ENTRIES:
-            self.flush()
+            self._flush()
         return ticket
 
     # --- a step that follows a plan -------------------------------------------------------------------------------------
 
-    def follow(self, kinds: Sequence[tuple[str, int]], device: torch.device) -> None:
-        """The next tickets are those of a plan, whose tensors come by `take`: (element type, bytes) of each."""
-        self._kinds = list(kinds)
-        stream = 0
+    def follow(self, script: Any) -> None:
+        """The next tickets are those of a plan (`plans.Script`), whose tensors come by `take`."""
+        self._script, device, stream = script, script.device, 0
+        self._kinds = list(script.kinds)
         self._raw_stream = None
         if device.type == "cuda":
             self._raw_stream, self._device_index = torch._C._cuda_getCurrentRawStream, device.index
@@ -175,68 +216,146 @@ class DeviceDigests:
         if (device, stream) not in self._places:
             self._open(device, stream)
 
-    def go_over(self, kinds: Sequence[tuple[str, int]]) -> None:
+    def go_over(self, script: Any) -> None:
         """Another plan is followed from here on, which was the same so far."""
         if self._where is not None:
-            self._kinds = [*kinds, *self._kinds[len(kinds) :]]
+            kinds = script.kinds
+            self._script, self._kinds = script, [*kinds, *self._kinds[len(kinds) :]]
 
     def take(
-        self, ticket: int, tensor: Tensor, storage: int, room: int, address: int, version: int, facts: Any
+        self, number: int, tensor: Tensor, storage: int, room: int, address: int, version: int, copied: bool
     ) -> None:
-        """A tensor of a plan: an ordinary one, of which all is known. RuntimeError where it is not where the plan runs.
+        """A tensor of a plan: an ordinary one that is not empty, of which all is known. RuntimeError where it is not where
+        the plan runs.
 
-        `storage` is its identity, `room` its bytes.
+        `storage` is its identity, `room` its bytes; `copied`: it will be written to soon, so a copy waits in its place.
         """
         if self._raw_stream is not None and self._raw_stream(self._device_index) != self._plan_stream:
             raise RuntimeError("on another stream than planned")  # a graph is captured on a stream of its own
-        if not facts.whole:
-            return
         task = _graph_task()
-        if task != -1:
-            tensor = tensor.detach()  # as in `submit`
-            if task != self._task:
-                self._task = task
-                torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+        if task != -1 and task != self._task:
+            self._task = task
+            torch.autograd.Variable._execution_engine.queue_callback(self.flush)
         with self._lock:
-            self._taken.append((ticket, tensor, address, version, facts))
+            if not self._count:
+                self._begin_waiting()
+            if copied and self._kinds[number][1] * _COPIED <= self._limit:
+                with _alone():
+                    tensor = tensor.detach().clone()
+                address, version, storage = tensor.data_ptr(), tensor._version, -1 - number
+            elif task != -1:
+                tensor = tensor.detach()  # as in `submit`
+            taken = self._taken
+            taken.numbers.append(number)
+            taken.tensors.append(tensor)
+            taken.addresses.append(address)
+            taken.versions.append(version)
             self._count += 1
             if storage not in self._taken_storages:
                 self._taken_storages.add(storage)
                 self._held += room
             if self._held >= self._limit or self._count >= MAX_ENTRIES:
-                self.flush()
+                self._flush()
+
+    def read_ahead(self, found: Iterable[tuple[int, Tensor, int, int, int, int]]) -> None:
+        """Tensors of a plan (as `take` has them) that it will see later, and that are written to afterwards: read at once, in one
+        batch, instead of copied one by one. Until then `is_ahead` says whether somebody has written to them.
+        """
+        for number, tensor, storage, room, address, version in found:
+            self.take(number, tensor, storage, room, address, version, False)
+            self._ahead[number] = storage, address, version
+        if self._ahead:
+            self._flush()
+
+    def is_ahead(self, number: int, storage: int, address: int, version: int) -> bool:
+        """Was this tensor read ahead, and is it what it was?"""
+        return bool(self._ahead) and self._ahead.pop(number, None) == (storage, address, version)
+
+    def _begin_waiting(self) -> None:
+        """From now on somebody must tell before memory is written to."""
+        for watch in WATCHES:
+            watch()
 
     def _promote(self) -> None:
         """Tensors of a plan become entries like others, which are found by their storage."""
-        if not self._taken:
+        if not self._taken.numbers:
             return
         assert self._where is not None
         place = self._places[self._where]
-        for entry in self._entries_of_taken(place):
+        taken, self._taken = self._taken, _Taken()
+        self._taken_storages.clear()
+        for entry in self._entries_of(self._unchanged(taken), place):
             entry.memory = entry.tensor.untyped_storage()
             entry.span = entry.tensor.data_ptr() + looking._span(entry.tensor) - entry.memory.data_ptr()
             place.entries.append(entry)
             self._storages.setdefault(entry.memory._cdata, []).append(entry)
 
-    def _entries_of_taken(self, place: _Place) -> list[Entry]:
-        """Entries without their storages; those that cannot be read any more are missing, with a reason."""
-        taken, self._taken = self._taken, []
-        self._taken_storages.clear()
+    def _unchanged(self, taken: _Taken) -> _Taken:
+        """Those that can still be read; the others are missing, with a reason."""
+        versions = [tensor._version for tensor in taken.tensors]
+        addresses = [tensor.data_ptr() for tensor in taken.tensors]
+        if versions == taken.versions and addresses == taken.addresses:
+            return taken  # as nearly always
+        kept = []
+        for place, number in enumerate(taken.numbers):
+            if versions[place] != taken.versions[place]:
+                self._reasons[number] = "it was written to, unseen, before it was read"
+            elif addresses[place] != taken.addresses[place]:
+                self._reasons[number] = "its memory was given away, unseen, before it was read"
+            else:
+                kept.append(place)
+        return taken.only(kept)
+
+    def _entries_of(self, taken: _Taken, place: _Place) -> list[Entry]:
+        """Entries without their storages."""
         found = []
-        for ticket, tensor, address, version, facts in taken:
-            if tensor._version != version:
-                self._reasons[ticket] = "it was written to, unseen, before it was read"
-                continue
-            if tensor.data_ptr() != address:
-                self._reasons[ticket] = "its memory was given away, unseen, before it was read"
-                continue
-            walk = None
+        for number, tensor, address, version in taken.each():
+            facts, walk = looking._plan(tensor), None
             if not facts.order or address & 7:
                 body, walk = self._lay_out(tensor, facts, address, place)
                 if body is not tensor:
                     tensor, address, version = body, body.data_ptr(), body._version
-            found.append(Entry(address, facts.whole, facts.look.dtype, walk, tensor, None, 0, version, ticket))
+            found.append(Entry(address, facts.whole, facts.look.dtype, walk, tensor, None, 0, version, number))
         return found
+
+    def _read_taken(self, place: _Place, then_wait: bool) -> None:
+        """Launch the reading of a plan's tensors: all is known of them but their addresses."""
+        taken, self._taken = self._unchanged(self._taken), _Taken()
+        self._taken_storages.clear()
+        if place.kernels is None:
+            self._read_batches(place, self._entries_of(taken, place), then_wait)
+            return
+        forms = self._script.forms
+        if forms is None:
+            forms = self._script.forms = Forms(self._script.facts, place.kernels)
+        numbers, addresses = np.array(taken.numbers, np.int64), np.array(taken.addresses, np.int64)
+        usual = (forms.which[numbers] >= 0) & (addresses & 7 == 0)
+        if not usual.all():
+            others = taken.only(np.flatnonzero(~usual).tolist())
+            self._read_batches(place, self._entries_of(others, place), then_wait)
+            taken = taken.only(np.flatnonzero(usual).tolist())
+            numbers, addresses = numbers[usual], addresses[usual]
+        if not taken.numbers:
+            return
+        try:
+            with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, taken.tensors, then_wait):
+                rows, target = self._rows(place.device, len(numbers))
+                launch_forms(forms, numbers, addresses, target, self._fingerprint, place.kernels, self._pin)
+            rows.tickets += taken.numbers
+        except Exception:  # noqa: BLE001 - the other way is tried, and says why it does not work
+            self._read_batches(place, self._entries_of(taken, place), then_wait)
+
+    def _pin(self, count: int) -> tuple[Tensor, np.ndarray[Any, Any]]:
+        """Room for so many numbers on the host, from which the device may copy; in use until the end of the step."""
+        if count > _PINNED:
+            room = torch.empty(count, dtype=torch.int64, pin_memory=True)
+            return room, room.numpy()
+        if self._pins == len(self._pinned):
+            room = torch.empty(_PINNED, dtype=torch.int64, pin_memory=True)
+            self._pinned.append((room, room.numpy()))
+        room, array = self._pinned[self._pins]
+        self._pins += 1
+        return room[:count], array[:count]
 
     def _open(self, device: torch.device, stream: int) -> _Place:
         kernels = triton_for(device)
@@ -274,12 +393,21 @@ class DeviceDigests:
 
     # --- before somebody writes ---------------------------------------------------------------------------------------
 
+    def holds(self, tensors: Iterable[Any]) -> bool:
+        """Does something wait in the memory of one of these, which are about to be written to?"""
+        taken, others, storage = self._taken_storages, self._storages, looking.storage
+        keys = [storage(tensor) for tensor in tensors]
+        if self._ahead:
+            for number, (held, _, _) in list(self._ahead.items()):
+                if held in keys:
+                    del self._ahead[number]
+        return any(key in taken or key in others for key in keys)
+
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read now, or kept as a copy that waits instead."""
-        if not self._count:
-            return
-        with self._lock:
-            self._before_write(tensors)
+        if self._count:
+            with self._lock:
+                self._before_write(tensors)
 
     def _before_write(self, tensors: Iterable[Any]) -> None:
         found: list[Entry] = []
@@ -298,11 +426,12 @@ class DeviceDigests:
             or nbytes * _COPIED > self._limit
             or self._is_capturing(found[0])
         ):
-            self.flush(then_wait=True)
+            self._flush(then_wait=True)
             return
         with _alone():
             for entry in {id(entry): entry for entry in found}.values():
                 if _reason(entry) is None:
+                    self.overwritten.add(entry.ticket)
                     self._replace(entry, entry.tensor.detach().contiguous().clone())
 
     def _replace(self, entry: Entry, copied: Tensor) -> None:
@@ -322,13 +451,18 @@ class DeviceDigests:
     # --- to the device ------------------------------------------------------------------------------------------------
 
     def flush(self, *, then_wait: bool = False) -> None:
-        """Launch the reading of all that waits. `then_wait`: the present stream goes on after it, whichever it is."""
+        """Launch the reading of all that waits: anything may be written to. `then_wait`: the present stream goes on after it,
+        whichever it is.
+        """
+        self._ahead.clear()
+        self._flush(then_wait)
+
+    def _flush(self, then_wait: bool = False) -> None:
         if not self._count:
             return
         with self._lock:
-            if self._taken and self._where is not None:
-                place = self._places[self._where]
-                self._read_batches(place, self._entries_of_taken(place), then_wait)
+            if self._taken.numbers and self._where is not None:
+                self._read_taken(self._places[self._where], then_wait)
             for place in self._places.values():
                 if place.entries:
                     self._read(place, then_wait)
@@ -350,7 +484,8 @@ class DeviceDigests:
         for start in range(0, len(ready), MAX_ENTRIES):
             batch = ready[start : start + MAX_ENTRIES]
             try:
-                with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, batch, then_wait):
+                tensors = [entry.tensor for entry in batch]
+                with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, tensors, then_wait):
                     self._launch(place, batch)
             except Exception as error:  # noqa: BLE001 - out of memory, an error of the device: the training meets its own
                 text = (str(error).splitlines() or [type(error).__name__])[0][:200]
@@ -358,10 +493,9 @@ class DeviceDigests:
                     self._reasons[entry.ticket] = f"the device could not read it: {text}"
 
     def _launch(self, place: _Place, batch: list[Entry]) -> None:
-        rows = self._rows(place.device, len(batch))
-        target = rows.rows[len(rows.tickets) : len(rows.tickets) + len(batch)]
+        rows, target = self._rows(place.device, len(batch))
         try:
-            launch(batch, target, self._fingerprint, place.kernels)
+            launch(batch, target, self._fingerprint, place.kernels, self._pin)
         except Exception as error:
             if place.kernels is None or "out of memory" in str(error).lower() or _is_lost(place.device):
                 raise
@@ -374,14 +508,27 @@ class DeviceDigests:
             for entry in batch:
                 if entry.walk is not None:
                     entry.tensor, entry.walk = entry.tensor.detach().contiguous(), None
-            launch(batch, target, self._fingerprint, None)
+            launch(batch, target, self._fingerprint, None, self._pin)
         rows.tickets += [entry.ticket for entry in batch]
+        if self._keeper is not None:
+            self._keep(place, batch, target, self._keeper)
 
-    def _rows(self, device: torch.device, count: int) -> _Results:
+    def _keep(self, place: _Place, batch: list[Entry], target: Tensor, keeper: Keeper) -> None:
+        """Give the values out that the keeper has not: now, while nothing has written to them. Waits for the device."""
+        outlet = self._outlets.get(place.device)
+        if outlet is None:
+            outlet = self._outlets[place.device] = Outlet(place.device)
+        for entry, row in zip(batch, target.cpu().numpy(), strict=True):
+            if keeper.wants(entry.ticket, row, entry.dtype, entry.nbytes):
+                keeper.store(entry.ticket, outlet.pieces(entry.tensor), entry.nbytes)
+
+    def _rows(self, device: torch.device, count: int) -> tuple[_Results, Tensor]:
+        """Results, and the next rows of them."""
         known = self._results.setdefault(device, [])
         if not known or len(known[-1].tickets) + count > _ROWS:
             known.append(_Results(device))
-        return known[-1]
+        used = len(known[-1].tickets)
+        return known[-1], known[-1].rows[used : used + count]
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -423,6 +570,7 @@ class DeviceDigests:
 
     def _clear(self) -> None:
         self._kinds, self._reasons, self._where = [], {}, None
+        self._pins, self.overwritten = 0, set()  # the device has been waited for
         for results in self._results.values():
             del results[1:]
             for result in results:
@@ -454,8 +602,11 @@ class DeviceDigests:
 
     def drop(self) -> None:
         """Let go of everything, unread."""
-        self._taken, self._where = [], None
+        self._taken, self._where, self._script = _Taken(), None, None
+        self._ahead.clear()
         self._taken_storages.clear()
+        self._pinned.clear()
+        self._outlets.clear()
         self._places.clear()
         self._storages.clear()
         self._results.clear()
@@ -506,7 +657,7 @@ def _without_any_mode() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _on_stream(place: _Place, several: bool, batch: list[Entry], then_wait: bool) -> Iterator[None]:
+def _on_stream(place: _Place, several: bool, batch: list[Tensor], then_wait: bool) -> Iterator[None]:
     """The device and stream of a batch. With several streams its memory must not be given away before the kernels are through."""
     if place.device.type != "cuda":
         yield
@@ -526,7 +677,7 @@ def _on_stream(place: _Place, several: bool, batch: list[Entry], then_wait: bool
     )
     with torch.cuda.stream(stream):
         yield
-        for entry in batch:
-            entry.tensor.record_stream(stream)
+        for tensor in batch:
+            tensor.record_stream(stream)
     if then_wait and present.cuda_stream != place.stream:
         present.wait_stream(stream)

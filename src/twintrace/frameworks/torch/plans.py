@@ -20,11 +20,11 @@ plan.
 from __future__ import annotations
 
 import sys
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, Protocol
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -78,12 +78,13 @@ class Departed(Exception):
 class Spec:
     """Facts that a tensor must have; one object for each combination."""
 
-    __slots__ = ("device", "dtype", "elsewhere", "facts", "grad", "shape", "stride", "turns")
+    __slots__ = ("device", "dtype", "elsewhere", "facts", "grad", "number", "shape", "span", "stride", "turns")
 
     def __init__(self, tensor: Tensor, facts: Any) -> None:
+        self.number = id(facts)  # the same in all plans
         self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
         self.device, self.grad = tensor.device, tensor.requires_grad
-        self.facts, self.turns, self.elsewhere = facts, facts.turns, facts.look.elsewhere
+        self.facts, self.turns, self.elsewhere, self.span = facts, facts.turns, facts.look.elsewhere, facts.span
 
 
 class Sight:
@@ -106,7 +107,7 @@ class Event:
     __slots__ = (
         "after", "args", "buffers", "depth", "hooked", "id", "key", "kind", "kwargs", "mark", "mutated", "mutates", "name",
         "names", "output", "parameters", "phase", "place", "posts", "precision", "pres", "pushed", "sight", "sort", "state",
-        "text", "thread", "type",
+        "text", "thread", "type", "whole",
     )  # fmt: skip
 
     def __init__(self, kind: int) -> None:
@@ -135,6 +136,8 @@ class Event:
         self.hooked: Hooked | None = None
         self.pres: list[tuple[int, type, Any]] = []
         self.posts: list[tuple[int, tuple[int, ...], list[type], Any]] = []
+        self.whole: tuple[int, type, Any] | None = None
+        """The one hook of a call that is one node: the result that has it, its class, the hook."""
         self.mark: tuple[int, ...] = ()
 
     @property
@@ -425,7 +428,14 @@ class Script:
     def __init__(self, events: list[Event], specs: list[Spec], shared: dict[int, int], device: torch.device) -> None:
         self.events, self.specs, self.shared, self.device = events, specs, shared, device
         self.size = len(events)
-        self.kinds = [(spec.facts.look.dtype, spec.facts.whole) for spec in specs]
+        self.copied: set[int] = set()
+        """Numbers of tensors that are written to before they are read in a batch: they are copied when they are seen."""
+        self.lasting: dict[int, Any] = {}
+        """Of these, weak references to those of the last step: buffers of modules are there before they are seen."""
+        self.forms: Any = None
+        """Forms in which the device reads the tensors, kept by whoever reads them."""
+        self.facts = [spec.facts for spec in specs]
+        self.kinds = [(facts.look.dtype, facts.whole) for facts in self.facts]
         self._signatures: list[Any] = []
         self._common: dict[Script, int] = {}
 
@@ -441,7 +451,7 @@ class Script:
                     (position, (event.id, Role.INPUT, slot)) for position, slot, _ in event.hooked.layout.inner[0][2]
                 ]
                 event.pres.append((place, kind, None))
-                event.posts.append((0, (), [], _whole_hook(before, after, report)))
+                event.whole = place, kind, _whole_hook(before, after, report)
                 continue
             for place, kind, slots in event.hooked.ends:
                 keys = [(number, (event.id, Role.OUTPUT, slot)) for slot, number in slots]
@@ -452,6 +462,12 @@ class Script:
                 if all(total < 0 for _, _, total in wanted):
                     hook = _post_hook([(position, key) for position, key, _ in wanted], report)
                 event.posts.append((end, way, kinds, hook or wanted))
+
+    def copies(self, numbers: Iterable[int]) -> None:
+        """These were about to be written to while they waited: from now on a copy waits in their place. A copy has the strides
+        of its original where that leaves no gaps.
+        """
+        self.copied.update(number for number in numbers if self.facts[number].order is not None)
 
     def signatures(self) -> list[Any]:
         """Of each event; made when a second plan is there to be compared with."""
@@ -574,26 +590,27 @@ class Follower:
     def __init__(self, scripts: Sequence[Script], desk: Desk, digests: Any, lock: Any) -> None:
         """`scripts`: the most likely first; others that begin alike are gone over to where the first departs."""
         self.scripts, self._desk, self._digests, self._lock = list(scripts), desk, digests, lock
+        self._hand_over = digests.take
         self.script = script = scripts[0]
         self.events, self.size = script.events, script.size
         self.at = 0
-        most = max(len(script.specs) for script in scripts)
-        # What is known of each number.
-        self.storages: list[Any] = [None] * most
-        self.addresses: list[Any] = [0] * most
-        self.versions: list[Any] = [-1] * most
-        self._objects: list[Any] = [None] * most
+        # What is known of each number: plain lists of numbers, which Python's garbage collector does not walk.
+        self.refs: list[Any] = []  # weak references to the tensors; None: of the host
+        self.versions: list[int] = []
+        self.addresses: list[int] = []
+        self.storages: list[int] = []
         self.samples: dict[int, Any] = {}
-        self.rows = list(range(most))
-        self.table: dict[Any, int] = {}  # (storage, its life, address, spec) to number
+        self.rows = list(range(max(len(script.specs) for script in scripts)))
+        self._table: dict[tuple[int, int], int] = {}  # (address, number of the spec) to the latest number
         self.holds: dict[Any, Any] = {}
-        self.lives: dict[Any, int] = {}  # of storages that were written to without a version that says so
-        self.texts: dict[int, str] = {}  # by event: lines that were made anew
-        self._added: list[Any] = []  # keys of `table`, of this event
-        self._replaced: dict[Any, int] = {}  # what they had before
+        self.lives: dict[
+            Any, int
+        ] = {}  # of storages that were written to unseen by their version: numbers below it are void
+        self._met = 0  # numbers that were known before the present event
         self._told = False
         self._threads: list[int | None] = [None] * _MAX_THREADS
-        self._shared = script.shared
+        self._arounds: list[Any] = [None] * _MAX_THREADS  # by thread: the modules around it
+        self._shared, self._copied = script.shared, script.copied
 
     @property
     def is_complete(self) -> bool:
@@ -608,8 +625,9 @@ class Follower:
 
     def release(self) -> None:
         """Let go of the storages."""
+        release = looking.release
         for hold in self.holds.values():
-            looking.release(hold)
+            release(hold)
         self.holds = {}
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -629,7 +647,41 @@ class Follower:
         with self._lock:
             while True:
                 try:
-                    return self._enter(sort, name, args, kwargs, phase, mutates, view, frame)
+                    event = self.events[self.at]
+                    if event.name != name or event.kind != ENTER or event.sort is not sort or event.phase is not phase:
+                        raise Departed
+                    if self._threads[event.thread] != get_ident():
+                        self._thread(event)
+                    below = frame
+                    for code, last in event.place:
+                        if below is None or below.f_code is not code or (below.f_lasti != last and last != _ANYWHERE):
+                            raise Departed
+                        below = below.f_back
+                    if not self.at:
+                        self._begin()
+                    around = self._arounds[event.thread]
+                    if around is None:
+                        around = self._arounds[event.thread] = self._desk.around()
+                    if len(around) != event.depth:
+                        raise Departed
+                    if event.id >= 0:
+                        if event.precision is not precision() or event.mutates != mutates:
+                            raise Departed
+                        self._told = False
+                        if view is not None:
+                            self._check_view(event, view)
+                        self._check(event.args, args)
+                        if kwargs or event.names:
+                            if kwargs is None or tuple(kwargs) != event.names:
+                                raise Departed
+                            self._check(event.kwargs, kwargs.values())
+                        if self._told:
+                            self._desk.retell(event, event, (args, kwargs or {}))
+                    if event.pushed is not None:
+                        around.append(event.pushed)
+                    self._met = len(self.refs)
+                    self.at += 1
+                    return event
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
                     if not self._go_over(error):
                         return None
@@ -658,24 +710,17 @@ class Follower:
                 try:
                     at = self.at
                     event = self.events[at]
-                    if event.key != key or event.kind != GRADIENT:
+                    if event.key != key:
                         raise Departed
                     sight: Any = event.sight
-                    number = sight.number
-                    known = self._objects[number]
-                    if (
-                        known is None
-                        or known() is not tensor
-                        or tensor._version != self.versions[number]
-                        or self.storages[number] in self.lives
-                        or tensor.data_ptr() != self.addresses[number]
-                        or tensor.requires_grad is not sight.spec.grad
-                    ):
-                        self._thread(event)
+                    if sight.is_new:
+                        if self._threads[event.thread] != get_ident():
+                            self._thread(event)
                         self._look(sight, tensor)
+                    else:
+                        self._take(sight, tensor)
                     self.at = at + 1
-                    self._added.clear()
-                    self._replaced.clear()
+                    self._met = len(self.refs)
                     return True
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
                     if not self._go_over(error):
@@ -714,68 +759,35 @@ class Follower:
         elif known != get_ident():
             raise Departed
 
-    def _enter(
-        self,
-        sort: Kind,
-        name: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        phase: Phase,
-        mutates: Sequence[str],
-        view: ModuleView | None,
-        frame: FrameType | None,
-    ) -> Event:
-        at = self.at
-        if at >= self.size:
+    def _begin(self) -> None:
+        """The first event has come."""
+        if not self._desk.begin():
             raise Departed
-        event = self.events[at]
-        if event.name != name or event.kind != ENTER or event.sort is not sort or event.phase is not phase:
+        found = []
+        for number, known in self.script.lasting.items():
+            tensor = known()
+            if tensor is not None and looking._plan(tensor) is self.script.facts[number]:
+                memory, address = tensor.untyped_storage(), tensor.data_ptr()
+                if address + self.script.facts[number].span <= memory.data_ptr() + memory.nbytes():
+                    found.append((number, tensor, memory._cdata, memory.nbytes(), address, tensor._version))
+        self._digests.read_ahead(found)
+
+    def _check_view(self, event: Event, view: ModuleView) -> None:
+        if event.type != view.type or event.state != view.state():
             raise Departed
-        self._thread(event)
-        for code, last in event.place:
-            if frame is None or frame.f_code is not code or (frame.f_lasti != last and last != _ANYWHERE):
-                raise Departed
-            frame = frame.f_back
-        if not at and not self._desk.begin():
-            raise Departed
-        around = self._desk.around()
-        if len(around) != event.depth:
-            raise Departed
-        if event.id >= 0:
-            if event.precision is not precision() or event.mutates != mutates:
-                raise Departed
-            if view is not None:
-                if event.type != view.type or event.state != view.state():
-                    raise Departed
-                self._check_named(event.parameters, view.own_parameters())
-                self._check_named(event.buffers, view.own_buffers())
-            self._told = False
-            self._check(event.args, args)
-            if kwargs or event.names:
-                if kwargs is None or tuple(kwargs) != event.names:
-                    raise Departed
-                self._check(event.kwargs, kwargs.values())
-            if self._told:
-                self._desk.retell(event, event, (args, kwargs or {}))
-        if event.pushed is not None:
-            around.append(event.pushed)
-        self._added.clear()
-        self._replaced.clear()
-        self.at = at + 1
-        return event
+        self._check_named(event.parameters, view.own_parameters())
+        self._check_named(event.buffers, view.own_buffers())
 
     def _leave(self, enter: Event, args: Sequence[Any], kwargs: Any, output: Any, gradients: Gradients | None) -> None:
         at = self.at
-        if at >= self.size:
-            raise Departed
         event = self.events[at]
         if event.kind != LEAVE or event.id != enter.id:
             raise Departed
-        around = self._desk.around()
-        results: list[Tensor] = []
         if event.id >= 0:
-            inputs = inputs_of(enter, args, kwargs) if event.mutated else []
+            results: list[Tensor] = []
+            inputs: list[Tensor] = []
             if event.mutated:
+                inputs = inputs_of(enter, args, kwargs)
                 self._void([inputs[place] for place in event.mutated])
             items = event.output
             self._told = False
@@ -790,21 +802,26 @@ class Follower:
                 self._take(sight, inputs[place])
             if self._told:
                 self._desk.retell(event, enter, output)
-            if event.pres or gradients is not None:
+            if event.pres:
                 self._hook(event, results, gradients)
-        if event.depth >= 0 or enter.pushed is not None:
-            del around[enter.depth :]
-        self._added.clear()
-        self._replaced.clear()
+        if enter.pushed is not None:
+            del self._arounds[enter.thread][enter.depth :]
+        self._met = len(self.refs)
         self.at = at + 1
 
     def _hook(self, event: Event, results: list[Tensor], gradients: Gradients | None) -> None:
         if gradients is None:
             raise Departed
-        if not event.pres:
-            return
         ends: list[Any] = []
         node: Any
+        keep = gradients.nodes.keep
+        if event.whole is not None:  # one node, one hook
+            place, kind, hook = event.whole
+            node = results[place].grad_fn
+            if type(node) is not kind:
+                raise Departed
+            keep(node.register_hook(hook))  # type: ignore[attr-defined]
+            return
         for place, kind, _ in event.pres:
             node = results[place].grad_fn
             if type(node) is not kind:
@@ -818,10 +835,8 @@ class Follower:
                 if type(node) is not kind:
                     raise Departed
             posts.append((node, hook))
-        keep = gradients.nodes.keep
         for node, (_, _, pre) in zip(ends, event.pres, strict=True):
-            if pre is not None:
-                keep(node.register_prehook(pre))
+            keep(node.register_prehook(pre))
         sums: dict[int, Any] = {}
         for node, hook in posts:
             if type(hook) is list:
@@ -848,7 +863,10 @@ class Follower:
             raise Departed
         for (kind, planned), value in zip(items, values, strict=True):
             if kind == _TENSOR:
-                self._take(planned, value)
+                if planned.is_new:
+                    self._look(planned, value)
+                else:
+                    self._take(planned, value)
             elif kind == _VALUE:
                 if value is not planned and not _is_same(planned, value):
                     self._told = True
@@ -875,14 +893,14 @@ class Follower:
         """A tensor at its place: it is known as planned, or new as planned."""
         if not sight.is_new:
             number = sight.number
-            known = self._objects[number]
+            known = self.refs[number]
             if (
                 known is not None
                 and known() is tensor
                 and tensor._version == self.versions[number]
                 and tensor.data_ptr() == self.addresses[number]
                 and tensor.requires_grad is sight.spec.grad
-                and self.storages[number] not in self.lives
+                and (not self.lives or number >= self.lives.get(self.storages[number], 0))
             ):
                 return
         self._look(sight, tensor)
@@ -900,69 +918,82 @@ class Follower:
             or (spec.turns and tensor.is_conj())
         ):
             raise Departed
-        memory, address, version = tensor.untyped_storage(), tensor.data_ptr(), tensor._version
-        room, storage, facts = memory.nbytes(), memory._cdata, spec.facts
-        if (
-            room < facts.span
-            or (not address and facts.span)
-            or (sight.is_given and address + facts.span > memory.data_ptr() + room)
-        ):
+        memory, address, version, number = tensor.untyped_storage(), tensor.data_ptr(), tensor._version, sight.number
+        room, storage, span = memory.nbytes(), memory._cdata, spec.span
+        if room < span or (not address and span) or (sight.is_given and address + span > memory.data_ptr() + room):
             raise Departed  # it was freed or cut
-        key = storage, self.lives.get(storage, 0) if self.lives else 0, address, spec
-        known = self.table.get(key)
+        key = address, spec.number
+        found = self._table.get(key)
         if (
-            known is not None
-            and self.versions[known] == version
-            and (spec.elsewhere or self.samples.get(known) == self._desk.sample(tensor))
+            found is not None
+            and self._is_at(found, storage, address, version)
+            and (spec.elsewhere or self.samples.get(found) == self._desk.sample(tensor))
         ):
-            if sight.is_new or known != sight.number:
+            if found != number or sight.is_new:
                 raise Departed
             return
-        number = sight.number
-        if not sight.is_new:
+        if not sight.is_new or number != len(self.refs):
             raise Departed
         if not spec.elsewhere:
             self.samples[number] = self._desk.sample(tensor)
             self._desk.read(number, tensor)
+            known = None  # of a host's tensor a few words are compared as well, each time
         else:
+            known = ref(tensor)
             base = self._shared.get(number)
-            if (
-                base is not None
-                and self.addresses[base] == address
-                and self.versions[base] == version
-                and self.storages[base] == storage
-                and storage not in self.lives
-            ):
+            if base is not None and self._is_at(base, storage, address, version):
                 self.rows[number] = self.rows[base]
-            else:
-                self.rows[number] = number
-                self._digests.take(number, tensor, storage, room, address, version, facts)
+            elif span:
+                copied = number in self._copied
+                if copied:
+                    self.script.lasting[number] = known
+                if not copied or not self._digests.is_ahead(number, storage, address, version):
+                    self._hand_over(number, tensor, storage, room, address, version, copied)
         if storage not in self.holds:
             self.holds[storage] = memory._weak_ref()
-        self._added.append(key)
-        if known is not None:
-            self._replaced.setdefault(key, known)
-        self.table[key] = number
-        self.storages[number], self.addresses[number], self.versions[number] = storage, address, version
-        # Of a host's tensor a few words are compared as well, each time.
-        self._objects[number] = weakref.ref(tensor) if spec.elsewhere else None
+        self.refs.append(known)
+        self.versions.append(version)
+        self.addresses.append(address)
+        self.storages.append(storage)
+        self._table[key] = number
+
+    def _is_at(self, number: int, storage: int, address: int, version: int) -> bool:
+        """Was the tensor of that number there, with the same values?"""
+        return (
+            self.storages[number] == storage
+            and self.versions[number] == version
+            and self.addresses[number] == address
+            and (not self.lives or number >= self.lives.get(storage, 0))
+        )
+
+    def seats(self) -> dict[int, tuple[int, int]]:
+        """Storage and address of each number that is known by now, and would be recognised."""
+        latest = {key: number for number, key in enumerate(self._keys())}
+        return {
+            number: (self.storages[number], self.addresses[number])
+            for number in latest.values()
+            if number >= self.lives.get(self.storages[number], 0)
+        }
+
+    def _keys(self) -> Iterable[tuple[int, int]]:
+        return ((address, self.script.specs[number].number) for number, address in enumerate(self.addresses))
 
     def _void(self, tensors: Sequence[Tensor]) -> None:
+        """These were written to: nothing that is known of their memory holds any more."""
         for tensor in tensors:
             storage = tensor.untyped_storage()._cdata
-            if storage not in self.holds:  # nothing is known of it
-                continue
-            self.lives[storage] = self.lives.get(storage, 0) + 1
+            if storage in self.holds:
+                self.lives[storage] = len(self.refs)
 
     # --- departing ----------------------------------------------------------------------------------------------------
 
     def _go_over(self, error: Exception) -> bool:
         """Another plan that begins alike is taken up; False where there is none, and the step departs."""
-        for key in self._added:
-            self.table.pop(key, None)
-        self._added.clear()
-        self.table.update(self._replaced)
-        self._replaced.clear()
+        if len(self.refs) > self._met:  # of this event
+            for known in (self.refs, self.versions, self.addresses, self.storages):
+                del known[self._met :]
+            self._table = {key: number for number, key in enumerate(self._keys())}
+            self.rows[self._met :] = range(self._met, len(self.rows))
         for other in self.scripts:
             if other is not self.script and other.size > self.at and self.script.common(other) >= self.at:
                 self.scripts = [script for script in self.scripts if script is not self.script]
@@ -972,8 +1003,9 @@ class Follower:
         return False
 
     def _take_up(self, script: Script) -> None:
-        self.script, self.events, self.size, self._shared = script, script.events, script.size, script.shared
-        self._digests.go_over(script.kinds)
+        self.script, self.events, self.size = script, script.events, script.size
+        self._shared, self._copied = script.shared, script.copied
+        self._digests.go_over(script)
 
 
 _NOT_AS_PLANNED = (Departed, RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AttributeError)

@@ -8,7 +8,6 @@ compares identities. The names of the entries are in the trace format's document
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,8 @@ from .tensors import NAMES
 
 _SETTINGS: dict[Any, Mapping[str, Any]] = {}
 _LATEST: list[Any] = [None, None]  # the latest answers, and what they are called
+_Question = tuple[Callable[..., Any], str]
+"""A function of torch's, and the source of its arguments."""
 _MAX_SETTINGS = 1024  # combinations that are kept; a run has two or three
 
 
@@ -58,22 +59,22 @@ def _describe(autocast: tuple[tuple[str, torch.dtype], ...], answers: Mapping[st
     return found
 
 
-def _question(name: str) -> Callable[[], Any] | None:
+def _question(name: str) -> _Question | None:
     """A function of torch's own that costs no more than a look; None where this torch has none."""
-    found: Callable[[], Any] | None = getattr(torch._C, name, None)
-    return found
+    found: Callable[..., Any] | None = getattr(torch._C, name, None)
+    return None if found is None else (found, "")
 
 
-def _fp32(backend: str, operation: str) -> Callable[[], Any] | None:
+def _fp32(backend: str, operation: str) -> _Question | None:
     """Asks in how many bits products of f32 are computed there, in the newer of torch's two vocabularies."""
-    ask: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
-    return None if ask is None else functools.partial(ask, backend, operation)
+    found: Callable[..., Any] | None = getattr(torch._C, "_get_fp32_precision_getter", None)
+    return None if found is None else (found, f"{backend!r}, {operation!r}")
 
 
 def float32_matmul() -> str | None:
     """torch's `float32_matmul_precision`. None: its newer switches (`fp32_precision`) contradict it, torch refuses to answer."""
     try:
-        return torch.get_float32_matmul_precision()
+        return _ask_float32_matmul()
     except RuntimeError:
         return None
 
@@ -85,10 +86,10 @@ def _is_on(answer: Any) -> bool:
     return bool(answer[0] if isinstance(answer, tuple) else answer)
 
 
-def _questions() -> dict[str, Callable[[], Any]]:
-    """Name of an entry to the function that answers it. What only a GPU listens to is asked where there is one."""
-    found: dict[str, Callable[[], Any] | None] = {
-        "float32_matmul": float32_matmul,
+def _questions() -> dict[str, _Question]:
+    """Name of an entry to the question that answers it. What only a GPU listens to is asked where there is one."""
+    found: dict[str, _Question | None] = {
+        "float32_matmul": (float32_matmul, ""),
         "deterministic": _question("_get_deterministic_algorithms"),
         "sums_cpu_f16": _question("_get_cpu_allow_fp16_reduced_precision_reduction"),
         "onednn_enabled": _question("_get_mkldnn_enabled"),
@@ -126,6 +127,7 @@ def _devices() -> tuple[str, ...]:
     return tuple(device for device in named if device == "cpu" or hasattr(torch, device))
 
 
+_ask_float32_matmul: Callable[[], str] = torch._C._get_float32_matmul_precision
 _is_any_autocast_enabled: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _DEVICES = _devices()
 _ASKED = _questions()
@@ -134,8 +136,8 @@ _NAMES = tuple(_ASKED)
 
 def _asking() -> Callable[[], tuple[Any, ...]]:
     """One function that asks all: written out, so that nothing is looked up or looped over between the answers."""
-    given: dict[str, Any] = {f"ask{i}": ask for i, ask in enumerate(_ASKED.values())}
-    asked = ", ".join(f"{name}()" for name in given)
+    given: dict[str, Any] = {f"ask{i}": ask for i, (ask, _) in enumerate(_ASKED.values())}
+    asked = ", ".join(f"{name}({words})" for name, (_, words) in zip(given, _ASKED.values(), strict=True))
     given |= {"_autocast": _autocast, "is_any": _is_any_autocast_enabled}
     found: Callable[[], tuple[Any, ...]] = eval(f"lambda: (_autocast() if is_any() else (), {asked})", given)
     return found

@@ -4,12 +4,14 @@
                                                                    at the other levels by the modes that record
     optimizer.step(), graph.replay(), storage.resize_(0)           at every level
 
-Installed only where there is a device: on a host without one tensors are read at the moment of the call, and nothing waits.
+Installed only where there is a device: on a host without one tensors are read at the moment of the call, and nothing waits. The
+mode is in place only while something waits, since every question to a tensor passes it: an optimizer asks thousands a step.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from ..protocol import Sink
+from . import digests
 from . import tensors as looking
 from .calls import without_modes
 from .names import Api, arguments, describe
@@ -59,6 +62,8 @@ class Writes:
     def __init__(self, sink: Sink, *, calls: bool) -> None:
         """`calls`: is there no other mode that sees calls?"""
         self._sink, self._calls = sink, calls
+        self._mode: Any = None
+        self._thread = 0  # whose mode it is
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change. After everything else: what waits at the door of a step is read last."""
@@ -70,14 +75,29 @@ class Writes:
             yield patch(torch.cuda.CUDAGraph, "replay", self._around_replay)
         if self._calls:
             yield patch(torch.overrides, "has_torch_function", without_modes)
-            mode: Any = _WriteMode(self._sink)
-            mode.__enter__()
-            yield functools.partial(_take_out, mode)
-            yield patch(torch.autograd, "_engine_run_backward", functools.partial(_in_engine, mode))
+            self._mode, self._thread = _WriteMode(self._sink), threading.get_ident()
+            self._put_in()
+            yield functools.partial(_take_out, self._mode)
+            digests.WATCHES.append(self._put_in)
+            yield functools.partial(digests.WATCHES.remove, self._put_in)
+            yield patch(torch.autograd, "_engine_run_backward", functools.partial(_in_engine, self._mode))
 
     def _before_step(self, *_: Any) -> None:
-        if not torch.compiler.is_compiling():
-            self._sink.before_unseen()
+        if torch.compiler.is_compiling():
+            return
+        self._sink.before_unseen()
+        if self._mode is not None and not self._sink.waits and threading.get_ident() == self._thread:
+            _take_out(self._mode)
+
+    def _put_in(self) -> None:
+        """Something begins to wait: be told of writes, by the lowest mode of all. The others are left from the top."""
+        stack = torch.overrides._get_current_function_mode_stack()
+        if threading.get_ident() != self._thread or self._mode in stack:
+            return
+        above = [torch.overrides._pop_mode() for _ in stack]
+        torch.overrides._push_mode(self._mode)
+        for mode in reversed(above):
+            torch.overrides._push_mode(mode)
 
     def _around_resize(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -102,7 +122,7 @@ class Writes:
 
 def _take_out(mode: Any) -> None:
     """From this thread's stack of modes, whatever has come on top since."""
-    if mode in torch.overrides._get_current_function_mode_stack():
+    while mode in torch.overrides._get_current_function_mode_stack():
         above = []
         while (top := torch.overrides._pop_mode()) is not mode:
             above.append(top)
