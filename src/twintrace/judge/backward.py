@@ -63,7 +63,8 @@ class Gradients:
         if key not in self._state.gradients:
             if self._values_of_gradient(item.pair) in self._state.discarded:
                 return Judged(Status.SAME, because="gradients of values that do not belong together", discarded=True)
-            judged = self._judge_gradient(item) if not self._is_on_detour(item.pair) else self._each_for_itself(item)
+            alone = self._is_on_detour(item.pair) or self._is_a_part(item.pair)
+            judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._state.gradients[key] = judged
@@ -80,6 +81,14 @@ class Gradients:
     def _is_on_detour(self, pair: TensorPair) -> bool:
         left, right = self._values_of_gradient(pair)
         return left is not None and right is not None and is_detour(self._state.values.get((left, right)))
+
+    def _is_a_part(self, pair: TensorPair) -> bool:
+        """True if one side casts a value once, the other once for each call that takes it: each cast has a part of the gradient."""
+        values = self._values_of_gradient(pair)
+        counts = [
+            0 if value is None else len(self._state.sides[which].twins(value)) for which, value in enumerate(values)
+        ]
+        return counts[0] != counts[1]
 
     def _each_for_itself(self, item: TensorResult) -> Judged:
         """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""

@@ -202,22 +202,39 @@ class _Search:
 
     def _factors(self) -> Iterator[Candidate]:
         """Numbers by which values are scaled in other ways: a divisor here, a factor there, the scale of an attention."""
-        scaled = [
-            [(item, factor) for item in meanings if (factor := _factor(item)) is not None]
-            for meanings in (self._left, self._right)
-        ]
-        for one, mine in scaled[0]:
-            for two, other in scaled[1]:
-                if mine == other or one.operation == two.operation:
+        for one in self._left:
+            for two in self._right:
+                mine, other = self._factor(0, one), self._factor(1, two)
+                if mine is None or other is None or mine == other:
                     continue
-                name = "scale" if two.operation == "scaled_dot_product_attention" else "other"
+                divisors = one.operation == two.operation == "div"
+                shown = (1 / mine, 1 / other) if divisors else (mine, other)
+                name = "divisor" if divisors else "scale"
                 cause = Cause(
-                    f"scale: {told(mine)} | {told(other)}",
-                    setting="scale",
-                    advice=f"scale by {told(mine)} on the right",
+                    f"{name}: {told(shown[0])} | {told(shown[1])}",
+                    setting=name,
+                    advice=f"{'divide' if divisors else 'scale'} by {told(shown[0])} on the right",
                 )
+                argument = "scale" if two.operation == "scaled_dot_product_attention" else "other"
                 own = 1 / mine if two.operation == "div" else mine
-                yield self._at(one, two, Candidate(cause, right=self._with(two, {name: own})))
+                yield self._at(one, two, Candidate(cause, right=self._with(two, {argument: own})))
+
+    def _factor(self, which: int, meaning: Meaning) -> float | None:
+        """The number, or the tensor of one number, that a call scales by; None if it scales by none."""
+        if meaning.operation == "scaled_dot_product_attention":
+            scale = meaning.arguments.get("scale")
+            return scale if isinstance(scale, float) else None
+        other = meaning.arguments.get("other")
+        if meaning.operation not in ("mul", "div"):
+            return None
+        if isinstance(other, Operand) and math.prod(self._re.values[which].spec(other.tensor).shape) == 1:
+            try:
+                other = float(self._re.values[which](other.tensor).double())
+            except NotRecomputable:
+                return None
+        if not isinstance(other, int | float) or not other or not math.isfinite(other):
+            return None
+        return 1 / other if meaning.operation == "div" else float(other)
 
     def _with(self, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
         changed = replace(meaning, arguments={**meaning.arguments, **arguments})
@@ -536,15 +553,6 @@ class _Mask:
             return replace(self.meaning, arguments={**arguments, self.argument: mask})
         source = arguments["input"]
         return replace(self.meaning, operation="add", arguments={"input": source, "other": mask, "alpha": 1})
-
-
-def _factor(meaning: Meaning) -> float | None:
-    """The number that a call scales by; None if it scales by none."""
-    other = meaning.arguments.get("other")
-    if meaning.operation in ("mul", "div") and isinstance(other, int | float) and other:
-        return 1 / other if meaning.operation == "div" else float(other)
-    scale = meaning.arguments.get("scale")
-    return scale if meaning.operation == "scaled_dot_product_attention" and isinstance(scale, float) else None
 
 
 def _without_hidden(f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -121,6 +121,20 @@ class Side:
             return ()
         return [other for other in self._made_alike(number) if other < number]
 
+    def twins(self, number: int) -> list[int]:
+        """Other tensors that were cast or moved from the same one in the same way: each has a part of the gradient."""
+        call = self.maker(number)
+        meaning = None if call is None else self.meaning(call)
+        if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
+            return []
+        found = []
+        for other in self._made_alike(number):
+            maker = self.maker(other)
+            twin = None if maker is None or maker is call else self.meaning(maker)
+            if twin is not None and twin.operation == meaning.operation and twin.arguments == meaning.arguments:
+                found.append(other)
+        return found
+
     def operand_unit(self, call: Call, meaning: Meaning) -> float:
         """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
         settings = {**self.precision, **call.precision}

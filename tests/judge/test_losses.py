@@ -1,0 +1,52 @@
+"""Cross entropy that is written in other ways, in float32 inside a 16-bit run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import twintrace as tt  # noqa: E402
+from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+
+LABELS = torch.tensor([3, 3, 0, 1, 2, 6, 5, 4])
+
+
+def loss(way: str, logits: torch.Tensor, counted: bool) -> torch.Tensor:
+    """Mean over the labels that are not 3, or their sum divided by the number of all."""
+    if way == "fused":
+        scores = F.log_softmax(logits.float(), -1)
+    else:  # two casts of one tensor
+        scores = logits.float() - torch.logsumexp(logits.float(), -1, keepdim=True)
+    each = -scores.gather(1, LABELS[:, None])[:, 0]
+    kept = LABELS != 3
+    return (each * kept).sum() / (kept.sum() if counted else kept.numel())
+
+
+def ran(tmp_path: Path, ways: tuple[str, str], dtype: torch.dtype, counted: bool = True) -> Any:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.head(net.norm(x)), norm=nn.LayerNorm(16), head=nn.Linear(16, 7)).to(dtype)
+        with record(net):
+            loss(ways[side], net(rand(8, 16).to(dtype)), counted or not side).backward()
+
+    return compared(tmp_path, run)
+
+
+def test_a_value_that_is_cast_twice_has_its_gradient_in_two_parts(tmp_path: Path) -> None:
+    found = ran(tmp_path, ("fused", "written out"), torch.bfloat16)
+    assert found.code == 0, tt.verdict(found)
+
+
+def test_the_other_divisor_is_told(tmp_path: Path) -> None:
+    """A tensor of one number on the left, a number on the right."""
+    text = tt.verdict(ran(tmp_path, ("fused", "written out"), torch.float32, counted=False))
+    assert "part at torch.Tensor.div" in text
+    assert "divisor: 6.0 | 8.0" in text
