@@ -134,6 +134,17 @@ def test_what_takes_an_unknown_tensor_is_loose_and_a_weight_is_none():
     assert loose == ["fc", "fc/linear"], "they take 0, which nothing made"
 
 
+def test_what_was_made_between_two_modules_is_no_weight(tmp_path):
+    """Without functions in the record, tensors that nobody is known to have made are trained, too."""
+    found = api.compare(run(tmp_path / "a", level="module"), run(tmp_path / "b", level="module"))
+    graph = comparison_graph(found)
+    names, _, edges = unpacked(graph)
+    loose = [name for name, flag in zip(names, graph["sides"][0]["loose"], strict=True) if flag]
+    assert "(model)/last" in loose, "the activation before it was not recorded"
+    assert "(model)/norm" not in loose
+    assert "(model)/first -> (model)/norm" in edges
+
+
 def test_each_call_of_a_shared_module_is_a_node_of_its_own():
     found = comparison(module(0, "act", [0], [1]), call(1, "exp", [1], [2]), module(2, "act", [2], [3], again=1))
     names, _, edges = unpacked(comparison_graph(found))

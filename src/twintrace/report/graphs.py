@@ -51,7 +51,7 @@ class Fact:
     spec: str
     producer: int | None
     held: bool = False
-    """It is trained, and no call made it: a weight."""
+    """It is trained, and no recorded call made it: given to a function a weight, given to a module what was made between two."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,8 @@ class _Node:
     """Number of its first call: siblings are in the order of execution."""
     base: str
     """Path of the module that it is, or is in."""
-    around: _Node | None = None
+    overflow: _Node | None = None
+    """Where what is in it goes, at the depth at which nesting ends."""
     depth: int = 0
     children: list[_Node] = field(default_factory=list)
     named: dict[str, _Node] = field(default_factory=dict)
@@ -97,9 +98,20 @@ class _Place:
 def comparison_graph(comparison: Comparison) -> Mapping[str, Any]:
     """Columns of both sides' graphs, and the texts that they number."""
     words = Words()
+    results = tuple(comparison.results)
     sides = []
     for side, alone in (("left", comparison.only_left), ("right", comparison.only_right)):
-        sides.append(_side(_places(comparison.results, alone, side), words))
+        numbers: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        for row, result in enumerate(results):
+            numbers.setdefault((result.step, result.rank), ([], []))[0].append(row)
+        for row, (step, rank, _) in enumerate(alone):
+            numbers.setdefault((step, rank), ([], []))[1].append(row)
+        # One after the other: the nodes of all steps at once would be as many objects as the comparison itself has.
+        places = (
+            (where, _place([(row, results[row]) for row in rows], [(row, alone[row][2]) for row in lone], side))
+            for where, (rows, lone) in sorted(numbers.items())
+        )
+        sides.append(_side(places, words))
     return {"sides": sides, "words": words.items}
 
 
@@ -120,7 +132,7 @@ def trace_graph(
             continue
         place.entries.append(_Entry(2 * row, (call,)))
         place.facts.update(facts(row, call))
-    return {"sides": [_side(places, words)], "words": words.items}
+    return {"sides": [_side(places.items(), words)], "words": words.items}
 
 
 def has_calls(comparison: Comparison) -> bool:
@@ -128,21 +140,19 @@ def has_calls(comparison: Comparison) -> bool:
     return any(result.match.left or result.match.right for result in comparison.judged)
 
 
-def _places(
-    results: Iterable[CallResult], alone: Iterable[tuple[int, int, Alone]], side: str
-) -> dict[tuple[int, int], _Place]:
-    found: dict[tuple[int, int], _Place] = {}
-    for row, result in enumerate(results):
-        place = found.setdefault((result.step, result.rank), _Place())
+def _place(results: Iterable[tuple[int, CallResult]], alone: Iterable[tuple[int, Alone]], side: str) -> _Place:
+    """One step of one rank: its pairs and its calls without a partner, each with its row."""
+    place = _Place()
+    for row, result in results:
         calls: tuple[Call, ...] = getattr(result.match, side)
         taken: list[int] = []
         given: list[int] = []
         for item in result.tensors:
-            pair, tensor = item.pair, getattr(item, side)
-            if pair.part not in _FLOWING:
-                continue
-            (taken if pair.part is Part.INPUT else given).append(getattr(pair, side))
-            _note(place.facts, getattr(pair, side), tensor, _OUTCOMES[item.verdict.outcome])
+            part = item.pair.part
+            if part in _FLOWING:
+                identity = getattr(item.pair, side)
+                (taken if part is Part.INPUT else given).append(identity)
+                _note(place.facts, identity, getattr(item, side), _OUTCOMES[item.verdict.outcome])
         for stray in getattr(result.match, f"only_{side}"):
             if stray.part in _FLOWING:
                 (taken if stray.part is Part.INPUT else given).append(stray.tensor)
@@ -150,9 +160,8 @@ def _places(
             place.entries.append(_Entry(2 * row, calls, taken, given))
         elif result.tensors:
             place.gradients.append((row, getattr(result.tensors[0].pair, f"{side}_slot")))
-    for row, (step, rank, lone) in enumerate(alone):
-        found.setdefault((step, rank), _Place()).entries.append(_Entry(2 * row + 1, (lone.call,)))
-    return dict(sorted(found.items()))
+    place.entries += [_Entry(2 * row + 1, (lone.call,)) for row, lone in alone]
+    return place
 
 
 def _note(facts: dict[int, Fact], identity: int, tensor: Tensor, outcome: int) -> None:
@@ -164,14 +173,14 @@ def _note(facts: dict[int, Fact], identity: int, tensor: Tensor, outcome: int) -
         known.outcome = outcome
 
 
-def _side(places: Mapping[tuple[int, int], _Place], words: Words) -> dict[str, Any]:
+def _side(places: Iterable[tuple[tuple[int, int], _Place]], words: Words) -> dict[str, Any]:
     """Columns: of nodes the way up to the module around each (0: there is none), row, label and looseness; of edges both ends (how
     far back the second is from the first), verdict and spec. `key`, `to` and `gradient_row` are differences from the one before.
     """
     names = ("up", "key", "label", "loose", "to", "back", "outcome", "spec", "gradient_row", "gradient_node")
     columns: dict[str, list[int]] = {name: [] for name in names}
     numbered: list[list[int]] = []
-    for (step, rank), place in places.items():
+    for (step, rank), place in places:
         calls = {call.id: (call, entry) for entry in place.entries for call in entry.calls}
         root = _tree(place.entries, calls)
         nodes = _numbered(root)
@@ -206,12 +215,12 @@ def _side(places: Mapping[tuple[int, int], _Place], words: Words) -> dict[str, A
 def _tree(entries: Sequence[_Entry], calls: Mapping[int, tuple[Call, _Entry]]) -> _Node:
     """Nodes of one step, by the module or function that called each; where that was not recorded, by the path of its module."""
     root = _Node("", NO_ROW, -1, "")
+    around_all = [_common(entry.calls, calls) for entry in entries]
+    firsts = [min(call.id for call in entry.calls) for entry in entries]
     # By depth: the node around another is made before it, also where a node is several calls.
-    for _, first, at in sorted(
-        (len(_common(entry.calls, calls)), min(call.id for call in entry.calls), at) for at, entry in enumerate(entries)
-    ):
-        entry, call = entries[at], calls[first][0]
-        above = _common(entry.calls, calls)
+    for at in sorted(range(len(entries)), key=lambda at: (len(around_all[at]), firsts[at])):
+        entry, above, first = entries[at], around_all[at], firsts[at]
+        call = calls[first][0]
         around = (calls[above[-1]][1].node if above else None) or root
         if not above and call.site.phase is not Phase.FORWARD:
             around = _child(root, str(call.site.phase), "", first)
@@ -231,6 +240,8 @@ def _tree(entries: Sequence[_Entry], calls: Mapping[int, tuple[Call, _Entry]]) -
 
 def _common(found: Sequence[Call], calls: Mapping[int, tuple[Call, _Entry]]) -> list[int]:
     """Calls that are around all of these, the outermost first."""
+    if len(found) == 1:
+        return _way(found[0], calls)
     ways = [_way(call, calls) for call in found]
     return [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*ways, strict=False))]
 
@@ -247,6 +258,8 @@ def _way(call: Call, calls: Mapping[int, tuple[Call, _Entry]]) -> list[int]:
 
 def _common_path(calls: Sequence[Call]) -> str:
     """The module around all of these, by its path."""
+    if len(calls) == 1:
+        return calls[0].site.path
     ways = [call.site.path.split(".") for call in calls]
     return ".".join(step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*ways, strict=False)))
 
@@ -267,9 +280,10 @@ def _steps(path: str, base: str) -> list[str]:
 
 
 def _node(around: _Node, made: _Node) -> _Node:
-    if around.depth >= DEEPEST and around.around is not None:
-        around = around.around
-    made.around, made.depth = around, around.depth + 1
+    around = around.overflow or around
+    made.depth = around.depth + 1
+    if made.depth == DEEPEST:
+        made.overflow = around
     around.children.append(made)
     return made
 
@@ -348,7 +362,8 @@ def _edges(place: _Place, calls: Mapping[int, tuple[Call, _Entry]]) -> set[tuple
         source = _giver(givers.get(tensor, ()), identity, calls, entry)
         if source is None and fact is not None and fact.producer is not None and fact.producer in calls:
             source = calls[fact.producer][1]  # made where nothing was returned, as by a write into a part of it
-        if source is None and entry.node is not None and tensor not in held and not (fact is not None and fact.held):
+        weight = fact is not None and fact.held and calls[identity][0].site.kind is not Kind.MODULE
+        if source is None and entry.node is not None and tensor not in held and not weight:
             entry.node.loose = True
         if source is None or source is entry or source.node is None or entry.node is None:
             continue
