@@ -113,7 +113,7 @@ def record(
         overwrite: replace an old trace at `path`.
         resume: go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is the
             one after the last, or `rec.step(n)`.
-        eager: run what was compiled (MindSpore's @jit and GRAPH_MODE) call by call while recording, so that it is seen.
+        eager: run what was compiled (torch.compile; MindSpore's @jit, GRAPH_MODE) call by call while recording, to see it.
         writer: writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then.
         kernels: have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore).
         stop_on_nonfinite: watch for NaN and infinities: keep the values around the place where they arise, tell, and stop
@@ -179,7 +179,8 @@ def record(
                 + (
                     "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
                     if Capability.KERNELS in workshop.capabilities()
-                    else "it is for MindSpore's graphs. Leave it out, and record the model before it is compiled."
+                    else "it is for MindSpore's graphs and torch.compile (2.6 on). Leave it out, and record the model before "
+                    "it is compiled."
                 )
             )
     options: dict[str, Any] = {

@@ -785,6 +785,59 @@ def test_a_compiled_function_under_a_recorder_gives_its_result(recorded):
     np.testing.assert_allclose(results[0].numpy(), 2 * np.sin(np.ones(3)), rtol=1e-6)
 
 
+class _Compilable(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.outer, self.inner = nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+    def forward(self, x):
+        return self.inner(self.outer(x)) * 2
+
+
+@pytest.mark.filterwarnings("error:twintrace")
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's compiler looks at it
+@pytest.mark.parametrize("level", ["module", "mix"])
+@pytest.mark.parametrize("how", ["wrapped", "part", "in place", "function", "later"])
+def test_with_eager_what_is_compiled_is_seen_from_inside(tmp_path, level, how):
+    """The same calls, values and parameters as without torch.compile; afterwards it is compiled as before."""
+    compiled_calls = []
+
+    def backend(graph, example_inputs):
+        return lambda *args: compiled_calls.append(1) or graph.forward(*args)
+
+    def record(path, compile, eager):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        net = _Compilable()
+        x, run = torch.ones(1, 2), net
+        if compile and how == "part":
+            net.inner = torch.compile(net.inner, backend=backend)
+        elif compile and how == "in place":
+            net.compile(backend=backend)
+        elif compile and how in ("wrapped", "function"):
+            run = torch.compile(net if how == "wrapped" else lambda x: net(x), backend=backend)
+        for _ in range(2):  # compiled by then
+            run(x)
+        before = len(compiled_calls)
+        with tt.record(path, run if how == "wrapped" else net, level=level, keep="fingerprint", eager=eager):
+            if compile and how == "later":
+                run = torch.compile(net, backend=backend)
+            run(x).sum().backward()
+        assert len(compiled_calls) == before
+        run(x)
+        assert (len(compiled_calls) > before) is compile
+        journal = tt.open(path).journal(0)
+        calls = [
+            (call.site, call.args, call.output, call.parameters, [(g.role, g.slot, g.tensor) for g in call.gradients])
+            for call in journal.calls()
+        ]
+        parameters = [(gradient.slot, gradient.tensor) for gradient in journal.parameter_gradients()]
+        return calls, parameters, [(tensor.id, tensor.spec, tensor.fingerprint) for tensor in journal.tensors()]
+
+    assert record(tmp_path / "compiled", True, True) == record(tmp_path / "plain", False, False)
+    torch._dynamo.reset()
+
+
 def test_module_configuration_is_complete(recorded):
     net = nn.Sequential(
         nn.Conv2d(1, 2, 3, stride=2, padding=1), nn.BatchNorm2d(2, eps=1e-3, momentum=0.3), nn.Dropout(0.2)

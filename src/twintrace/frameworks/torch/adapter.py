@@ -23,7 +23,7 @@ from ..protocol import Capability, Keeper, Sink
 from . import plans, seeding, tensors
 from .calls import Calls, flush_after_backward
 from .collectives import Collectives
-from .compiled import CompiledRegions
+from .compiled import CAN_BE_EAGER, CompiledRegions
 from .digests import DeviceDigests
 from .gradients import Gradients, unseen
 from .modules import Modules, named_modules
@@ -38,16 +38,16 @@ from .writes import Writes
 class TorchWatch:
     """All hooks of one recording."""
 
-    def __init__(self, models: Mapping[str, nn.Module], level: Level, sink: Sink) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], level: Level, sink: Sink, *, eager: bool) -> None:
         self._level, self._sink = level, sink
         self._gradients = Gradients(sink)
         self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
         self._ops = Ops(sink) if level is Level.OP else None
         self._collectives = Collectives(sink)
         self._modules = Modules(
-            models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP
+            models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP, eager=eager
         )
-        self._compiled = CompiledRegions(sink, self._step_aside)
+        self._compiled = CompiledRegions(sink, self._step_aside, eager=eager)
         self._writes = Writes(sink, calls=level is Level.MODULE)
         self._undo: list[Callable[[], None]] = []
 
@@ -134,6 +134,8 @@ class TorchFramework:
         found = {Capability.MODULE, Capability.API, Capability.OP, Capability.BACKWARD}
         if torch.distributed.is_available():
             found.add(Capability.COLLECTIVES)
+        if CAN_BE_EAGER:
+            found.add(Capability.EAGER)
         return frozenset(found)
 
     def is_module(self, value: object) -> bool:
@@ -153,7 +155,7 @@ class TorchFramework:
     def watch(
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
     ) -> TorchWatch:
-        return TorchWatch(models, level, sink)
+        return TorchWatch(models, level, sink, eager=eager)
 
     def digests(
         self, *, fingerprint: bool, room: int | None, tell: Callable[[str, str], None], keeper: Keeper | None = None

@@ -6,6 +6,9 @@
 Dynamo compiles whatever Python runs inside a compiled region, our recorder included, and guards its code on what it finds in
 place. So everything of ours is taken out when a region is entered and put back when it is left. Dynamo's contexts have a list
 of functions to call at their doors; while recording, that list has one more.
+
+With `eager` nothing steps aside: torch's own switch (`torch.compiler.set_stance`) has compiled regions run as the Python that they
+were compiled from, for as long as is recorded. What was compiled is kept, and used again afterwards.
 """
 
 from __future__ import annotations
@@ -21,14 +24,18 @@ from ..protocol import Sink
 from .patches import patch
 
 _NAME = "enter_exit_hooks"
+CAN_BE_EAGER = hasattr(torch.compiler, "set_stance")  # from 2.6
+WAY_IN = "; tt.record(eager=True) runs it uncompiled while recording" if CAN_BE_EAGER else ""
+"""Of a sentence about something compiled: what to do."""
 _WATCHERS: list[Callable[[], Callable[[], None]]] = []
 
 
 class CompiledRegions:
     """Calls `step_aside` at the door of a compiled region, and what that gave at its exit."""
 
-    def __init__(self, sink: Sink, step_aside: Callable[[], Callable[[], None]]) -> None:
-        self._sink, self._step_aside, self._told = sink, step_aside, False
+    def __init__(self, sink: Sink, step_aside: Callable[[], Callable[[], None]], *, eager: bool) -> None:
+        self._sink, self._step_aside, self._eager, self._told = sink, step_aside, eager, False
+        self._stance: Any = None
         self._here = threading.local()
         self._watching = False
 
@@ -48,12 +55,20 @@ class CompiledRegions:
 
     def _watch(self) -> None:
         dynamo = sys.modules.get("torch._dynamo.eval_frame")
-        if dynamo is not None and not self._watching and hasattr(dynamo, "OptimizeContext"):
+        if dynamo is None:  # nothing is compiled yet
+            return
+        if self._eager:
+            if self._stance is None:
+                self._stance = torch.compiler.set_stance("force_eager")
+        elif not self._watching and hasattr(dynamo, "OptimizeContext"):
             self._watching = True
             _WATCHERS.append(self._enter)
             _show_watchers(dynamo.OptimizeContext)
 
     def _unwatch(self) -> None:
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
         if self._watching:
             self._watching = False
             _WATCHERS.remove(self._enter)
@@ -74,7 +89,7 @@ class CompiledRegions:
                 self._told = True
                 self._sink.note(
                     "compiled",
-                    "a function compiled by torch.compile was called: the calls inside it cannot be seen at this level.",
+                    f"a function compiled by torch.compile was called: the calls inside it cannot be seen at this level{WAY_IN}.",
                 )
 
 

@@ -21,12 +21,15 @@ from torch.autograd.graph import get_gradient_edge
 from ...model.sites import Kind, Phase
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
+from .compiled import WAY_IN
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 from .plans import ANCHORS, HANDLERS, draft_of
 from .quiet import quiet
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
+_WRAPPED = "_orig_mod."
+"""Of the name of a parameter, what torch.compile adds to it."""
 _SCALARS = (bool, int, float, str, tuple, type(None))
 
 
@@ -71,15 +74,23 @@ def _is_within(slot: str, places: Sequence[str]) -> bool:
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Every module once, with its path; not what is inside a compiled or scripted one."""
+    return _walk(model, eager=False)
+
+
+def _walk(model: nn.Module, *, eager: bool) -> Iterator[tuple[str, nn.Module]]:
+    """The same; `eager`: what torch.compile has made is run uncompiled, so it is the module that it was made of."""
     seen: set[int] = set()
     pending: list[tuple[str, nn.Module]] = [("", model)]
     while pending:
         path, module = pending.pop()
+        if eager and _is_compiled(module):
+            pending.append((path, module._orig_mod))  # type: ignore[arg-type]
+            continue
         if id(module) in seen:
             continue
         seen.add(id(module))
         yield path, module
-        if not is_opaque(module):
+        if not is_opaque(module, eager=eager):
             children = [
                 (f"{path}.{name}" if path else name, child)
                 for name, child in module._modules.items()
@@ -88,11 +99,11 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             pending.extend(reversed(children))
 
 
-def is_opaque(module: nn.Module) -> bool:
+def is_opaque(module: nn.Module, *, eager: bool = False) -> bool:
     """Does what happens inside escape us?"""
-    if isinstance(module, torch.jit.ScriptModule) or getattr(module, "_compiled_call_impl", None) is not None:
+    if isinstance(module, torch.jit.ScriptModule):
         return True
-    return _is_compiled(module)
+    return not eager and (getattr(module, "_compiled_call_impl", None) is not None or _is_compiled(module))
 
 
 def _is_compiled(module: nn.Module) -> bool:
@@ -145,12 +156,17 @@ class Modules:
         *,
         follow_thread: Callable[[], Callable[[], None]],
         grow: bool = True,
+        eager: bool = False,
     ) -> None:
-        """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see."""
+        """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see.
+
+        `eager`: what is compiled runs uncompiled.
+        """
         self._models, self._sink, self._gradients = models, sink, gradients
-        self._follow_thread, self._grow = follow_thread, grow
+        self._follow_thread, self._grow, self._eager = follow_thread, grow, eager
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
         self._threads: set[int] = set()
+        self._announced: set[tuple[int, int]] = set()  # thread and module, see `_is_announced`
         self._unpatch: Callable[[], None] | None = None
         self._hooked: dict[int, tuple[Any, Any, Any]] = {}
         self._notes: list[tuple[Mapping[str, Any], tuple[int, ...]]] = []  # children and parameters of each module
@@ -194,17 +210,18 @@ class Modules:
 
     def _learn(self) -> None:
         for prefix, model in self._models.items():
-            for path, module in named_modules(model):
+            for path, module in _walk(model, eager=self._eager):
                 full = ".".join(filter(None, (prefix, path)))
                 if id(module) in self._known and self._known[id(module)][1] is not None:
                     continue
                 view = view_of(full, module)
                 self._known[id(module)] = (module, view)
-                if is_opaque(module):
+                if is_opaque(module, eager=self._eager):
+                    way_in = "" if isinstance(module, torch.jit.ScriptModule) else WAY_IN
                     self._sink.note(
                         "compiled",
                         f"{full or 'the model'} ({view.type}) is compiled or scripted: it is recorded from outside, "
-                        f"the calls inside it cannot be seen.",
+                        f"the calls inside it cannot be seen{way_in}.",
                     )
 
     def _layer(self, original: Any) -> Any:
@@ -213,7 +230,7 @@ class Modules:
                 return original(module, *args, **kwargs)
             known = self._known.get(id(module))
             view = (self._meet(module) if known is None else known)[1]
-            if view is None or torch._C._get_tracing_state() is not None:
+            if view is None or torch._C._get_tracing_state() is not None or self._is_announced(module):
                 return original(module, *args, **kwargs)
             headroom.count += 1
             if not headroom.count % EVERY:
@@ -265,6 +282,8 @@ class Modules:
             end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise
         finally:
+            if self._announced and _is_compiled(module):  # it may not have come by
+                self._announced.discard((threading.get_ident(), id(module._orig_mod)))
             if leave_thread is not None:
                 leave_thread()
         with unseen():
@@ -289,6 +308,21 @@ class Modules:
         if found[1] is None:
             self._sink.stranger(type(module).__name__)
         return found
+
+    def _is_announced(self, module: nn.Module) -> bool:
+        """Is this the module inside one that torch.compile has made of it, and that is called as it? That one is recorded: it calls
+        what `__call__` was when it was made, with us or without.
+        """
+        if not self._eager:
+            return False
+        here = threading.get_ident()
+        if _is_compiled(module):
+            self._announced.add((here, id(module._orig_mod)))
+            return False
+        if (here, id(module)) in self._announced:
+            self._announced.discard((here, id(module)))
+            return True
+        return False
 
     def _enter_thread(self) -> Callable[[], None] | None:
         """Modes belong to a thread; a forward in another thread gets one for its duration."""
@@ -321,6 +355,7 @@ class Modules:
         ]
         for prefix, model in self._models.items():
             for name, parameter in model.named_parameters():
+                name = name.replace(_WRAPPED, "")
                 if not parameter.requires_grad or isinstance(parameter, nn.parameter.UninitializedParameter):
                     continue
                 known, kind = self._hooked.get(id(parameter)), (parameter.dtype, parameter.device)
