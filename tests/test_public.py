@@ -4,9 +4,11 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import twintrace as tt
+from twintrace.frameworks.reference import miniature as mini
 from twintrace.model import errors
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "reference" / "public.md").read_text(encoding="utf-8")
@@ -73,3 +75,70 @@ def test_every_verb_has_a_docstring_and_annotations():
     for verb in verbs:
         assert inspect.getdoc(verb), verb
         assert "return" in verb.__annotations__, verb
+
+
+# --- documented errors ------------------------------------------------------------------------------------------------
+
+NOT_PROVOKED = {
+    ("record", "MissingPackageError"): "every framework that the tests know is installed where they run",
+}
+MISTAKES = {
+    ("record", "UsageError"): lambda: tt.record("new", framework="reference", level="nothing"),
+    ("record", "TraceExistsError"): lambda: tt.record("trace", mini.Linear(2, 2), framework="reference"),
+    ("record", "TraceWriteError"): lambda: tt.record("/proc/self/none/trace", mini.Linear(2, 2), framework="reference"),
+    ("open", "TraceNotFoundError"): lambda: tt.open("nowhere"),
+    ("open", "TraceFormatError"): lambda: tt.open("future"),
+    ("compare", "TraceNotFoundError"): lambda: tt.compare("trace", "nowhere"),
+    ("compare", "TraceFormatError"): lambda: tt.compare("trace", "future"),
+    ("compare", "UsageError"): lambda: tt.compare("trace", "trace", policy="msprobe", rtol=1e-3),
+    ("compare_arrays", "TraceNotFoundError"): lambda: tt.compare_arrays("arrays", "nowhere"),
+    ("compare_arrays", "UsageError"): lambda: tt.compare_arrays("arrays", "arrays", by="colour"),
+    ("convert_trace", "UsageError"): lambda: tt.convert_trace("trace", "copy", to="nothing"),
+    ("convert_trace", "TraceExistsError"): lambda: tt.convert_trace("trace", "arrays"),
+    ("convert_trace", "TraceNotFoundError"): lambda: tt.convert_trace("nowhere", "copy"),
+    ("map_weights", "UsageError"): lambda: tt.map_weights({"a": np.ones(2)}, to="nothing"),
+    ("map_weights", "CheckpointError"): lambda: tt.map_weights("damaged.pth"),
+    ("convert_weights", "WeightsError"): lambda: tt.convert_weights({"a": np.ones(2)}, "new.ckpt", map="damaged.pth"),
+    ("convert_weights", "CheckpointError"): lambda: tt.convert_weights("damaged.pth", "new.ckpt"),
+    ("convert_weights", "UsageError"): lambda: tt.convert_weights({"a": np.ones(2)}, "damaged.pth"),
+    ("compare_weights", "WeightsError"): lambda: tt.compare_weights({}, {}, map="damaged.pth"),
+    ("compare_weights", "CheckpointError"): lambda: tt.compare_weights("damaged.pth", {}),
+    ("certify_weights", "WeightsError"): lambda: tt.certify_weights({}, {}, map="damaged.pth"),
+    ("certify_weights", "CheckpointError"): lambda: tt.certify_weights("damaged.pth", {}),
+    ("first_nonfinite", "TraceNotFoundError"): lambda: tt.first_nonfinite("trace", steps=[9]),
+    ("zoom", "TraceNotFoundError"): lambda: tt.zoom("nowhere"),
+    ("zoom", "ReportError"): lambda: tt.zoom("damaged.pth"),
+    ("selfcheck", "UsageError"): lambda: tt.selfcheck(lambda: None, level="nothing"),
+}
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory):
+    """A folder with a trace, one of a version to come, arrays, and a file that is none."""
+    folder = tmp_path_factory.mktemp("mistaken")
+    with tt.record(folder / "trace", mini.Linear(2, 2), framework="reference") as rec:
+        rec.save("x", mini.Tensor(np.ones(2, np.float32)))
+    for name in ("future", "arrays"):
+        (folder / name).mkdir()
+    (folder / "future" / "manifest.json").write_text('{"format": "twintrace", "version": 99}', encoding="utf-8")
+    np.save(folder / "arrays" / "x.npy", np.ones(2))
+    (folder / "damaged.pth").write_bytes(b"no checkpoint" * 9)
+    return folder
+
+
+@pytest.mark.parametrize(("verb", "error"), MISTAKES)
+def test_a_documented_error_is_raised(verb, error, mistaken, monkeypatch):
+    monkeypatch.chdir(mistaken)
+    with pytest.raises(getattr(tt.errors, error)) as raised:
+        MISTAKES[verb, error]()
+    assert type(raised.value).__name__ == error
+
+
+def test_every_documented_error_is_provoked():
+    told = {
+        (name, error)
+        for name in tt.__all__
+        if inspect.isfunction(getattr(tt, name))
+        for error in re.findall(r"^    (\w+Error):", inspect.getdoc(getattr(tt, name)), re.MULTILINE)
+    }
+    assert told == {*MISTAKES, *NOT_PROVOKED}

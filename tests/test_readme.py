@@ -95,6 +95,13 @@ def command_fault(line: str) -> str | None:
     command, context = cli, click.Context(cli)
     try:
         while isinstance(command, click.Group):
+            before = command.make_parser(
+                click.Context(command)
+            )  # options of the group itself: msprobe -f mindspore compare
+            before.allow_interspersed_args = False
+            _, words, _ = before.parse_args(words)
+            if not words:
+                return None
             name = words.pop(0)
             command = command.get_command(context, name)
             if command is None:
@@ -120,6 +127,8 @@ def test_every_command_in_a_block_can_be_given():
         ("twintrace weights mop a b", "no command mop"),
         ("twintrace compare a b c", "left over"),
         ("twintrace compare a b --htm", "No such option"),
+        ("twintrace msprobe -f mindspore compare -i c.json -o out", None),
+        ("twintrace msprobe -x mindspore compare -i c.json -o out", "No such option"),
     ],
 )
 def test_the_check_of_commands_can_fail(line, fault):

@@ -37,11 +37,16 @@ DOCS = ROOT / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if not page.name.endswith(".zh.md")]
 RUN = ("python", "console", "sh", "bash", "diff")
 
-_spec = importlib.util.spec_from_file_location(
-    "examples_of_this_checkout", Path(__file__).with_name("test_examples.py")
-)
-_examples = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_examples)
+
+def sibling(name: str) -> types.ModuleType:
+    """A module of tests, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"{name}_beside_snippets", Path(__file__).with_name(f"{name}.py"))
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+_examples, _readme = sibling("test_examples"), sibling("test_readme")
 
 BLOCK = re.compile(
     r"(?:^<!-- (?P<slow>slow)? ?(?:not run: (?P<reason>[^>]+?))? ?-->\n)?"
@@ -288,6 +293,25 @@ def test_a_page_runs_with_what_takes_long(page, stage, tmp_path, monkeypatch, ch
     play(page, stage, tmp_path, monkeypatch, checkout_env, slow=True)
 
 
+def told_commands(page: str) -> list[str]:
+    """Commands of twintrace in the blocks and in the prose of a page, those that are slow or not run too."""
+    shown = [
+        line
+        for block in blocks(page)
+        if block.language in ("console", "sh", "bash")
+        for line in block.text.splitlines()
+    ]
+    lines = [re.split(r"\s{2,}#", line.removeprefix("$ "))[0] for line in shown]
+    prose = re.findall(r"`(twintrace [^`]+)`", BLOCK.sub("", page))
+    return [line for line in (*lines, *prose) if line.startswith("twintrace ") and "…" not in line]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_every_command_that_is_told_can_be_given(page):
+    lines = told_commands(page.read_text(encoding="utf-8"))
+    assert {line: fault for line in lines if (fault := _readme.command_fault(line))} == {}
+
+
 def test_no_command_escapes():
     """A block of commands is a `console` block, or says why it is not run."""
     loose = [
@@ -322,6 +346,13 @@ one = 1
 data: 1
 ```
 """
+
+
+def test_commands_are_found_in_blocks_and_prose():
+    page = (
+        PAGE.replace("rsync a b", "twintrace view a  # comment") + "Say `twintrace show b --all`, or `twintrace …`.\n"
+    )
+    assert told_commands(page) == ["twintrace view a", "twintrace show b --all"]
 
 
 def test_blocks_are_read():

@@ -121,7 +121,7 @@ def compare_arrays(
 
     Raises:
         TraceNotFoundError: one of the folders is not there, or holds no such file.
-        UsageError: an unknown `by`, or pairs of files that are not there.
+        UsageError: an unknown `by`.
     """
     chosen = _chosen(by)
     traces = (open_folder(left), open_folder(right))

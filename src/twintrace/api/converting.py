@@ -53,7 +53,8 @@ def convert_trace(
         The copy, opened.
 
     Raises:
-        UsageError: a layout that is not known or cannot be written, or a target that must not be overwritten.
+        UsageError: a layout that is not known or cannot be written.
+        TraceExistsError: a target that must not be overwritten.
         TraceNotFoundError: `source` is not there, or no trace.
     """
     if to not in exporters():

@@ -95,7 +95,7 @@ def map_weights(
         The map: pairs with their transforms and reasons, what is alone, what is ambiguous. True if it is complete.
 
     Raises:
-        WeightsError: names that contradict each other.
+        UsageError: `to` is no framework.
         CheckpointError: a file that cannot be read.
     """
     state = open_state(left, trust=trust, key=key)
@@ -144,7 +144,7 @@ def convert_weights(
     Raises:
         WeightsError: something would stay behind, or shapes do not fit.
         CheckpointError: a file that cannot be read, or cannot hold a tensor.
-        UsageError: the target is there already, or its framework is not said.
+        UsageError: the target is there already, or `to` is no framework.
     """
     state = open_state(source, trust=trust, key=key)
     into = open_state(target) if registry.weights_of(target) is not None else None

@@ -45,8 +45,8 @@ def zoom(
         The steps, ranks, level, calls and modules to record; None if there is nothing to look at: the runs agree, or all is finite.
 
     Raises:
-        ReportError: the file cannot be written.
-        UsageError: neither a report nor a trace, or a report and a trace.
+        ReportError: a file that is no report, or `path` cannot be written.
+        TraceNotFoundError: there is no such trace.
     """
     if isinstance(left, Comparison):
         found = _of_comparison(left)
