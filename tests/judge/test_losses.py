@@ -50,3 +50,26 @@ def test_the_other_divisor_is_told(tmp_path: Path) -> None:
     text = tt.verdict(ran(tmp_path, ("fused", "written out"), torch.float32, counted=False))
     assert "part at torch.Tensor.div" in text
     assert "divisor: 6.0 | 8.0" in text
+
+
+@pytest.mark.parametrize(("smoothing", "code"), [(0.0, 0), (0.001, 1)])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_loss_that_is_rounded_to_the_same_number(tmp_path: Path, plain: bool, smoothing: float, code: int) -> None:
+    """One loss in bfloat16, of two meanings: the gradients tell, and the cause is that of the loss."""
+    labels = torch.randint(0, 7, (8,), generator=torch.Generator().manual_seed(5))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.head(x), head=nn.Linear(16, 7)).bfloat16()
+        with record(net):
+            logits = net(rand(8, 16).bfloat16())
+            if plain or side:
+                F.cross_entropy(logits, labels, label_smoothing=smoothing * side).backward()
+            else:
+                (F.cross_entropy(logits, labels, reduction="none").sum() / 8).backward()
+
+    found = compared(tmp_path, run)
+    losses = [item for result in found.results for item in result.tensors if not item.left.spec.shape]
+    assert any(item.left.fingerprint == item.right.fingerprint for item in losses if not item.pair.part.backward)
+    assert found.code == code
+    if code:
+        assert "cross_entropy" in tt.verdict(found).splitlines()[0]

@@ -18,7 +18,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
-from ..operations.sides import Slice, name_of, outputs_of
+from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from .detours import Detours, is_detour
 from .explanations import Explainer
@@ -128,7 +128,7 @@ class Values:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             self._detours.note_equal(item)
-            return Judged(Status.SAME)
+            return self._rounded_away(item) or Judged(Status.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
             return self._crossed(compared[0], compared[1])
@@ -217,6 +217,47 @@ class Values:
         updated = bool(left.calls) and left.calls[-1].site.phase is Phase.UPDATE
         detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
         return Judged(status, terms, told(terms, incoming.status), sources=incoming.sources, detour=detour)
+
+    def _rounded_away(self, item: TensorResult) -> Judged | None:
+        """Verdict on calls that mean something else, whose results are equal because they were rounded to 16 bits, and whose
+        gradients are not: a loss with another smoothing of its labels. None if there is nothing of the kind.
+        """
+        pair = item.pair
+        if pair.part is not Part.OUTPUT or pair.left in self._state.known[0] or pair.right in self._state.known[1]:
+            return None
+        if unit(item.left.spec.dtype, item.right.spec.dtype) <= SINGLE:
+            return None
+        parts = [
+            self._state.sides[which].slice((pair.left, pair.right)[which], self._state.known[which]) for which in (0, 1)
+        ]
+        sent = self._sent_back(0, parts[0]), self._sent_back(1, parts[1])
+        if not sent[0] or not sent[1] or sent[0] == sent[1]:
+            return None
+        if self._state.recomputation.same_meaning(parts[0], parts[1], self._state.bound):
+            return None
+        if self._explainer.draws(parts[0], parts[1]) is not None:
+            return None
+        try:
+            difference = self._state.recomputation.difference(parts[0], parts[1], self._state.bound, pair.layout)
+        except not_recomputable():
+            return None
+        if not difference.significant or self._state.recomputation.is_unavoidable(parts[0], parts[1]):
+            return None
+        cause = self._explainer.cause(parts[0], parts[1], pair)
+        mistake = self._explainer.meaning_mistake(parts[0], parts[1], pair, difference, cause)
+        self._state.origins.setdefault(mistake, (pair, parts[0], parts[1]))
+        return Judged(Status.PARTED, Terms(meaning=difference.relative), mistake.what, (mistake,))
+
+    def _sent_back(self, which: int, part: Slice) -> set[str]:
+        """Fingerprints of the gradients that the calls of a slice send back to the values that it begins with."""
+        side, edge = self._state.sides[which], set(part.edge)
+        found = set()
+        for call in part.calls:
+            taken = inputs_of(call)
+            for gradient in call.gradients:
+                if gradient.role != "output" and taken.get(gradient.slot) in edge:
+                    found.add(side.tensor(gradient.tensor).fingerprint or "")
+        return found
 
     def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
         """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside

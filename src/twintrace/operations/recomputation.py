@@ -312,10 +312,21 @@ class Recomputation:
         return [max(made)[1:]] if made else []
 
     def _is_constant(self, which: int, number: int) -> bool:
-        """True if a call made a value of no other tensor: zeros, ones, positions."""
-        call = self.sides[which].maker(number)
-        meaning = None if call is None else self.sides[which].meaning(call)
-        return meaning is not None and not traits_of(meaning).random and not any(True for _ in meaning.operands())
+        """True if no rounding is in a value: a call made it of no other tensor (zeros, positions), or it is made of integers and
+        answers alone.
+        """
+        side, waiting, seen = self.sides[which], [number], {number}
+        while waiting:
+            here = waiting.pop()
+            call = side.maker(here)
+            meaning = None if call is None else side.meaning(call)
+            operands = set() if meaning is None else {operand.tensor for _, operand in meaning.operands()}
+            made = meaning is not None and not operands and not traits_of(meaning).random
+            if self.values[which].spec(here).dtype in UNITS and not (made and here == number):
+                return False
+            waiting += operands - seen
+            seen |= operands
+        return True
 
     def _moved_from(self, which: int, number: int, begun: Collection[int]) -> set[int]:
         """Those of some values that a value is nothing but moved from, or an answer about; none if a rounding lies between."""
