@@ -92,6 +92,9 @@ def test_opening_a_module_opens_its_partner(report, found):
 def test_table_tree_ribbon_and_graph_show_the_same_pair(report, found):
     page = report(found)
     left, right = graph(page)
+    box(left, "encoder/12/norm").locator("> .head").hover()
+    expect(right.locator(".box.hint")).to_have_count(1)
+    assert right.locator(".box.hint .name").inner_text() == "ln"
     box(left, "encoder/12/norm").locator("> .head").click()
     page.wait_for_url("**#row=60&view=graph")
     expect(box(right, "enc/cells/12/ln")).to_have_attribute("aria-selected", "true")

@@ -321,6 +321,7 @@ class Pane {
       this.focus(node);
       this.choose(node);
     });
+    for (const [event, on] of [["mouseenter", true], ["mouseleave", false]]) head.addEventListener(event, () => this.graph.hint(this, node, on));
     if (twist) {
       twist.addEventListener("click", (event) => {
         event.stopPropagation();
@@ -684,6 +685,13 @@ class Graph {
       item.scroller.scrollLeft += now.left + Math.min(now.width, item.scroller.clientWidth) / 2 - (box.left + Math.min(box.width, item.scroller.clientWidth) / 2);
       item.scroller.scrollTop += now.top - box.top;
     }
+  }
+
+  // Under the pointer, a box shows its partner, where that is drawn.
+  hint(pane, at, on) {
+    const other = this.panes.find((item) => item !== pane);
+    const node = on && other ? this.partner(pane, at) : -1;
+    if (other) for (const [number, item] of other.items) item.classList.toggle("hint", number === node);
   }
 
   // To the partner on the other side.
