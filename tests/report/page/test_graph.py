@@ -92,6 +92,9 @@ def test_opening_a_module_opens_its_partner(report, found):
 def test_table_tree_ribbon_and_graph_show_the_same_pair(report, found):
     page = report(found)
     left, right = graph(page)
+    box(left, "encoder/12/norm").locator("> .head").hover()
+    expect(right.locator(".box.hint")).to_have_count(1)
+    assert right.locator(".box.hint .name").inner_text() == "ln"
     box(left, "encoder/12/norm").locator("> .head").click()
     page.wait_for_url("**#row=60&view=graph")
     expect(box(right, "enc/cells/12/ln")).to_have_attribute("aria-selected", "true")
@@ -118,6 +121,19 @@ def test_table_tree_ribbon_and_graph_show_the_same_pair(report, found):
     page.keyboard.press("Escape")
     expect(page.locator('.box[aria-selected="true"]')).to_have_count(0)
     page.wait_for_url("**#view=graph")
+
+
+def test_a_module_of_the_tree_is_shown_in_the_graph(report, found):
+    page = report(found)
+    left, right = graph(page)
+    page.locator("#modules section").nth(1).locator('.node:has(.name:text-is("24"))').first.click()
+    mine, other = box(right, "enc/cells/24"), box(left, "encoder/24")
+    for chosen in (mine, other):
+        expect(chosen).to_be_in_viewport()
+        assert "dim" not in chosen.get_attribute("class").split()
+    assert "dim" in box(left, "encoder/3").get_attribute("class").split()
+    page.locator(".toggle.module").click()
+    assert left.locator(".box.dim").count() == 0
 
 
 def test_search_dims_what_does_not_fit_and_enter_jumps(report, found):

@@ -5,6 +5,7 @@ import statistics
 import comparisons
 import pytest
 from noise import flowing, noisy, repeated
+from playwright.sync_api import expect
 
 TENSORS_PER_ROW = 4  # in the mean, see comparisons.PER_BLOCK
 
@@ -49,6 +50,12 @@ def test_many_rows(visits, rows, times):
     page = visits.open(path)
     paints = {entry["name"]: entry["startTime"] for entry in page.evaluate("performance.getEntriesByType('paint')")}
     assert paints["first-contentful-paint"] < 1000
+
+    culprit = str(found.forward.result.match.left[0].site.name.split(".")[1])
+    expect(page.locator("#modules section").first.locator(f'.name:text-is("{culprit}")')).to_have_count(1)
+    assert page.locator("#modules .node").count() < 600, (
+        "the way to where the runs part, and not all that lies before it"
+    )
 
     times = typing(page, "encoder.1 norm")
     assert 0 < statistics.median(times) < 100, times

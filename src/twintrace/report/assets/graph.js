@@ -119,6 +119,21 @@ class Flow {
     return `${rows.word(alone ? "name" : this.side, row)}${number ? ` #${number}` : ""}`;
   }
 
+  // The node of a module, by its path: of its own row, or the outermost of its name around a row that is in it.
+  module(path) {
+    const { rows } = this.app;
+    const [column, kinds] = [rows.columns[`${this.side}_path`], this.app.index.kinds];
+    const name = path.split(".").pop();
+    for (let at = 0; at < this.length; at++) {
+      const [key, row] = [this.key[at], this.key[at] >> 1];
+      if (key < 0 || key % 2) continue;
+      const where = rows.words[column[row]];
+      if (where === path && kinds[rows.columns.kind[row]] === "module") return at;
+      if (where === path || where.startsWith(`${path}.`)) return [at, ...this.above(at)].reverse().find((up) => this.name(up) === name) ?? at;
+    }
+    return -1;
+  }
+
   // The row that a box opens: [what, row], null for a name that is never called.
   target(at) {
     const key = this.key[at];
@@ -306,6 +321,7 @@ class Pane {
       this.focus(node);
       this.choose(node);
     });
+    for (const [event, on] of [["mouseenter", true], ["mouseleave", false]]) head.addEventListener(event, () => this.graph.hint(this, node, on));
     if (twist) {
       twist.addEventListener("click", (event) => {
         event.stopPropagation();
@@ -671,6 +687,13 @@ class Graph {
     }
   }
 
+  // Under the pointer, a box shows its partner, where that is drawn.
+  hint(pane, at, on) {
+    const other = this.panes.find((item) => item !== pane);
+    const node = on && other ? this.partner(pane, at) : -1;
+    if (other) for (const [number, item] of other.items) item.classList.toggle("hint", number === node);
+  }
+
   // To the partner on the other side.
   cross(pane, at) {
     const other = this.panes.find((item) => item !== pane);
@@ -679,6 +702,22 @@ class Graph {
     if (other.uncover(node)) other.draw();
     other.focus(node);
     other.look(node);
+  }
+
+  // Opens the way to a module that was chosen in a tree, and to its partner.
+  showModule(side, path) {
+    const pane = this.panes.find((item) => item.side === side);
+    const node = pane ? pane.flow.module(path) : -1;
+    if (node < 0) return;
+    const other = this.panes.find((item) => item !== pane);
+    const partner = other ? this.partner(pane, node) : -1;
+    const found = [[pane, node], [other, partner]].filter(([item, at]) => item && at >= 0);
+    for (const [item, at] of found) {
+      item.uncover(at);
+      item.active = at;
+    }
+    this.draw();
+    for (const [item, at] of found) item.look(at);
   }
 
   openDifferences() {

@@ -264,6 +264,7 @@ class App {
     const same = module && module.side === side && module.path === path;
     this.filters.module = path === null || same ? null : { side, path, column: `${side}_path` };
     this.apply();
+    if (this.filters.module && this.panel?.key === "graph") this.graph?.showModule(side, path);
   }
 
   go(what, row) {

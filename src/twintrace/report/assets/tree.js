@@ -77,7 +77,7 @@ class Tree {
 
   fill(node, list, from) {
     const children = [...node.children.values()];
-    for (const child of children.slice(from, from + SHOWN_AT_ONCE)) list.append(this.item(child));
+    for (const child of children.slice(from, from + SHOWN_AT_ONCE)) if (!this.items.has(child.path)) list.append(this.item(child));
     const rest = children.length - from - SHOWN_AT_ONCE;
     if (rest <= 0) return;
     const more = el("button", { class: "link", type: "button" }, `${count(rest)} more`);
@@ -132,10 +132,12 @@ class Tree {
     let walked = "";
     for (const part of path.split(".")) {
       const found = this.items.get(walked);
+      if (walked && !found) return;
       if (found) this.toggle(found.node, true);
       walked = walked ? `${walked}.${part}` : part;
+      const child = (found ? found.node : this.root).children.get(part);
       const list = found ? found.item.querySelector("ul") : this.element;
-      for (let more; !this.items.has(walked) && (more = list?.querySelector(":scope > li > .link")); ) more.click();
+      if (child && list && !this.items.has(walked)) list.lastElementChild.before(this.item(child)); // one of those that are not shown yet
     }
   }
 
