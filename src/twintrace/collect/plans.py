@@ -122,6 +122,7 @@ class Plan:
         dtypes = [dtype for dtype, _ in script.kinds]
         self.dtypes, self.sizes = dtypes, [nbytes for _, nbytes in script.kinds]
         self.kinds = Kinds(dtypes, self.sizes)
+        self.has_bytes = np.array(self.sizes, np.int64) > 0
         whole = np.array([dtype[0] in "iub" and dtype != "bf16" for dtype in dtypes], np.int64)
         usual = HAS_ORDER + (WHOLE_MIN + WHOLE_MAX) * whole[self.order]
         self.has_prints = bool(len(marks) and marks[0] & HAS_FINGERPRINT)
@@ -244,10 +245,10 @@ class Planner:
         digests: Any = self._observer.digests
         plan.script.copies(digests.overwritten)
         rows, read, reasons = digests.collect_rows()
-        for number, (_, nbytes) in enumerate(follower.script.kinds):
-            ticket = follower.rows[number]
-            if nbytes and not read[ticket] and number not in self._host:
-                reasons.setdefault(ticket, "it was not read")  # zeros would be taken for its values
+        tickets = follower.rows[: len(follower.script.kinds)]
+        for number in np.flatnonzero(plan.has_bytes & ~read[tickets]).tolist():
+            if number not in self._host:
+                reasons.setdefault(tickets[number], "it was not read")  # zeros would be taken for its values
         numbers = None
         if not reasons:
             numbers = plan.numbers(rows, follower.rows, self._host, self._observer.fingerprints)

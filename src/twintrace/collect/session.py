@@ -441,8 +441,8 @@ class Session:
     def parameter_gradient(self, name: str, tensor: Any) -> None:
         if self._sieve.everything or self._wants_parameter(name):
             key = (-1, Role.PARAMETER, name)
-            follower = self.planner.follower if self.planner is not None else None
-            if follower is not None and follower.gradient(key, tensor):
+            planner = self.planner
+            if planner is not None and planner.follower is not None and planner.follower.gradient(key, tensor):
                 return
             count = self._passes.get(name, 0)
             self._passes[name] = count + 1

@@ -697,7 +697,15 @@ class Follower:
         with self._lock:
             while True:
                 try:
-                    self._leave(enter, args, kwargs, output, gradients)
+                    event = self.events[self.at]
+                    if event.kind != LEAVE or event.id != enter.id:
+                        raise Departed
+                    if event.id >= 0:
+                        self._check_results(event, enter, args, kwargs, output, gradients)
+                    if enter.pushed is not None:
+                        del self._arounds[enter.thread][enter.depth :]
+                    self._met = len(self.refs)
+                    self.at += 1
                     return True
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
                     if not self._go_over(error):
@@ -778,36 +786,31 @@ class Follower:
         self._check_named(event.parameters, view.own_parameters())
         self._check_named(event.buffers, view.own_buffers())
 
-    def _leave(self, enter: Event, args: Sequence[Any], kwargs: Any, output: Any, gradients: Gradients | None) -> None:
-        at = self.at
-        event = self.events[at]
-        if event.kind != LEAVE or event.id != enter.id:
-            raise Departed
-        if event.id >= 0:
+    def _check_results(
+        self, event: Event, enter: Event, args: Sequence[Any], kwargs: Any, output: Any, gradients: Gradients | None
+    ) -> None:
+        inputs: list[Tensor] = []
+        if event.mutated:
+            inputs = inputs_of(enter, args, kwargs)
+            self._void([inputs[place] for place in event.mutated])
+        items = event.output
+        self._told = False
+        kind, planned = items[0]
+        if kind == _TENSOR:
+            self._take(planned, output)
+        else:
+            self._check(items, (output,))
+        for place, sight in event.after:
+            self._take(sight, inputs[place])
+        if self._told:
+            self._desk.retell(event, enter, output)
+        if event.pres:
             results: list[Tensor] = []
-            inputs: list[Tensor] = []
-            if event.mutated:
-                inputs = inputs_of(enter, args, kwargs)
-                self._void([inputs[place] for place in event.mutated])
-            items = event.output
-            self._told = False
-            if items[0][0] == _TENSOR:
-                self._take(items[0][1], output)
+            if kind == _TENSOR:
                 results.append(output)
             else:
-                self._check(items, (output,))
-                if event.pres:
-                    _gather(items, (output,), results)
-            for place, sight in event.after:
-                self._take(sight, inputs[place])
-            if self._told:
-                self._desk.retell(event, enter, output)
-            if event.pres:
-                self._hook(event, results, gradients)
-        if enter.pushed is not None:
-            del self._arounds[enter.thread][enter.depth :]
-        self._met = len(self.refs)
-        self.at = at + 1
+                _gather(items, (output,), results)
+            self._hook(event, results, gradients)
 
     def _hook(self, event: Event, results: list[Tensor], gradients: Gradients | None) -> None:
         if gradients is None:
