@@ -133,6 +133,7 @@ class Conclusion:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             notes += (f"{text}: {names[0]}{more}",)
         parted = bool(reached or mistakes)
+        finished = self._with_factor(finished)
         return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
 
     def _loss_scale(self) -> float | None:
@@ -146,20 +147,49 @@ class Conclusion:
             for item in items
             if item.pair.left in made[0] and item.pair.right in made[1]
         ]
-        pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
-        if not pairs or not same or len(same) < len(made[0]) or not all(same):
+        if not same or len(same) < len(made[0]) or not all(same):
             return None
+        factor = self._common_factor()
+        if factor is None:
+            return None
+        side, other = ("right", "left") if factor > 1 else ("left", "right")
+        times = max(factor, 1 / factor)
+        text = f"the {side}'s gradients are {times:.6g} times the {other}'s, and not when parameters are updated: a loss scale"
+        self._state.remarks.append(text)
+        return factor
+
+    def _common_factor(self) -> float | None:
+        """Factor between the gradients of all parameters of the right and those of the left; None if there is none, or it is 1."""
+        items = [item for result in self._state.results for item in result.tensors]
+        pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
         factors = [self._state.recomputation.factor((pair.left, pair.right), pair.layout) for pair in pairs]
         known = [factor for factor in factors if factor is not None]
         if not known or len(known) < len(factors) or max(known) - min(known) > _FACTOR * max(known):
             return None
-        if abs(known[0] - 1) <= _FACTOR:
-            return None
-        side, other = ("right", "left") if known[0] > 1 else ("left", "right")
-        factor = max(known[0], 1 / known[0])
-        text = f"the {side}'s gradients are {factor:.6g} times the {other}'s, and not when parameters are updated: a loss scale"
-        self._state.remarks.append(text)
-        return known[0]
+        return known[0] if abs(known[0] - 1) > _FACTOR else None
+
+    def _with_factor(self, results: list[CallResult]) -> list[CallResult]:
+        """The results, with a factor on the loss as the cause of gradients that nothing else explains."""
+        open_ = [mistake for result in results for mistake in result.mistakes if mistake.backward and not mistake.why]
+        factor = self._common_factor() if open_ else None
+        if factor is None:
+            return results
+        why = (
+            f"all gradients of the right are {factor:.6g} times the left's: another factor on the loss, or another mean"
+        )
+        advice = "look at how the two losses are averaged, scaled and accumulated"
+        return [
+            replace(
+                result,
+                mistakes=tuple(
+                    replace(mistake, why=why, advice=advice) if mistake in open_ else mistake
+                    for mistake in result.mistakes
+                ),
+            )
+            if result.mistakes
+            else result
+            for result in results
+        ]
 
     def _updated(self, which: int) -> set[int]:
         """New values of parameters and states that the updates of one side made."""

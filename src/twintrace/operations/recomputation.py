@@ -464,12 +464,13 @@ class Recomputation:
             two = laid_out(self.values[1](gradients[1]), layout, one.shape)
         except (NotRecomputable, RuntimeError):
             return None
-        size = float((one * one).sum())
-        if one.shape != two.shape or not size or not math.isfinite(size):
+        energy = float((one * one).sum())
+        if one.shape != two.shape or not energy or not math.isfinite(energy):
             return None
-        factor = float((one * two).sum()) / size
+        factor = float((one * two).sum()) / energy
         unit = max(UNITS.get(self.values[which].spec(number).dtype, 0.0) for which, number in enumerate(gradients))
-        return factor if bool(((one * factor - two).abs() <= _FACTOR_UNITS * unit * two.abs()).all()) else None
+        size = two.abs() + two.pow(2).mean().sqrt()  # elements that are sums may cancel
+        return factor if bool(((one * factor - two).abs() <= _FACTOR_UNITS * unit * size).all()) else None
 
     def is_the_difference(self, which: int, left: int, right: int, layout: Layout, parts: Sequence[int]) -> bool | None:
         """True if two gradients differ by parts that one side alone has, and not only in how these were added up.
