@@ -171,6 +171,19 @@ def check_streams(folder: Path) -> None:
         del x, y
     wanted = [fingerprint(tensor) for tensor in tensors_ for _ in range(2)]
     assert fingerprints(made) == wanted
+    # One stream alone has been seen, and a second, that comes late, writes: a copy there would come too late as well.
+    made = waiting()
+    with torch.cuda.stream(side):
+        x = torch.full((1 << 20,), 7.0, device="cuda")
+        made.submit(x)
+    other.wait_stream(side)
+    with torch.cuda.stream(other):
+        torch.cuda._sleep(20_000_000)
+        made.before_write([x])
+        x.fill_(-1.0)
+    with torch.cuda.stream(side):
+        made.flush()
+    assert fingerprints(made) == [fingerprint(torch.full((1 << 20,), 7.0))]
 
 
 def check_reused_memory(folder: Path) -> None:

@@ -422,6 +422,7 @@ class DeviceDigests:
         nbytes = sum(entry.nbytes for entry in found)
         if (
             len(self._streams) > 1
+            or not self._is_on_stream(found[0])  # a copy made on another stream would be read before it is there
             or len(found) > _COPIED
             or nbytes * _COPIED > self._limit
             or self._is_capturing(found[0])
@@ -443,6 +444,11 @@ class DeviceDigests:
         entry.memory, entry.span, entry.version = copied.untyped_storage(), entry.nbytes, copied._version
         self._storages[entry.memory._cdata] = [entry]
         self._held += entry.nbytes
+
+    def _is_on_stream(self, entry: Entry) -> bool:
+        """Is the present stream the one on which all that waits was seen?"""
+        device = entry.tensor.device
+        return device.type != "cuda" or torch._C._cuda_getCurrentRawStream(device.index) in self._streams
 
     @staticmethod
     def _is_capturing(entry: Entry) -> bool:
