@@ -138,9 +138,8 @@ class Observer:
         self._in_place = keep is not Keep.TENSOR
         self._fingerprint = keep is not Keep.STATISTICS
         self._fingerprints: dict[int, str] = {}  # by ticket
-        self._places: dict[
-            int, str
-        ] = {}  # by ticket: where the bytes of a value on a device are, as a field of its line
+        # By ticket: where the bytes of a value on a device are, as a field of its line.
+        self._places: dict[int, str] = {}
         # With another tool's writer values are needed as a whole, and at once.
         self._waits = self._in_place or isinstance(writer, TraceWriter)
         # Values on a device are known later: their text is a mark until then, and their lines wait with it.

@@ -603,9 +603,8 @@ class Follower:
         self.rows = list(range(max(len(script.specs) for script in scripts)))
         self._table: dict[tuple[int, int], int] = {}  # (address, number of the spec) to the latest number
         self.holds: dict[Any, Any] = {}
-        self.lives: dict[
-            Any, int
-        ] = {}  # of storages that were written to unseen by their version: numbers below it are void
+        # Of storages that were written to unseen by their version: numbers below it are void.
+        self.lives: dict[Any, int] = {}
         self._met = 0  # numbers that were known before the present event
         self._told = False
         self._threads: list[int | None] = [None] * _MAX_THREADS
