@@ -58,6 +58,7 @@ HOMES = {
         "operations/audits.py",
         "operations/evaluation.py",
         "operations/recomputation.py",
+        "operations/pullbacks.py",
         "operations/replay.py",
         "operations/rounding.py",
         "operations/scores.py",

@@ -214,3 +214,45 @@ def test_a_sum_that_is_written_in_place_tells_the_gradient_of_what_was_there(tmp
     assert any(
         item.verdict.error for pair in result.results for item in pair.tensors if item.pair.left_slot == "a.weight"
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@SIDES
+def test_another_derivative_of_the_same_values_is_told_with_its_cut(
+    tmp_path: Path, side_alone: int, dtype: torch.dtype
+) -> None:
+    """A straight-through estimator beside the derivative of a clamp: the values are the same."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            h = net.a(x)
+            clamped = h.clamp(-0.5, 0.5)
+            return net.b(h + (clamped - h).detach() if side == side_alone else clamped)
+
+        net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4)).to(dtype)
+        with record(net):
+            net(rand(8, 16).to(dtype)).float().square().mean().backward()
+
+    result = compared(tmp_path, run)
+    mistake = headline(result).mistake
+
+    assert result.code == 1
+    assert blamed(result) == alone(side_alone, "torch.Tensor.detach")
+    assert mistake is not None
+    assert mistake.why.startswith(
+        f"only the {('left', 'right')[side_alone]} cuts the gradient (torch.Tensor.detach); without"
+    )
+
+
+def test_two_estimators_of_one_derivative_agree(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            h = net.a(x)
+            rounded = torch.round(h * 4) / 4
+            return net.b(h + (rounded - h).detach() if side else rounded.detach() + (h - h.detach()))
+
+        net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4))
+        with record(net):
+            net(rand(8, 16)).square().mean().backward()
+
+    assert compared(tmp_path, run).code == 0

@@ -47,6 +47,17 @@ class Dense(Routed):
         return torch.einsum("ne,ned->nd", shares, torch.stack([e(x) for e in self.experts][self.order], 1))
 
 
+class Masked(Routed):
+    """Every expert takes all tokens, and its part is added to those of the others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.routes(x)
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            result = result + (weights * (chosen == number)).sum(-1, keepdim=True) * expert(x)
+        return result
+
+
 class Reversed(Dense):
     """Gives each expert another one's tokens."""
 
@@ -65,7 +76,8 @@ def compared(folder, left: nn.Module, right: nn.Module):
     return tt.compare(recorded(folder / "a", left), recorded(folder / "b", right))
 
 
-def test_routed_and_dense_experts_agree(tmp_path):
+@pytest.mark.parametrize("other", [Dense, Masked])
+def test_routed_and_dense_experts_agree(other, tmp_path):
     found = compared(tmp_path, Routed(), Dense())
     assert found.code == 0, str(found)
 

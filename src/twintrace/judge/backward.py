@@ -29,6 +29,7 @@ from .state import (
     JudgeState,
     attach,
     name_of_pair,
+    not_recomputable,
     times_bound,
     together,
     told,
@@ -38,6 +39,7 @@ from .values import LEAF_UNITS, SELECTIVE
 
 if TYPE_CHECKING:
     from ..operations.meanings import Meaning
+    from ..operations.pullbacks import Pullback
 
 _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
@@ -57,6 +59,8 @@ class Gradients:
         self._noise: tuple[set[int], set[int]] = (set(), set())
         """Gradients that are apart and right on both sides: rounding of what cancelled."""
         self._relative_noises: dict[tuple[int, int], float] = {}
+        self._ends: dict[int, int] = {}
+        """Left values whose gradients agree, and these gradients."""
 
     def judge(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
@@ -68,6 +72,7 @@ class Gradients:
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._state.gradients[key] = judged
+            self._note_end(item.pair, judged)
             if item.left.fingerprint and item.right.fingerprint:
                 self._state.gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged
             for which, number in enumerate(key):
@@ -78,9 +83,76 @@ class Gradients:
                     self._noise[which].add(number)
         return self._state.gradients[key]
 
-    def _is_on_detour(self, pair: TensorPair) -> bool:
+    def _note_end(self, pair: TensorPair, judged: Judged) -> None:
         left, right = self._values_of_gradient(pair)
-        return left is not None and right is not None and is_detour(self._state.values.get((left, right)))
+        bound = self._state.bound.get(right) if right is not None else None
+        whole = pair.part is Part.OUTPUT_GRADIENT and bound is not None and bound.left == left
+        if whole and left is not None and judged.status in (Status.SAME, Status.CLEAN) and not judged.discarded:
+            self._ends.setdefault(left, pair.left)
+
+    def _pullback(self, item: TensorResult) -> Pullback | None:
+        """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if there is
+        none, or if they are not those that were recorded: something on the way was not seen.
+        """
+        from ..operations.pullbacks import difference_of_gradients
+
+        left, right = self._values_of_gradient(item.pair)
+        bound = self._state.bound.get(right) if right is not None else None
+        if (
+            item.pair.part is Part.INPUT_GRADIENT
+            or left is None
+            or right is None
+            or bound is None
+            or bound.left != left
+        ):
+            return None
+        recomputation = self._state.recomputation
+        try:
+            found = difference_of_gradients(recomputation, (left, right), self._state.bound, self._ends)
+            recorded = recomputation.values[0](item.pair.left), recomputation.values[1](item.pair.right)
+        except not_recomputable():
+            return None
+        seen = all(
+            recomputation.relative(own, got.reshape(own.shape)) < self.least
+            for own, got in zip(recorded, found.gradients, strict=True)
+        )
+        return found if found.significant and seen else None
+
+    def _other_derivative(self, item: TensorResult, found: Pullback) -> Judged:
+        """Verdict on gradients that differ though they are made of the same gradients and values."""
+        what = f"the two send other gradients back: {found.relative:.1e} apart for the same gradients of what is made of it"
+        names = [" → ".join(dict.fromkeys(name_of(call) for call in calls)) for calls in found.calls]
+        why = (
+            f"the gradient comes back through {names[0] or 'nothing'} on the left, {names[1] or 'nothing'} on the right"
+        )
+        advice, side = "", ""
+        blamed: tuple[list[Call], list[Call]] = ([], [])
+        if found.cut is not None:
+            which, call = found.cut
+            side = ("left", "right")[which]
+            blamed[which].append(call)
+            why = (
+                f"only the {side} cuts the gradient ({name_of(call)}); without that the gradients agree: "
+                f"{found.relative:.1e} → {found.uncut:.1e}"
+            )
+            advice = f"let the gradient through on the {side}, or see why the other side does"
+        coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
+        mistake = Mistake(
+            "gradient", what, why, advice, side, found.relative / coarse, backward=True,
+            left=tuple(blamed[0]), right=tuple(blamed[1]),
+        )  # fmt: skip
+        return Judged(Status.PARTED, None, what, (mistake,))
+
+    def _is_on_detour(self, pair: TensorPair) -> bool:
+        """True if each side goes its own way to what follows: an expert for the tokens that need it, and for all of them."""
+        left, right = self._values_of_gradient(pair)
+        if left is None or right is None:
+            return False
+        sizes = [
+            math.prod(self._state.sides[which].tensor(number).spec.shape) for which, number in enumerate((left, right))
+        ]
+        apart = sizes[0] != sizes[1] and pair.part is Part.OUTPUT_GRADIENT
+        return apart or is_detour(self._state.values.get((left, right)))
 
     def _is_a_part(self, pair: TensorPair) -> bool:
         """True if one side casts a value once, the other once for each call that takes it: each cast has a part of the gradient."""
@@ -271,6 +343,9 @@ class Gradients:
         cut = self.cut_off(0) or self.cut_off(1)
         if cut is not None:
             return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
+        found = self._pullback(item)
+        if found is not None:
+            return self._other_derivative(item, found)
         if max(map(len, parts)) > 1:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
@@ -436,6 +511,8 @@ class Gradients:
             for _, operand in meaning.operands():
                 partner = self._state.partner(which, operand.tensor)
                 used = any(side.leads_to_gradients(number) for number in meaning.results)
+                if is_detour(self._state.standing(which, operand.tensor)):
+                    continue  # another value than its partner, on another way to the same result
                 if used and partner is not None and other.has_gradient(partner):
                     return call
         return None

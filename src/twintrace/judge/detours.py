@@ -81,7 +81,7 @@ class Detours:
 
     def note_equal(self, item: TensorResult) -> None:
         """Takes note of equal values that were made of parted ones: halves of queries whose weights lie in another order."""
-        if not any(mistake.kind == "weights" for mistake in self._state.origins):
+        if not self._state.origins:
             return
         parts = [
             self._state.sides[which].slice(number, self._state.known[which])

@@ -1,0 +1,206 @@
+"""Gradients of one value, recomputed on both sides from the gradients of what is made of it.
+
+    difference_of_gradients(recomputation, (17, 21), bound, ends)      Pullback(relative=6.4e-01, …)
+
+    value ─▶ calls ─▶ ends          values whose gradients were compared, and agree
+    gradient ◀─ vector-Jacobian product of the calls ◀─ the left's gradients of the ends, on both sides
+
+Two ways to compute one function have one derivative, unless somebody has cut it: the difference is exact, like that of what two
+calls mean, and no recorded gradient of the value is in it. Calls without recorded gradients took no part in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..model.records import Call
+from ..model.sites import Phase
+from ..model.tensors import UNITS
+from .evaluation import SINGLE, NotRecomputable, evaluate
+from .meanings import Meaning
+from .recomputation import Bound, Recomputation, laid_back, laid_out
+from .sides import Side, name_of, outputs_of
+from .traits import traits_of
+from .workers import plain_attention
+
+Tensor = torch.Tensor
+
+_LONGEST = 256
+"""Calls between a value and those whose gradients agree, at most."""
+_SAME = 1e-6
+"""Relative difference of two gradients that constants in float32 explain."""
+_OWN_UNITS = 16.0
+"""Units of the element type that values of one side alone may be off by: tables in bf16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pullback:
+    """Difference of the gradients that two sides compute for one value, relative to the left's."""
+
+    relative: float
+    significant: bool
+    calls: tuple[tuple[Call, ...], tuple[Call, ...]]
+    """Calls of both sides that the gradient comes back through."""
+    gradients: tuple[Tensor, Tensor]
+    """The two, as they were computed."""
+    cut: tuple[int, Call] | None = None
+    """Side and first call at which the gradient is cut, without which the two agree."""
+    uncut: float = 0.0
+    """Relative difference without the cut."""
+
+
+def difference_of_gradients(
+    recomputation: Recomputation, values: tuple[int, int], bound: Mapping[int, Bound], ends: Mapping[int, int]
+) -> Pullback:
+    """Gradients of two values that were compared with each other. Raises NotRecomputable.
+
+    Args:
+        recomputation: both sides.
+        values: numbers of the value on both sides.
+        bound: right tensors and the left ones that stand for them.
+        ends: left values whose gradients agree, and these gradients.
+    """
+    way = [_Way(recomputation, which, number, bound, ends) for which, number in enumerate(values)]
+    mine, other = way[0].gradient(), way[1].gradient()
+    layout = bound[values[1]].layout
+
+    def apart(one: Tensor, two: Tensor) -> float:
+        return recomputation.relative(one, laid_out(two, layout, one.shape))
+
+    relative = apart(mine, other)
+    limit = max(item.limit for item in way)
+    found = Pullback(relative, relative > limit, (way[0].calls, way[1].calls), (mine, other))
+    for which in (0, 1) if found.significant else ():
+        cut = way[which].first_cut()
+        if cut is None:
+            continue
+        whole = _Way(recomputation, which, values[which], bound, ends, through_cuts=True).gradient()
+        rest = apart(whole, other) if which == 0 else apart(mine, whole)
+        if rest <= limit:
+            return replace(found, cut=(which, cut), uncut=rest)
+    return found
+
+
+class _Way:
+    """Calls of one side from a value to those whose gradients are known."""
+
+    def __init__(
+        self,
+        recomputation: Recomputation,
+        which: int,
+        number: int,
+        bound: Mapping[int, Bound],
+        ends: Mapping[int, int],
+        *,
+        through_cuts: bool = False,
+    ) -> None:
+        self._re = recomputation
+        self._which = which
+        self._number = number
+        self._bound = bound
+        self._ends = ends
+        self._through_cuts = through_cuts
+        self._own: set[int] = set()
+        """Values of the right that the left has no counterpart of."""
+        side = recomputation.sides[which]
+        found: dict[int, Call] = {}
+        self._skipped: list[Call] = []
+        self._reached: dict[int, None] = {}
+        waiting, seen = [number], {number}
+        while waiting:
+            for call in side.takers(waiting.pop()):
+                if call.id in found or call.site.phase is not Phase.FORWARD:
+                    continue
+                if not call.gradients and not through_cuts:
+                    self._skipped.append(call)
+                    continue
+                found[call.id] = call
+                if len(found) > _LONGEST:
+                    raise NotRecomputable(f"more than {_LONGEST} calls lie between")
+                for made in outputs_of(call).values():
+                    if self._end(made) is not None:
+                        self._reached[made] = None
+                    elif made not in seen:
+                        seen.add(made)
+                        waiting.append(made)
+        self.calls = tuple(sorted(found.values(), key=lambda call: call.order))
+        if not self._reached:
+            raise NotRecomputable("no gradient that was compared comes back to it")
+
+    def _end(self, number: int) -> int | None:
+        """The left's gradient of a value; None if it was not compared, or does not agree."""
+        left = number if self._which == 0 else self._bound[number].left if number in self._bound else -1
+        return self._ends.get(left) if number != self._number else None
+
+    def first_cut(self) -> Call | None:
+        """The first call that takes what the gradient is of, and has no gradient: the gradient is cut there, or after it."""
+        side = self._re.sides[self._which]
+        for call in sorted(self._skipped, key=lambda item: item.order):
+            following, seen = [call], {call.id}
+            while following:
+                current = following.pop(0)
+                meaning = side.meaning(current)
+                if meaning is not None and meaning.operation == "detach":
+                    return current
+                for made in outputs_of(current).values():
+                    following += [item for item in side.takers(made) if item.id not in seen]
+                    seen.update(item.id for item in side.takers(made))
+        return min(self._skipped, key=lambda item: item.order, default=None)
+
+    @property
+    def limit(self) -> float:
+        """Relative difference up to which two gradients are one."""
+        types = [self._re.values[1].spec(number).dtype for number in self._own]
+        return max([_SAME, *(_OWN_UNITS * UNITS[dtype] for dtype in types if UNITS.get(dtype, 0.0) > SINGLE)])
+
+    def gradient(self) -> Tensor:
+        """The gradient of the value in float64, by the left's gradients of the ends."""
+        side, re = self._re.sides[self._which], self._re
+        read: Callable[[int], Tensor] = re.values[0] if self._which == 0 else re.from_left(self._bound)
+        made: dict[int, Tensor] = {self._number: read(self._number).detach().clone().requires_grad_()}
+
+        def operand(_: str, number: int) -> Tensor:
+            number = side.origin(number) if number not in made else number
+            if number in made:
+                return made[number]
+            if self._which == 1 and number not in self._bound:
+                self._own.add(number)
+            return read(number).detach()
+
+        with torch.enable_grad(), plain_attention():
+            for call in self.calls:
+                meaning = self._meaning(side, call)
+                for number, value in _results(meaning, operand).items():
+                    made.setdefault(number, value)
+            results, seeds = [], []
+            for number in self._reached:
+                result, gradient = made.get(number), self._end(number)
+                if result is None or gradient is None or not result.requires_grad:
+                    continue
+                seed = re.values[0](gradient)
+                layout = self._bound[number].layout if self._which else None
+                results.append(result)
+                seeds.append((laid_back(seed, layout, result.shape) if layout else seed).reshape(result.shape))
+            if not results:
+                return torch.zeros_like(made[self._number])
+            try:
+                (found,) = torch.autograd.grad(results, [made[self._number]], seeds, allow_unused=True)
+            except RuntimeError as error:
+                raise NotRecomputable(str(error).splitlines()[0][:120]) from None
+        return torch.zeros_like(made[self._number]) if found is None else found
+
+    def _meaning(self, side: Side, call: Call) -> Meaning:
+        meaning = side.meaning(call)
+        if meaning is None or traits_of(meaning).random:
+            raise NotRecomputable(f"{name_of(call)} cannot be recomputed")
+        if self._through_cuts and meaning.operation == "detach":
+            return Meaning("identity", meaning.arguments, meaning.results, meaning.called)
+        return meaning
+
+
+def _results(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[int, Tensor]:
+    found = evaluate(meaning, operand)
+    return {number: found[key] for number, key in meaning.results.items() if key in found}
