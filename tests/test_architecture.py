@@ -5,7 +5,7 @@
     loops   → api, model
     testing → api, store, frameworks, model                 measure, store → engine, model; model → nothing
     api     → everything below                              weights → frameworks, measure, store, model
-                                                            diagnose → operations, store, model
+                                                            diagnose, layouts → operations, store, model
     collect → store, frameworks, model        frameworks/<one> → protocol.py, nodes.py, runs.py, headroom.py, no other <one>,
                                                             but msadapter → mindspore
 
@@ -25,7 +25,7 @@ import pytest
 SRC = Path(__file__).resolve().parent.parent / "src" / "twintrace"
 
 STAGES = {"align", "operations", "measure", "judge", "report", "store", "frameworks", "engine"}
-BELOW_API = {"collect", "weights", "diagnose", "model"} | STAGES
+BELOW_API = {"collect", "weights", "diagnose", "layouts", "model"} | STAGES
 DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "__init__": {"api", "errors"} | BELOW_API,
     "__main__": {"cli"},
@@ -38,6 +38,7 @@ DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "collect": {"store", "frameworks", "model"},
     "weights": {"frameworks", "measure", "store", "model"},
     "diagnose": {"operations", "store", "model"},
+    "layouts": {"operations", "store", "model"},
     "measure": {"engine", "model"},
     "store": {"engine", "model"},
     "align": {"operations", "model"},

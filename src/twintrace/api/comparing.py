@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..judge import Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import PolicyName
+from ..model.choices import LayoutName, PolicyName
 from ..model.errors import ReportError, TraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Part, Side
@@ -44,6 +44,7 @@ from .places import (
     side_of,
     silent,
 )
+from .ranks import WholeTrace, with_findings, without_unplaced
 from .results import Comparison
 from .stepping import sentence, spans
 from .walking import Walk
@@ -73,6 +74,7 @@ def compare(
     pictures: bool = True,
     recompute: bool = True,
     every_step: bool = False,
+    layout: LayoutName = "auto",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -100,6 +102,8 @@ def compare(
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
             structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
             alone.
+        layout: "auto": where one run has one rank and the other several, these are put together; "ranks": each rank beside the
+            same rank.
         workers: threads to measure with; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
@@ -127,13 +131,14 @@ def compare(
             unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
+    traces = _assembled(traces, layout, ranks, pair)
     found = compare_traces(
         traces,
         chosen,
         pair,
         repeat=repeat,
         steps=steps,
-        ranks=ranks,
+        ranks=None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks,
         equal_nan=equal_nan,
         pictures=pictures,
         recompute=recompute and chosen.name == "auto" and repeat is None,
@@ -186,8 +191,15 @@ def compare_traces(
     walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
     for number, place in enumerate(common):
         walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
+    for which, trace in enumerate(traces):
+        if isinstance(trace, WholeTrace):
+            for place, part in walk.parts.items():
+                walk.parts[place] = without_unplaced(part, trace.assembled(place[0]), which)
     parts, equal = walk.parts, tuple(walk.equal)
     results = tuple(result for part in parts.values() for result in part.results)
+    among = _among_ranks(traces, parts)
+    for which, findings in among.items():
+        results = tuple(with_findings(results, findings, which=which))
     if pictures:
         results = _with_pictures(results, traces, workers)
     forward = (
@@ -216,7 +228,7 @@ def compare_traces(
         tuple(_remarks(traces, walk, left_out)),
         sum(part.strays for part in parts.values()),
         recompute,
-        any(part.parted for part in parts.values()),
+        any(part.parted for part in parts.values()) or any(map(any, (item.values() for item in among.values()))),
         tuple(dict.fromkeys(text for part in parts.values() for text in part.untold)),
         tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
         tuple(walk.followed),
@@ -346,6 +358,32 @@ def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
         yield f"Continues an earlier comparison: {zooms[0]}."
     elif any(zooms):
         yield "Only one of the traces is a zoom, or they are two zooms: calls that one side did not record are alone."
+
+
+def _assembled(
+    traces: tuple[Trace, Trace],
+    layout: LayoutName,
+    ranks: Collection[int] | None,
+    pair: Callable[[Side, Side], Alignment],
+) -> tuple[Trace, Trace]:
+    """The traces, that of several ranks put together where the other has one."""
+    counts = [len(trace.ranks) for trace in traces]
+    if layout == "ranks" or ranks is not None or counts[0] == counts[1] or min(counts) != 1:
+        return traces
+    if counts[0] > 1:
+        return WholeTrace(traces[0], traces[1], pair, flipped=True), traces[1]
+    return traces[0], WholeTrace(traces[1], traces[0], pair, flipped=False)
+
+
+def _among_ranks(
+    traces: tuple[Trace, Trace], parts: Mapping[tuple[int, int], PlaceResult]
+) -> dict[int, dict[int, Sequence[Any]]]:
+    """Differences among the ranks of one side, by the side and the step."""
+    return {
+        which: {step: trace.assembled(step).findings for step, _ in parts}
+        for which, trace in enumerate(traces)
+        if isinstance(trace, WholeTrace)
+    }
 
 
 def _unused(mapping: Any) -> Any:
@@ -508,6 +546,9 @@ def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[i
             f"{_of_followed(walk.followed)} To judge one, compare it alone (--step)."
         )
     yield from dict.fromkeys(note for part in parts for note in part.notes)
+    for trace in traces:
+        if isinstance(trace, WholeTrace):
+            yield from trace.remarks(step for step, _ in walk.parts)
     for which, trace in enumerate(traces):
         damage = [item for seen in walk.seen.values() for item in seen.damage[which]]
         if damage:

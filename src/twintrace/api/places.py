@@ -197,7 +197,8 @@ def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Gra
     from ..operations.recomputation import Recomputation
 
     def reading(which: int) -> Values:
-        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec)
+        addends = getattr(journals[which], "slack", None)  # a journal that was put together of several ranks
+        return Values(_values(journals[which]), lambda number: graphs[which].tensor(number).spec, addends)
 
     return Recomputation(graphs, (reading(0), reading(1)))
 

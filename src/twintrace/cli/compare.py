@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .. import api
-from ..model.choices import PolicyName
+from ..model.choices import LayoutName, PolicyName
 from . import reports
 from .numbers import numbers_option
 from .outputs import STDOUT, check_output, force
@@ -44,6 +44,13 @@ from .progress import bar
     help="Judge each step, also those after the runs have parted; takes longer, and more memory.",
 )
 @click.option(
+    "--layout",
+    type=click.Choice(["auto", "ranks"]),
+    default="auto",
+    show_default=True,
+    help="auto: where one run has one rank and the other several, these are put together. ranks: each rank beside the same rank.",
+)
+@click.option(
     "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."
 )
 @click.option(
@@ -76,6 +83,7 @@ def compare(
     bundle: Path | None,
     recompute: bool,
     every_step: bool,
+    layout: LayoutName,
     everything: bool,
     growth: bool,
     curves: bool,
@@ -113,6 +121,7 @@ def compare(
             recompute=recompute,
             # Whoever accepts the first difference wants to know of all others.
             every_step=every_step or accept is not None or write_accept is not None,
+            layout=layout,
             workers=workers,
             progress=progress,
         )

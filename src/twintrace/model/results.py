@@ -81,6 +81,7 @@ class Mistake:
           random    random numbers that differ
           gradient  a part of a gradient that one side alone has
           alone     a call that one side alone makes, on which a result depends
+          ranks     the ranks of one run differ among themselves, or do not add up what they share
           unproven  different beyond what rounding explains, judged without recomputation
     """
 
@@ -511,7 +512,7 @@ class Comparison:
         """Without recomputation: whether a pair differs with effect, or something that means something is alone."""
         alone = any(not item.skipped for _, _, item in (*self.only_left, *self.only_right))
         parted = any(not result.harmless for result in self.judged)
-        return bool(alone or self.left_out or self.strays or parted)
+        return bool(alone or self.left_out or self.strays or parted or self.parted)
 
     @property
     def code(self) -> int:

@@ -15,7 +15,7 @@ import torch
 
 from ..model.tensors import UNITS
 from .evaluation import COARSE, SINGLE, Gradients, NotRecomputable, Values, evaluate, rounded
-from .meanings import Meaning
+from .meanings import Meaning, Operand
 from .rounding import NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, exact, judge_result, precision_of
 from .simulation import Simulation, corrected, in_two_steps, is_half, pytorch_sums, rounded_steps, step_by_step
@@ -179,6 +179,11 @@ def _audit(
         if traits_of(meaning).recurrent:
             bound = _walked(bound, want, operands, precision)
         bound = corrected(bound, want, number, simulation, narrow)
+        bound = _with_slack(bound, want, values.slack(number))
+        collected, factor = _collected(meaning)
+        if collected is not None:  # a collective adds up what its ranks have rounded
+            slack = values.slack(collected)
+            bound = _with_slack(bound, want, None if slack is None else factor * slack)
         walk = functools.partial(_walk, squares, key) if summed else None
         other = None if simulation is None else simulation.results.get(number)
         scores[number] = judge_result(got, want, bound, held, walk, terms, other)
@@ -191,6 +196,25 @@ def _audit(
         except NotRecomputable as error:
             why = str(error)
     return forward, backward, why
+
+
+def _collected(meaning: Meaning) -> tuple[int | None, float]:
+    """The tensor that a call of all ranks copies or scales, and the factor."""
+    if meaning.operation not in ("identity", "mul"):
+        return None, 1.0
+    other = meaning.arguments.get("other", 1.0)
+    source = meaning.arguments.get("input")
+    if not isinstance(source, Operand) or not isinstance(other, float | int):
+        return None, 1.0
+    return source.tensor, abs(float(other))
+
+
+def _with_slack(bound: Tensor | None, want: Tensor, slack: Tensor | None) -> Tensor | None:
+    """The bound with the rounding of parts that were added up elsewhere."""
+    if slack is None or slack.numel() != want.numel():
+        return bound
+    slack = slack.reshape(want.shape)
+    return slack if bound is None else bound + slack
 
 
 def _evaluate_with_errors(
@@ -318,7 +342,11 @@ def _audit_backward(
         for number in recorded:
             own = precision_of(values.spec(number).dtype, meaning, framework)
             got = values(number)
-            bounds = [corrected(bound, want.detach(), number, simulation, narrow) for want, bound in candidates]
+            slack = values.slack(number)
+            bounds = [
+                _with_slack(corrected(bound, want.detach(), number, simulation, narrow), want, slack)
+                for want, bound in candidates
+            ]
             other = None if simulation is None else simulation.results.get(number)
             scored = [
                 (judge_result(got, want.detach(), bound, own, simulated=other), want, bound)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..model.tensors import Spec
+from ..model.tensors import UNITS, Spec
 from . import kernels
 from .meanings import Argument, Meaning, Operand
 
@@ -45,11 +45,19 @@ class Values:
     Args:
         read: the recorded values as an array, bf16 and fp8 widened to float32; None where they were not kept.
         spec: shape and element type.
+        addends: bound on the roundings of what was added up to give a tensor (parts of a sum on several ranks), in units,
+            element by element; None where nothing was.
     """
 
-    def __init__(self, read: Callable[[int], Any], spec: Callable[[int], Spec]) -> None:
+    def __init__(
+        self,
+        read: Callable[[int], Any],
+        spec: Callable[[int], Spec],
+        addends: Callable[[int], Any] | None = None,
+    ) -> None:
         self._read = read
         self.spec = spec
+        self._addends = addends
         self._held: OrderedDict[int, Tensor] = OrderedDict()
         self._bytes = 0
 
@@ -73,6 +81,13 @@ class Values:
         while self._bytes > _CACHE_BYTES and len(self._held) > 1:
             self._bytes -= self._held.popitem(last=False)[1].nbytes
         return tensor
+
+    def slack(self, number: int) -> Tensor | None:
+        """Bound on the rounding of the parts that a tensor was added up of, which its call knows nothing of; None without any."""
+        found = None if self._addends is None else self._addends(number)
+        if found is None:
+            return None
+        return UNITS.get(self.spec(number).dtype, 0.0) * torch.from_numpy(np.array(found, dtype=np.float64))
 
     def has(self, number: int) -> bool:
         """True if the values can be read."""

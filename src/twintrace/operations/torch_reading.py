@@ -43,6 +43,11 @@ _BY_LAYOUT = frozenset(
 )
 _NUMPY = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 """NumPy's names of arguments, which PyTorch takes for its own."""
+COLLECTIVES = (
+    "all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_gather", "all_gather_into_tensor",
+    "all_gather_single", "broadcast",
+)  # fmt: skip
+"""Functions of torch.distributed that, of all ranks together, are functions of the whole (`layouts/collectives.py`)."""
 Special = Callable[[Recorded], Meaning]
 SPECIAL: dict[str, Special] = {}
 """Functions that a row cannot tell: overloads, and settings that are read off the operands."""
@@ -75,6 +80,8 @@ def read_named(recorded: Recorded, home: str, bare: str, overload: str) -> Meani
 
 def taken_apart(full: str) -> tuple[str, str, str]:
     """`(home, name, overload)` of a full name."""
+    if full.startswith("_c10d_functional."):
+        return "torch", full.split(".")[1], ""
     if full.startswith("aten."):
         _, name, *overload = full.split(".")
         return "aten", name, ".".join(overload)
@@ -239,6 +246,20 @@ def _to(recorded: Recorded) -> Meaning:
     if before == after:
         return recorded.meaning("identity", {"input": tensor})
     return recorded.meaning("cast", {"input": tensor, "dtype": after})
+
+
+@_special(*(f"torch.{name}" for name in COLLECTIVES))
+def _collective(recorded: Recorded) -> Meaning:
+    """A collective of all ranks, where `whole` says what it makes of the whole; of one rank alone nothing is told."""
+    verb, *words = str(recorded.kwargs.get("whole") or "nothing").split()
+    if verb == "times":
+        factor = float(words[0])
+        if factor == 1.0:
+            return recorded.meaning("identity", {"input": recorded.args[0]})
+        return recorded.meaning("mul", {"input": recorded.args[0], "other": factor})
+    if verb == "pieces":
+        return recorded.meaning("torch.chunk", {"0": recorded.args[0], "1": int(words[0]), "2": int(words[2])})
+    raise NotTold("a collective, of which one rank knows a part")
 
 
 @_special("as_tensor", "asarray", "tensor")

@@ -22,7 +22,7 @@ from ...model.records import Level
 from ..protocol import Capability, Keeper, Sink
 from . import plans, seeding, tensors
 from .calls import Calls, flush_after_backward
-from .collectives import Collectives
+from .collectives import Collectives, collective_token
 from .compiled import CAN_BE_EAGER, CompiledRegions
 from .digests import DeviceDigests
 from .gradients import Gradients, unseen
@@ -150,7 +150,7 @@ class TorchFramework:
         for kind, name in _TOKENS:
             if isinstance(value, kind):
                 return name, str(value).removeprefix("torch.")
-        return None
+        return collective_token(value)
 
     def watch(
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
+from .collectives import finished
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .modules import end, end_without_result, in_backward, written_by
 from .names import Api, arguments, describe
@@ -78,6 +79,8 @@ class CallMode(TorchFunctionMode):
         start = next_sequence_number()
         try:
             output = func(*args, **kwargs)
+            if api.is_collective:
+                output = finished(output)
         except BaseException as error:
             end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise

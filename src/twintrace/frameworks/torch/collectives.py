@@ -48,6 +48,28 @@ _WRITES: dict[str, tuple[str, ...]] = {
 }
 
 
+def collective_token(value: Any) -> tuple[str, str] | None:
+    """A process group by its ranks (`group`, `0,1`), a reduction by its name (`reduce_op`, `SUM`); None for anything else."""
+    if not torch.distributed.is_available():
+        return None
+    if isinstance(value, torch.distributed.ProcessGroup):
+        try:
+            return "group", ",".join(map(str, torch.distributed.get_process_group_ranks(value)))
+        except (RuntimeError, ValueError, KeyError):  # one that is gone, or of another library
+            return None
+    if isinstance(value, torch.distributed.ReduceOp | torch.distributed.ReduceOp.RedOpType):
+        return "reduce_op", str(value).rpartition(".")[2]
+    return None
+
+
+def finished(output: Any) -> Any:
+    """The result of a functional collective when its work is done. Waiting twice is allowed: whoever called it still may."""
+    wait = torch.ops._c10d_functional.wait_tensor
+    if isinstance(output, torch.Tensor):
+        return wait(output)
+    return type(output)(map(finished, output)) if isinstance(output, list | tuple) else output
+
+
 class _Here(threading.local):
     """True while this thread is inside a collective that has been reported."""
 

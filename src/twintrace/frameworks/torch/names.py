@@ -46,6 +46,8 @@ class Api:
     writes_if: Callable[[Sequence[Any], Mapping[str, Any]], tuple[str, ...]] | None = None
     is_kernel: bool = False
     """Called as `torch.ops.…`, not through a public function."""
+    is_collective: bool = False
+    """Its result is still being written when it returns."""
 
     def mutates(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
         """The slots of the arguments that this call writes to."""
@@ -77,8 +79,13 @@ def describe(function: Any) -> Api | None:
     ):
         return None
     if isinstance(function, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
-        return Api(str(function), _declared(function), is_kernel=True)
+        return Api(str(function), _declared(function), is_kernel=True, is_collective=_is_collective(str(function)))
     return Api(name, _writes(name, last), _inplace_position(function), _CONDITIONAL.get(name))
+
+
+def _is_collective(name: str) -> bool:
+    """True of the functional collectives, which DTensor and FSDP call: all but those that wait."""
+    return name.startswith("_c10d_functional.") and "wait_tensor" not in name and "_wrap_" not in name
 
 
 def _declared(function: Any) -> tuple[str, ...]:

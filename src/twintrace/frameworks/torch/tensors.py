@@ -325,8 +325,6 @@ def _host_of_unusual(tensor: Tensor) -> np.ndarray[Any, Any]:
         raise Unreadable("not initialised yet: a lazy module's parameter before its first forward")
     if type(tensor).__name__ in _EMPTY:
         raise Unreadable(f"a {type(tensor).__name__} has no values")
-    if type(tensor).__name__ == "AsyncCollectiveTensor" and not getattr(tensor, "completed", False):
-        raise Unreadable("a collective is still at work on it")
     if _is_wrapper(tensor):
         raise Unreadable(
             f"a {type(tensor).__name__} has no memory of its own and no tensor as an attribute: only its class's own code "
@@ -432,9 +430,12 @@ def _parts(tensor: Tensor) -> dict[str, Tensor]:
         return {ours: kept[theirs] for ours, theirs in names.items() if theirs in kept}
     if _is_wrapped(tensor):
         name = type(tensor).__name__
-        if name in _EMPTY or (name == "AsyncCollectiveTensor" and not getattr(tensor, "completed", False)):
+        if name in _EMPTY:
             return {}
-        return _kept(tensor)
+        kept = _kept(tensor)
+        if name == "AsyncCollectiveTensor":  # waiting twice is allowed, and before it there is nothing to read
+            kept = {key: torch.ops._c10d_functional.wait_tensor(value) for key, value in kept.items()}
+        return kept
     with torch.no_grad():
         source = tensor.detach()
         if tensor.layout is torch.sparse_coo:

@@ -1,0 +1,174 @@
+"""Runs on several ranks as runs on one: the sides of a comparison whose numbers of ranks differ.
+
+whole = assembled(trace, other, pair)      a trace of one rank, whose steps are put together as they are asked for
+whole.findings                             differences among the ranks themselves, by step
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ..model.pairs import Alignment, Match, Side
+from ..model.records import Call
+from ..model.results import CallResult, Mistake
+from ..model.tensors import Spec, Tensor
+from ..operations.sides import inputs_of, outputs_of
+from ..store.trace import Journal, Trace
+from .composed import composed
+from .places import PlaceResult, side_of
+
+if TYPE_CHECKING:
+    from ..layouts import Assembled, Finding
+
+Pair = Callable[[Side, Side], Alignment]
+
+
+class WholeTrace(Trace):
+    """A run on several ranks as one of a single rank.
+
+    Args:
+        trace: the run on several ranks.
+        other: the run that it is compared with, on one rank.
+        pair: pairs the calls of two sides.
+        flipped: True if the other run is the right one.
+    """
+
+    def __init__(self, trace: Trace, other: Trace, pair: Pair, *, flipped: bool) -> None:
+        path, manifest, places, _ = trace.parts()
+        self._trace, self._other, self._pair, self._flipped = trace, other, pair, flipped
+        self._found: dict[int, Assembled] = {}
+        self.run_ranks = trace.ranks
+        steps = sorted({step for step, _ in places})
+        world = int(manifest.get("world") or len(trace.ranks))
+        self.missing = {step: tuple(rank for rank in range(world) if (step, rank) not in set(places)) for step in steps}
+        """Ranks of which a step was not recorded."""
+        whole = [(step, 0) for step in steps if not self.missing[step]]
+        super().__init__(path, manifest, whole, self._put_together, layout=trace.layout)
+
+    def assembled(self, step: int) -> Assembled:
+        """One step, put together."""
+        if step not in self._found:
+            from ..layouts import assemble
+
+            journals = [composed(self._trace.journal(step, rank)) for rank in self.run_ranks]
+            self._found[step] = assemble(journals, lambda side: self._beside(step, side), self._leaves(step))
+        return self._found[step]
+
+    def remarks(self, steps: Iterable[int]) -> Iterator[str]:
+        """Sentences on how the ranks were put together, and which were not there."""
+        compared = list(steps)
+        if compared:
+            yield f"{self.path}: {self.assembled(compared[0]).summary()}"
+        for step, ranks in self.missing.items():
+            if ranks:
+                yield (
+                    f"{self.path}: step {step} was not compared, because {'rank' if len(ranks) == 1 else 'ranks'} "
+                    f"{', '.join(map(str, ranks[:6]))}{' …' if len(ranks) > 6 else ''} did not record it."
+                )
+
+    def _put_together(self, step: int, rank: int) -> Journal:
+        return cast(Journal, self.assembled(step).journal)
+
+    def _leaves(self, step: int) -> set[tuple[Spec, str | None]]:
+        """The other run's tensors that no recorded call made: data and weights."""
+        if (step, 0) not in self._other.places:
+            return set()
+        journal = self._other.journal(step, 0)
+        made = {number for call in journal.calls() for number in outputs_of(call).values()}
+        taken = {number for call in journal.calls() for number in inputs_of(call).values()}
+        tensors = [journal.tensor(number) for number in taken - made]
+        return {(tensor.spec, tensor.fingerprint) for tensor in tensors if tensor.fingerprint}
+
+    def _beside(self, step: int, side: Side) -> Mapping[int, tuple[Tensor, Callable[[], Any]]]:
+        """The other run's tensors beside the groups of the ranks."""
+        if (step, 0) not in self._other.places:
+            return {}
+        other = side_of(composed(self._other.journal(step, 0)))
+        sides = (side, other) if self._flipped else (other, side)
+        alignment = self._pair(*sides)
+        found: dict[int, tuple[Tensor, Callable[[], Any]]] = {}
+        pairs = [pair for match in alignment.matches for pair in match.tensors if not pair.part.backward]
+        for pair in pairs:
+            mine, theirs = (pair.left, pair.right) if self._flipped else (pair.right, pair.left)
+            if pair.layout.axes is None and not pair.layout.reshaped:
+                found.setdefault(mine, (other.tensor(theirs), functools.partial(other.values, theirs)))
+        return found
+
+
+def without_unplaced(part: PlaceResult, assembled: Assembled, which: int) -> PlaceResult:
+    """Results of a step without mistakes where a tensor of the ranks could not be placed: there nothing can be told, nor of calls
+    that only some ranks make.
+    """
+    unplaced, unmerged = assembled.unplaced, list(assembled.unmerged)
+    if not unplaced and not unmerged:
+        return part
+    results, untold = [], list(part.untold)
+    if unmerged:
+        more = f", and {len(unmerged) - 1} more calls are not of all ranks" if len(unmerged) > 1 else ""
+        untold.append(unmerged[0] + more)
+    for result in part.results:
+        numbers = {item.pair.right if which else item.pair.left for item in result.tensors}
+        if result.mistakes and numbers & set(unplaced):
+            untold.append(f"{result.mistakes[0].what}: some of it could not be put together of the ranks")
+            result = replace(result, mistakes=(), untold=result.untold or "it could not be put together of the ranks")
+        results.append(result)
+    untold += part.lone
+    parted = any(mistake.effective for result in results for mistake in result.mistakes)
+    return replace(part, results=results, untold=tuple(dict.fromkeys(untold)), lone=(), parted=part.parted and parted)
+
+
+def with_findings(
+    results: Sequence[CallResult], findings: Mapping[int, Sequence[Finding]], *, which: int
+) -> list[CallResult]:
+    """The results with differences among the ranks of one side as mistakes, at the calls that show them."""
+    found = list(results)
+    for step, items in findings.items():
+        for item in reversed(items):  # the first of a call comes first
+            mistake = Mistake(
+                "ranks",
+                item.what,
+                item.why,
+                item.advice,
+                side=("left", "right")[which],
+                backward=item.backward,
+                **{("left", "right")[which]: (item.call,)},  # type: ignore[arg-type]
+            )
+            place = _shown_at(found, step, item, which)
+            if place is None:
+                calls: tuple[tuple[Call, ...], tuple[Call, ...]] = (
+                    ((item.call,), ()) if which == 0 else ((), (item.call,))
+                )
+                found.append(CallResult(step, 0, Match(*calls, "only one side"), (), None, None, mistakes=(mistake,)))
+            else:
+                found[place] = replace(found[place], mistakes=(mistake, *found[place].mistakes))
+    return found
+
+
+def _shown_at(results: Sequence[CallResult], step: int, finding: Finding, which: int) -> int | None:
+    """The result that shows a finding: the first call to end that has its tensor, else the call itself or a module around it."""
+    with_tensor = [
+        (max(call.order for call in (*result.match.left, *result.match.right)), number)
+        for number, result in enumerate(results)
+        if result.step == step
+        and result.match.left
+        and any(finding.group == (item.pair.right if which else item.pair.left) for item in result.tensors)
+    ]
+    if with_tensor:
+        return min(with_tensor)[1]
+    return next(
+        (
+            number
+            for call in finding.around
+            for number, result in enumerate(results)
+            if _shows(result, step, call, which)
+        ),
+        None,
+    )
+
+
+def _shows(result: CallResult, step: int, call: int, which: int) -> bool:
+    calls = result.match.right if which else result.match.left
+    return result.step == step and any(other.id == call for other in calls)

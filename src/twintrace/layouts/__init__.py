@@ -1,0 +1,21 @@
+"""The ranks of one step as one journal: what their tensors are of the whole, and the whole put together.
+
+    rank 0   linear(f32[4, 8], f32[8, 8])  ─┐
+    rank 1   linear(f32[4, 8], f32[8, 8])  ─┴▶  linear(f32[4, 8], f32[16, 8])      weight: shard(0), result: shard(1)
+
+    placements.py   pieces, sums and copies of a tensor, and how they are put together
+    meshes.py       the grid in which ranks lie, by their process groups
+    merging.py      calls of the ranks that correspond to each other
+    collectives.py  a collective as a function of the whole
+    inference.py    what each tensor is of the whole: said by the run, else told by shapes, bits and values
+    assembled.py    the journal that comes of it, which is aligned and judged like any other
+    findings.py     differences among the ranks themselves
+
+In: journals of all ranks of a step, and pairs of their calls with those of the other side. Out: a `Journal`, and findings.
+Nothing is judged here: a placement that is wrong shows as a call whose result is not what it computes.
+"""
+
+from .assembled import Assembled, assemble
+from .findings import Finding
+
+__all__ = ["Assembled", "Finding", "assemble"]

@@ -1,0 +1,152 @@
+"""The ranks of one step as one journal.
+
+found = assemble(journals, pairs)      pairs: the groups of the ranks beside the tensors of the other side
+found.journal                          aligned, measured and judged like any other
+found.findings                         differences among the ranks themselves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..model.errors import TraceError
+from ..model.pairs import Side
+from ..model.records import Call, Damage, Gradient, Header, Note
+from ..model.sites import Kind
+from ..model.tensors import Spec, Tensor
+from ..operations.sides import outputs_of
+from ..store.trace import Journal
+from .findings import Finding, findings_of
+from .inference import Inference, Placed, Reference
+from .merging import Merged, merge
+from .meshes import Mesh, mesh_of
+from .placements import Array, Part, told
+
+
+class WholeJournal:
+    """Journal of the whole, put together from the journals of the ranks as it is asked for."""
+
+    def __init__(self, journals: Sequence[Journal], merged: Merged, inference: Inference) -> None:
+        self._journals, self._merged, self._inference = journals, merged, inference
+        first = journals[0].header
+        self.header: Header = replace(first, rank=0, world=1, groups=())
+        self._calls = [inference.calls[call.id] for call in merged.calls if call.id in inference.calls]
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        return tuple(item for journal in self._journals for item in journal.damage)
+
+    @property
+    def complete(self) -> bool:
+        return all(journal.complete for journal in self._journals)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def calls(self) -> Iterator[Call]:
+        return iter(self._calls)
+
+    def parameter_gradients(self) -> Iterator[Gradient]:
+        return iter(self._merged.gradients)
+
+    def notes(self) -> Iterator[Note]:
+        for journal in self._journals:
+            yield from journal.notes()
+
+    def tensors(self) -> Iterator[Tensor]:
+        return (self.tensor(number) for number in range(len(self._merged.groups)))
+
+    def tensor(self, identity: int) -> Tensor:
+        return self._inference.whole(identity)
+
+    def array(self, tensor: Tensor) -> Array:
+        return self._inference.array(tensor.id)
+
+    def slack(self, number: int) -> Array | None:
+        """Bound on the roundings of what was added up over the ranks to give a tensor, in units; None if it is no sum."""
+        return self._inference.slack(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A step of several ranks as one journal."""
+
+    journal: WholeJournal
+    findings: tuple[Finding, ...]
+    mesh: Mesh
+    placed: Mapping[int, Placed]
+    unplaced: Mapping[int, str]
+    unmerged: tuple[str, ...] = ()
+    """Calls that only some ranks make, or that they make in other ways, one sentence each: they are not part of the whole."""
+
+    def summary(self) -> str:
+        """One sentence: the mesh, and how many tensors are what of the whole."""
+        counts: dict[str, int] = {}
+        for item in self.placed.values():
+            kinds = {str(one.part) for one in item.placements if one.part is not Part.REPLICATE}
+            kind = " and ".join(sorted(kinds)) or "replicate"
+            counts[kind] = counts.get(kind, 0) + 1
+        shown = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+        unsure = sum(item.confidence < 1 for item in self.placed.values())
+        more = f", {unsure} of them inferred with doubt" if unsure else ""
+        open_ones = f"; {len(self.unplaced)} could not be placed" if self.unplaced else ""
+        return f"{self.mesh.size} ranks put together ({self.mesh}): {shown} tensors{more}{open_ones}."
+
+
+def assemble(
+    journals: Sequence[Journal],
+    align: Callable[[Side], Mapping[int, tuple[Tensor, Callable[[], Any]]]],
+    leaves: Collection[tuple[Spec, str | None]] = (),
+) -> Assembled:
+    """The journals of all ranks of a step as one.
+
+    Args:
+        journals: in the order of the ranks.
+        align: gives, for the calls of the ranks as a side of a comparison, the other side's tensor and values beside each group.
+        leaves: shape, element type and bits of the other side's tensors that no call made.
+    """
+    if len({journal.header.framework for journal in journals}) > 1:
+        raise TraceError("The ranks of one run are of different frameworks, and cannot be put together.")
+    merged = merge(journals)
+    groups = {group for journal in journals for group in journal.header.groups}
+    mesh = mesh_of(len(journals), groups)
+    references = {
+        number: Reference(tensor.spec.shape, values)
+        for number, (tensor, values) in align(_raw(journals, merged)).items()
+    }
+    inference = Inference(journals, merged, mesh, references, leaves)
+    inference.run()
+    ranks = [journal.header.rank for journal in journals]
+    found = findings_of(inference, merged, ranks)
+    unmerged = [
+        f"only rank{'' if len(positions) == 1 else 's'} {', '.join(str(ranks[place]) for place in positions[:6])} "
+        f"{'calls' if len(positions) == 1 else 'call'} {call.site.name}{f' in {call.site.path}' if call.site.path else ''}"
+        for call, positions in merged.lone
+        if outputs_of(call) and call.site.kind is not Kind.MODULE
+    ]
+    unmerged += [f"the ranks call {call.site.name} in other ways: {why}" for call, why in merged.untaken]
+    return Assembled(
+        WholeJournal(journals, merged, inference),
+        tuple(found),
+        mesh,
+        inference.placed,
+        inference.unplaced,
+        tuple(unmerged),
+    )
+
+
+def _raw(journals: Sequence[Journal], merged: Merged) -> Side:
+    """The merged calls with the first rank's tensors, by the numbers of their groups; bits only where all ranks have them."""
+
+    def tensor(number: int) -> Tensor:
+        found = [journal.tensor(item) for journal, item in zip(journals, merged.groups[number], strict=True)]
+        same = len({(item.fingerprint, item.spec) for item in found}) == 1
+        first = replace(found[0], id=number, parts={}, payload=None)
+        return first if same else replace(first, fingerprint=None, statistics=None)
+
+    return Side(journals[0].header.framework, merged.calls, tensor, tuple(merged.gradients))
+
+
+__all__ = ["Assembled", "WholeJournal", "assemble", "told"]

@@ -1,0 +1,172 @@
+"""A collective as a function of the whole.
+
+    all_reduce of a sum         the identity: the whole is the same before and after
+    all_reduce of copies        times the number of ranks
+    all_gather of shards        the identity, or the pieces one by one
+    reduce_scatter of a sum     the identity
+
+`meaning` puts it into the arguments of the merged call, where `operations` reads it; None where the whole after a collective is no
+function of the whole before it: then nothing is claimed of it, and what comes of it is not recomputed through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..model.records import Call
+from ..model.values import Nest, TensorRef, Token, Value, leaves
+from .meshes import Mesh
+from .placements import Part, Placements
+
+PREFIXES = ("torch.distributed.", "_c10d_functional.")
+REDUCING = frozenset(("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"))
+COLLECTING = frozenset((*REDUCING, "all_gather", "all_gather_into_tensor", "all_gather_single"))
+"""Collectives whose results follow from what the ranks give."""
+GATHERING = frozenset(("all_gather", "all_gather_into_tensor", "all_gather_single"))
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A merged call of a collective: what goes in, what comes out, along which axes of the mesh, and how it reduces."""
+
+    call: Call
+    name: str
+    taken: tuple[int, ...]
+    made: tuple[int, ...]
+    axes: tuple[int, ...] | None
+    """None: the groups of the ranks do not lie along axes of the mesh, or are not known."""
+    operation: str
+
+    @property
+    def reduces(self) -> bool:
+        return self.name in REDUCING
+
+
+def collective_of(call: Call, mesh: Mesh) -> Collective | None:
+    """A merged call as a collective; None if it is none."""
+    if not call.site.name.startswith(PREFIXES):
+        return None
+    name = call.site.name
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    if call.site.name.startswith("_c10d_functional."):
+        return _functional(call, name.partition(".")[0].rstrip("_"), mesh)
+    if name not in REDUCING | GATHERING | {"broadcast", "all_to_all", "all_to_all_single", "reduce"}:
+        return None
+    made = tuple(call.after.values())
+    written = {slot.partition(".")[0] if not slot.startswith("kw.") else slot for slot in call.after}
+    taken = []
+    for slot, value in [
+        *((str(place), value) for place, value in enumerate(call.args)),
+        *((f"kw.{key}", value) for key, value in call.kwargs.items()),
+    ]:
+        if name in ("all_reduce", "broadcast", "reduce") or slot not in written:
+            taken += [leaf.id for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
+    return Collective(call, name, tuple(taken), made, _axes(call, mesh), _operation(call))
+
+
+def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
+    """A functional collective, which returns its result; its group is a name, of which the ranks are known on a line alone."""
+    taken = [leaf.id for value in call.args[:1] for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
+    made = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+    words = {value.upper() for value in call.args if isinstance(value, str)}
+    operation = next((word for word in ("SUM", "AVG", "MAX", "MIN") if word in words), "SUM")
+    if name not in COLLECTING or not taken or not made:
+        return None
+    return Collective(call, name, tuple(taken), tuple(made), (0,) if len(mesh.shape) == 1 else None, operation)
+
+
+def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value, Token) and value.kind == "group":
+            ranks = [int(item) for item in value.text.split(",") if item.isdigit()]
+            return mesh.axes_of(ranks)
+        if isinstance(value, Token) and "," in value.text and value.kind == "ranks":
+            return None if "group" not in value.text else _axes_of_each(value.text, mesh)
+        if isinstance(value, Token) and value.kind == "opaque" and "ProcessGroup" in value.text:
+            return None
+    return tuple(range(len(mesh.shape)))
+
+
+def _axes_of_each(text: str, mesh: Mesh) -> tuple[int, ...] | None:
+    """Groups that are others on other ranks, as a rule the rows of a mesh."""
+    found = set()
+    for part in text.split(" | "):
+        ranks = [int(item) for item in "".join(sign if sign.isdigit() else " " for sign in part).split()]
+        found.add(mesh.axes_of(ranks))
+    return found.pop() if len(found) == 1 else None
+
+
+def _operation(call: Call) -> str:
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value, Token) and value.kind == "reduce_op":
+            return value.text.upper()
+    return "SUM"
+
+
+def as_function(
+    found: Collective, placements: Callable[[int], Placements | None], factor: Callable[[int], float], mesh: Mesh
+) -> Call:
+    """The merged call with its meaning for the whole among its arguments, under `whole`; as it was where it has none."""
+    told = _function(found, placements, mesh)
+    verb, _, number = (told or "").partition(" ")
+    if told is not None and verb == "times":
+        told = f"times {float(number) * factor(found.made[0]) / factor(found.taken[0])!r}"
+    if told is None:
+        return replace(
+            found.call, mutates=(), after={}, output=_listed(found.made), kwargs={**found.call.kwargs, "whole": None}
+        )
+    return replace(
+        found.call,
+        args=tuple(TensorRef(number) for number in found.taken),
+        kwargs={"whole": told},
+        output=_listed(found.made),
+        mutates=(),
+        after={},
+    )
+
+
+def _listed(numbers: tuple[int, ...]) -> Value:
+    if len(numbers) == 1:
+        return TensorRef(numbers[0])
+    return Nest("list", tuple((str(place), TensorRef(number)) for place, number in enumerate(numbers)))
+
+
+def _function(found: Collective, placements: Callable[[int], Placements | None], mesh: Mesh) -> str | None:
+    if found.axes is None or not found.taken or not found.made:
+        return None
+    ranks = 1
+    for axis in found.axes:
+        ranks *= mesh.shape[axis]
+    before, after = placements(found.taken[0]), placements(found.made[0])
+    if before is None or after is None:
+        return None
+    along = {before[axis].part for axis in found.axes}, {after[axis].part for axis in found.axes}
+    if len(along[0]) > 1 or len(along[1]) > 1:
+        return None
+    one, two = along[0].pop(), along[1].pop()
+    others = [axis for axis in range(len(mesh.shape)) if axis not in found.axes]
+    if any(before[axis] != after[axis] for axis in others):
+        return None
+    if found.name == "all_reduce" and two is Part.REPLICATE:
+        factors = {
+            ("SUM", Part.SUM): 1.0, ("SUM", Part.MEAN): float(ranks), ("SUM", Part.REPLICATE): float(ranks),
+            ("AVG", Part.SUM): 1.0 / ranks, ("AVG", Part.MEAN): 1.0, ("AVG", Part.REPLICATE): 1.0,
+            ("MAX", Part.REPLICATE): 1.0, ("MIN", Part.REPLICATE): 1.0,
+        }  # fmt: skip
+        factor = factors.get((found.operation, one))
+        return None if factor is None else f"times {factor!r}"
+    if found.name in ("all_gather_into_tensor", "all_gather_single") and two is Part.REPLICATE:
+        axis = before[found.axes[0]].axis
+        return "times 1.0" if one is Part.SHARD and axis == 0 and len(found.axes) == 1 else None
+    if found.name == "all_gather" and two is Part.REPLICATE and one is Part.SHARD and len(found.axes) == 1:
+        return f"pieces {len(found.made)} along {before[found.axes[0]].axis}"
+    if found.name in ("reduce_scatter_tensor", "reduce_scatter_single") and two is Part.SHARD and len(found.axes) == 1:
+        scaled = {Part.SUM: 1.0, Part.MEAN: float(ranks), Part.REPLICATE: float(ranks)}.get(one)
+        if scaled is None or after[found.axes[0]].axis != 0 or found.operation not in ("SUM", "AVG"):
+            return None
+        return f"times {scaled / ranks if found.operation == 'AVG' else scaled!r}"
+    if found.name == "broadcast" and one is two is Part.REPLICATE:
+        return "times 1.0"
+    return None

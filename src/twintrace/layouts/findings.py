@@ -1,0 +1,351 @@
+"""Differences among the ranks themselves, which no comparison with another run is needed for.
+
+copies     ranks of one group hold other weights, or take other gradients
+sums       a part of a sum that no collective adds up
+calls      a call that only some ranks make
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..model.records import Call, Role
+from ..model.sites import Phase
+from ..model.tensors import UNITS
+from ..model.values import tensor_slots
+from ..operations.sides import inputs_of, outputs_of
+from .collectives import collective_of
+from .inference import SAID, Inference
+from .merging import Merged
+from .placements import Part
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference among the ranks: at which call, in a sentence, with its cause and what to do."""
+
+    call: Call
+    what: str
+    why: str = ""
+    advice: str = ""
+    backward: bool = False
+    group: int | None = None
+    """The weight that shows it, where one does."""
+    around: tuple[int, ...] = ()
+    """The call and the modules around it, by their ids, the innermost first."""
+
+
+def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int]) -> list[Finding]:
+    """All differences among the ranks of one step, in the order of the calls."""
+    found = [
+        *_copies_that_differ(inference, merged, ranks),
+        *_values_that_differ(inference, merged, ranks),
+        *_shards_in_another_order(inference, merged, ranks),
+        *_added_on_every_rank(inference, merged),
+        *_sums_that_stay(inference, merged),
+        *_gradients_of_parts(inference, merged),
+        *_gradients_that_stay(inference, merged, ranks),
+        *_calls_of_some(inference, merged, ranks),
+    ]
+    parents = {call.id: call.parent for call in merged.calls}
+
+    def around(call: Call) -> tuple[int, ...]:
+        chain, up = [call.id], call.parent
+        while up is not None and up not in chain:
+            chain.append(up)
+            up = parents.get(up)
+        return tuple(chain)
+
+    return [replace(item, around=around(item.call)) for item in sorted(found, key=lambda item: item.call.order)]
+
+
+def _shards_in_another_order(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Pieces of a weight that the ranks hold in another order than they are put together."""
+    told: set[int] = set()
+    for call in merged.calls:
+        for name, number in call.parameters.items():
+            placed = inference.placed.get(number)
+            if placed is None or not placed.order or number in told:
+                continue
+            told.add(number)
+            owner = ".".join(filter(None, (call.site.name, name)))
+            holds = ", ".join(
+                f"rank {ranks[place]} has piece {piece}" for place, piece in enumerate(placed.order[:_SHOWN])
+            )
+            yield Finding(
+                call,
+                f"the pieces of {owner} are on other ranks than the order of the ranks says: {holds}",
+                f"{owner} was cut in one order and is used in another",
+                "cut the weight in the order of the ranks in their group",
+                group=number,
+            )
+
+
+def _added_on_every_rank(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Operands that are the same on all ranks and that each rank adds to its part of a sum: a bias before the reduction."""
+    for call in merged.calls:
+        if call.site.phase is not Phase.FORWARD:
+            continue
+        taken, made = inputs_of(call), outputs_of(call)
+        for number in made.values():
+            placed = inference.placed.get(number)
+            if placed is None or number in taken.values():
+                continue
+            count = 1
+            for length, item in zip(inference.mesh.shape, placed.placements, strict=True):
+                count *= length if item.part is Part.SUM else 1
+            operands = {slot: item for slot, item in taken.items() if _is_copy(inference, item)}
+            if count == 1 or not operands:
+                continue
+            wanted, got = inference.results_of(call).get(number), inference.values(number)
+            if wanted is None or got is None or wanted.shape != got.shape:
+                continue
+            gap = np.asarray(got, np.float64) - wanted
+            size = float(np.linalg.norm(gap))
+            if size <= _VISIBLE * float(np.linalg.norm(wanted)):
+                continue
+            for slot, operand in operands.items():
+                values = inference.values(operand)
+                if values is None or values.dtype.kind != "f" or not _broadcasts(values.shape, gap.shape):
+                    continue
+                if float(np.linalg.norm(gap - (count - 1) * values)) <= _VISIBLE * size:
+                    spec = inference.whole(operand).spec
+                    yield Finding(
+                        call,
+                        f"each of {count} ranks adds {spec} (argument {slot}) to its part of a sum, "
+                        f"which makes it {count} times too large in the sum",
+                        "the bias is added on every rank before the reduction",
+                        "add it once, after the reduction",
+                    )
+                    break
+
+
+def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    return len(shape) <= len(whole) and shape == whole[len(whole) - len(shape) :]
+
+
+_VISIBLE = 1e-3
+"""Relative size from which on a difference is more than the rounding of sums in 16 bits."""
+
+
+def _is_copy(inference: Inference, number: int) -> bool:
+    placed = inference.placed.get(number)
+    return placed is not None and all(item.part is Part.REPLICATE for item in placed.placements)
+
+
+def _gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Gradients of which each rank goes on with its own part, along an axis of the mesh where all ranks have the same data.
+
+    The first of them in the backward pass is told: what comes after it is made of it.
+    """
+    made = {number for call in merged.calls for number in outputs_of(call).values()}
+    found: tuple[int, Call, int] | None = None
+    arrived = set()
+    for _, role, gradient, value in inference.gradients():
+        placed, own = inference.placed.get(gradient), inference.placed.get(value)
+        if role is Role.OUTPUT and placed is not None and own is not None and value in made:
+            for axis, item in enumerate(placed.placements):
+                if (
+                    item.part is Part.SUM
+                    and own.placements[axis].part is Part.REPLICATE
+                    and axis not in inference.shared
+                ):
+                    arrived.add(value)
+    inside = {call.parent for call in merged.calls}
+    for call, role, gradient, value in inference.gradients():
+        if role is Role.INPUT and value in arrived and call.id not in inside:
+            placed = inference.placed.get(gradient)
+            if (
+                placed is not None
+                and any(item.part is Part.SUM for item in placed.placements)
+                and (found is None or call.order > found[0])
+            ):
+                found = call.order, call, gradient
+    if found is not None:
+        yield Finding(
+            found[1],
+            f"each rank goes on with its own part of the gradient that {found[1].site.name} sends back, "
+            "and no collective adds them up",
+            "a reduction of the gradient over the ranks is missing before it",
+            "all-reduce the gradient of the input over the group that shares the weight",
+            backward=True,
+        )
+
+
+def _copies_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Weights and buffers that should be the same: told at the first call that holds them."""
+    told: set[int] = set()
+    for call in merged.calls:
+        for name, number in (*call.parameters.items(), *call.buffers.items()):
+            placed = inference.placed.get(number)
+            if placed is None or not placed.odd or number in told:
+                continue
+            told.add(number)
+            owner = ".".join(filter(None, (call.site.name, name)))
+            yield Finding(
+                call,
+                f"{owner} is not the same on all ranks: {_ranks([ranks[place] for place in placed.odd])} "
+                f"{'has' if len(placed.odd) == 1 else 'have'} other values than the rest of the group",
+                "copies of a weight that were not begun, or not updated, alike",
+                f"broadcast {owner} at the start, and reduce its gradient on every rank before each update",
+                group=number,
+            )
+
+
+def _values_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """The first value of the forward pass that should be the same on all ranks and is not: what comes after it is made of it."""
+    weights = {number for call in merged.calls for number in (*call.parameters.values(), *call.buffers.values())}
+    inside = {call.parent for call in merged.calls}
+    for call in sorted(merged.calls, key=lambda call: call.order):
+        if call.site.phase is not Phase.FORWARD or call.id in inside:
+            continue
+        for end, numbers in (("input", inputs_of(call)), ("result", outputs_of(call))):
+            for slot, number in numbers.items():
+                placed = inference.placed.get(number)
+                if placed is None or not placed.odd:
+                    continue
+                if number in weights:
+                    return  # told as a weight
+                unit = UNITS.get(inference.ranks_of(number)[0].spec.dtype, 0.0)
+                if inference.apart(number) <= _ROUNDED * unit:
+                    continue
+                odd = _ranks([ranks[place] for place in placed.odd])
+                yield Finding(
+                    call,
+                    f"the {end} {slot or 0} of {call.site.name} is not the same on all ranks: {odd} "
+                    f"{'has' if len(placed.odd) == 1 else 'have'} other values than the rest of the group",
+                    "the ranks of one group were given other data, drew other random numbers, or lack a reduction",
+                    "see what these ranks do differently before this call",
+                )
+                return
+
+
+_ROUNDED = 64.0
+"""Units by which copies that are computed on several devices may differ; on equal devices they have equal bits."""
+
+
+def _sums_that_stay(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Parts of a sum in the forward pass that no collective adds up."""
+    takers: dict[int, list[Call]] = {}
+    inside = {call.parent for call in merged.calls}
+    for call in merged.calls:
+        if call.id not in inside:
+            for number in inputs_of(call).values():
+                takers.setdefault(number, []).append(call)
+    for call in merged.calls:
+        if call.id in inside or call.site.phase is not Phase.FORWARD or collective_of(call, inference.mesh) is not None:
+            continue
+        for number in outputs_of(call).values():
+            placed = inference.placed.get(number)
+            if placed is None or number in inputs_of(call).values():
+                continue
+            axes = [axis for axis, item in enumerate(placed.placements) if item.part in (Part.SUM, Part.MEAN)]
+            if not axes or placed.because == SAID or _is_shared_loss(inference, number, axes):
+                continue  # what the run itself calls a sum it adds up itself
+            if any(_is_sum(inference, item, axes) for item in inputs_of(call).values()):
+                continue  # told where it begins
+            if not _is_reduced(inference, number, takers, axes, set()):
+                yield Finding(
+                    call,
+                    f"each rank has a part of the sum that {call.site.name} gives, and no collective adds them up",
+                    "a reduction over the ranks is missing behind it",
+                    "all-reduce it over the group that shares the weight",
+                )
+
+
+def _is_sum(inference: Inference, number: int, axes: Sequence[int]) -> bool:
+    placed = inference.placed.get(number)
+    return placed is not None and any(placed.placements[axis].part in (Part.SUM, Part.MEAN) for axis in axes)
+
+
+def _is_shared_loss(inference: Inference, number: int, axes: Sequence[int]) -> bool:
+    """A loss of which each rank has the part of its own data: its gradients are reduced instead."""
+    return not inference.whole(number).spec.shape and all(axis in inference.shared for axis in axes)
+
+
+def _is_reduced(
+    inference: Inference, number: int, takers: dict[int, list[Call]], axes: Sequence[int], seen: set[int]
+) -> bool:
+    """Does every way from a part of a sum lead through a collective that adds it up?"""
+    seen.add(number)
+    bits = inference.ranks_of(number)[0].fingerprint
+    calls = takers.get(number, [])
+    if not calls:
+        return False
+    reached = False
+    for call in calls:
+        collective = collective_of(call, inference.mesh)
+        if collective is not None:
+            reached = reached or (collective.reduces and number in collective.taken)
+            continue
+        for made in outputs_of(call).values():
+            if made == number or made in seen or (inference.ranks_of(made)[0].fingerprint == bits and made in seen):
+                continue
+            if not _is_sum(inference, made, axes):
+                return False
+            if not _is_reduced(inference, made, takers, axes, seen):
+                return False
+            reached = True
+    return reached
+
+
+def _gradients_that_stay(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Gradients of copies of a weight that an optimizer takes, each rank its own."""
+    names = {
+        number: ".".join(filter(None, (call.site.name, name)))
+        for call in merged.calls
+        for name, number in call.parameters.items()
+    }
+    for call in merged.calls:
+        if call.site.phase is not Phase.UPDATE:
+            continue
+        slots = dict(tensor_slots(call.args, call.kwargs))
+        parameters = {slot.rpartition(".")[2]: number for slot, number in slots.items() if slot.startswith("0.")}
+        apart = []
+        for slot, number in slots.items():
+            owner = parameters.get(slot.rpartition(".")[2])
+            if not slot.startswith("kw.gradients.") or owner is None:
+                continue
+            mine, of = inference.placed.get(number), inference.placed.get(owner)
+            if mine is None or of is None:
+                continue
+            open_axes = [
+                axis
+                for axis, item in enumerate(of.placements)
+                if item.part is Part.REPLICATE and not inference.is_copy(number, axis)
+            ]
+            if open_axes:
+                apart.append((names.get(owner, f"parameter {slot.rpartition('.')[2]}"), number))
+        if apart:
+            shown = ", ".join(name for name, _ in apart[:_SHOWN]) + (
+                f" and {len(apart) - _SHOWN} more" if len(apart) > _SHOWN else ""
+            )
+            yield Finding(
+                call,
+                f"the ranks update their copies of a weight with different gradients: {shown}",
+                "its gradient is not reduced over the ranks before the update",
+                "all-reduce the gradients of copied weights before the optimizer's step",
+            )
+
+
+def _calls_of_some(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Collectives that only some ranks take part in; other calls that only some make are left to the comparison."""
+    for call, positions in merged.lone:
+        if not call.site.name.startswith("torch.distributed."):
+            continue
+        yield Finding(
+            call,
+            f"only {_ranks([ranks[place] for place in positions])} {'calls' if len(positions) == 1 else 'call'} {call.site.name}",
+            "a collective that some ranks of the run do not take part in",
+            "let all ranks of the group make the same collectives in the same order",
+        )
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN])) + (" …" if len(numbers) > _SHOWN else "")
+    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"

@@ -1,0 +1,257 @@
+"""Recorded runs of one model on one rank and on several, right and with mistakes.
+
+python cases.py OUT 4                 all cases of 4 ranks, one after the other in the same processes: OUT/<case>
+
+OUT/one                               the run on one rank, which the others are compared with
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # AMX bf16 can die of SIGILL on virtual machines
+
+import nets
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+Run = Callable[[str, int, int], None]
+CASES: dict[int, dict[str, Run]] = {2: {}, 4: {}}
+
+
+def case(name: str, *worlds: int) -> Callable[[Run], Run]:
+    def add(run: Run) -> Run:
+        for world in worlds or (2,):
+            CASES[world][f"{name} {world}"] = run
+        return run
+
+    return add
+
+
+def part(rank: int, world: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The rank's part of the batches."""
+    return [(tokens.chunk(world)[rank], targets.chunk(world)[rank]) for tokens, targets in nets.batches()]
+
+
+# --- tensor parallel --------------------------------------------------------------------------------------------------
+
+
+@case("megatron", 2, 4)
+def megatron(path: str, rank: int, world: int) -> None:
+    nets.train(nets.megatron(nets.whole()), nets.batches(), path)
+
+
+MEGATRON_MISTAKES = (
+    "bias on every rank",
+    "no reduction",
+    "no reduction of the gradient",
+    "swapped shards",
+    "divided by the ranks",
+)
+
+
+def _megatron_mistake(mistake: str) -> None:
+    @case(mistake)
+    def run(path: str, rank: int, world: int) -> None:
+        nets.train(nets.megatron(nets.whole(), mistake=mistake), nets.batches(), path)
+
+
+for _mistake in MEGATRON_MISTAKES:
+    _megatron_mistake(_mistake)
+
+
+@case("dtensor", 2, 4)
+def dtensor(path: str, rank: int, world: int) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model = nets.whole()
+    plan = {f"blocks.{number}.up": ColwiseParallel() for number in (0, 1)}
+    plan |= {f"blocks.{number}.down": RowwiseParallel() for number in (0, 1)}
+    nets.train(parallelize_module(model, init_device_mesh("cpu", (world,)), plan), nets.batches(), path)
+
+
+@case("vocabulary")
+def vocabulary(path: str, rank: int, world: int) -> None:
+    model = nets.megatron(nets.whole())
+    model.embedding = nets.VocabularyParallelEmbedding(model.embedding, None)
+    nets.train(model, nets.batches(), path)
+
+
+@case("rows of others not masked")
+def not_masked(path: str, rank: int, world: int) -> None:
+    model = nets.megatron(nets.whole())
+    model.embedding = nets.VocabularyParallelEmbedding(model.embedding, None, "rows of others not masked")
+    nets.train(model, nets.batches(), path)
+
+
+def _sequence(path: str, *, reduce: bool) -> None:
+    model = nets.SequenceModel(nets.whole())
+
+    def after() -> None:
+        for name, parameter in model.named_parameters():
+            if reduce and parameter.ndim == 1 and ".up." not in name:
+                dist.all_reduce(parameter.grad)  # each rank has seen some positions
+
+    nets.train(model, nets.batches(), path, after=after)
+
+
+@case("sequence")
+def sequence(path: str, rank: int, world: int) -> None:
+    _sequence(path, reduce=True)
+
+
+@case("norms not reduced over the sequence")
+def sequence_mistake(path: str, rank: int, world: int) -> None:
+    _sequence(path, reduce=False)
+
+
+# --- data parallel ----------------------------------------------------------------------------------------------------
+
+
+@case("ddp", 2, 4)
+def ddp(path: str, rank: int, world: int) -> None:
+    nets.train(DistributedDataParallel(nets.whole()), part(rank, world), path)
+
+
+def _data_parallel(path: str, rank: int, world: int, reduced: Callable[[torch.Tensor], None], model=None) -> None:
+    model = model or nets.whole()
+
+    def after() -> None:
+        for parameter in model.parameters():
+            reduced(parameter.grad)
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+@case("data", 2, 4)
+def data(path: str, rank: int, world: int) -> None:
+    def reduced(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)
+        gradient /= world
+
+    _data_parallel(path, rank, world, reduced)
+
+
+@case("gradients not reduced")
+def not_reduced(path: str, rank: int, world: int) -> None:
+    _data_parallel(path, rank, world, lambda gradient: None)
+
+
+@case("averaged twice")
+def averaged_twice(path: str, rank: int, world: int) -> None:
+    def reduced(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)
+        gradient /= world
+        gradient /= world
+
+    _data_parallel(path, rank, world, reduced)
+
+
+@case("summed, not averaged")
+def summed(path: str, rank: int, world: int) -> None:
+    _data_parallel(path, rank, world, lambda gradient: dist.all_reduce(gradient))
+
+
+@case("other weights on rank 1")
+def other_weights(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+    if rank == 1:
+        with torch.no_grad():
+            model.blocks[0].up.weight[0, 0] += 0.01
+
+    def reduced(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)
+        gradient /= world
+
+    _data_parallel(path, rank, world, reduced, model)
+
+
+@case("other data on rank 1")
+def other_data(path: str, rank: int, world: int) -> None:
+    data = [(tokens.roll(rank), targets) for tokens, targets in nets.batches()]
+    nets.train(nets.megatron(nets.whole()), data, path)
+
+
+@case("one rank scales")
+def one_scales(path: str, rank: int, world: int) -> None:
+    model = nets.megatron(nets.whole())
+
+    def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return nets.loss_of(logits * 1.01 if rank == 1 else logits, targets)
+
+    nets.train(model, nets.batches(), path, loss=loss)
+
+
+def groups(rank: int) -> tuple[object, object]:
+    """Group of the row and of the column of a rank in a mesh of 2 × 2."""
+    made = {ranks: dist.new_group(list(ranks)) for ranks in ((0, 1), (2, 3), (0, 2), (1, 3))}
+    row = made[0, 1] if rank < 2 else made[2, 3]
+    return row, made[0, 2] if rank % 2 == 0 else made[1, 3]
+
+
+def _mesh(path: str, rank: int, *, wrong: bool) -> None:
+    row, column = groups(rank)
+    model = nets.megatron(nets.whole(), row)
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=row if wrong else column)
+            parameter.grad /= 2
+
+    nets.train(model, part(rank // 2, 2), path, after=after)
+
+
+@case("tensor and data", 4)
+def tensor_and_data(path: str, rank: int, world: int) -> None:
+    _mesh(path, rank, wrong=False)
+
+
+@case("gradients reduced over the wrong group", 4)
+def wrong_group(path: str, rank: int, world: int) -> None:
+    _mesh(path, rank, wrong=True)
+
+
+@case("fsdp")
+def fsdp(path: str, rank: int, world: int) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model, mesh = nets.whole(), init_device_mesh("cpu", (world,))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    nets.train(fully_shard(model, mesh=mesh), part(rank, world), path)
+
+
+def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    try:
+        for name, run in CASES[world].items():
+            if (not names or name in names) and not Path(out, name).exists():
+                dist.barrier()  # none begins before all have seen that it is not there
+                run(str(Path(out, name)), rank, world)
+    finally:
+        dist.destroy_process_group()
+
+
+def main(out: str, world: int, names: list[str]) -> None:
+    torch.set_num_threads(1)
+    if not Path(out, "one").exists():
+        nets.train(nets.whole(), nets.batches(), str(Path(out, "one")))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    importlib.import_module("torch._dynamo")  # takes longer than all the steps, so it is done once, before the fork
+    torch.multiprocessing.start_processes(work, args=(world, port, out, names), nprocs=world, start_method="fork")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,326 @@
+"""A small language model in several layouts, each as people write it, and the mistakes that they make.
+
+    whole(seed)                    the model on one device
+    Megatron(whole, group)         column and row parallel, vocabulary parallel embedding and cross entropy
+    run(model, batch, path)        two recorded training steps
+
+Weights of every layout are cut out of those of the model on one device, so that all of them are the same model.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import twintrace as tt
+
+VOCABULARY, WIDTH, INNER, BATCH, LENGTH = 16, 8, 16, 4, 6
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, INNER)
+        self.down = nn.Linear(INNER, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    """Embedding, two blocks, a norm and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens).transpose(0, 1)  # positions first, as Megatron has them
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)).transpose(0, 1)
+
+
+def whole(seed: int = 0) -> Model:
+    torch.manual_seed(seed)
+    model = Model()
+    with torch.no_grad():  # biases and norms that can be told from zeros and ones
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) / 4)
+    return model
+
+
+def batches(steps: int = 2) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(7)
+    shape = (2, steps, BATCH, LENGTH)
+    tokens, targets = torch.randint(VOCABULARY, shape, generator=generator)
+    return list(zip(tokens, targets, strict=True))
+
+
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+# --- tensor parallel, as Megatron has it ------------------------------------------------------------------------------
+
+
+class _Copy(torch.autograd.Function):
+    """Identity forward; the gradients of the ranks are added up."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.clone()
+        dist.all_reduce(gradient, group=ctx.group)
+        return gradient, None
+
+
+class _Reduce(torch.autograd.Function):
+    """Sum over the ranks forward; identity backward."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+class _Gather(torch.autograd.Function):
+    """The ranks' pieces side by side along the last axis; backward the own piece."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        pieces = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(pieces, x.contiguous(), group=group)
+        return torch.cat(pieces, dim=-1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        count, rank = dist.get_world_size(ctx.group), dist.get_rank(ctx.group)
+        return gradient.chunk(count, dim=-1)[rank].contiguous(), None
+
+
+class ColumnParallel(nn.Module):
+    sequence = False
+    """True if each rank comes with some positions."""
+
+    def __init__(self, linear: nn.Linear, group, mistake: str = "") -> None:
+        super().__init__()
+        rank, count = dist.get_rank(group), dist.get_world_size(group)
+        if mistake == "swapped shards":
+            rank = count - 1 - rank
+        self.weight = nn.Parameter(linear.weight.detach().chunk(count)[rank].clone())
+        self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach().chunk(count)[rank].clone())
+        self.group, self.mistake = group, mistake
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.sequence:
+            x = _GatherSequence.apply(x, self.group)
+        elif self.mistake != "no reduction of the gradient":
+            x = _Copy.apply(x, self.group)
+        return F.linear(x, self.weight, self.bias)
+
+
+class RowParallel(nn.Module):
+    sequence = False
+    """True if each rank leaves with some positions."""
+
+    def __init__(self, linear: nn.Linear, group, mistake: str = "") -> None:
+        super().__init__()
+        rank, count = dist.get_rank(group), dist.get_world_size(group)
+        self.weight = nn.Parameter(linear.weight.detach().chunk(count, dim=1)[rank].clone())
+        self.bias = nn.Parameter(linear.bias.detach().clone())
+        self.group, self.mistake = group, mistake
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mistake == "bias on every rank":
+            return _Reduce.apply(F.linear(x, self.weight, self.bias), self.group)
+        x = F.linear(x, self.weight)
+        if self.sequence:
+            x = _ScatterSequence.apply(x, self.group)
+        elif self.mistake != "no reduction":
+            x = _Reduce.apply(x, self.group)
+        if self.mistake == "divided by the ranks":
+            x = x / dist.get_world_size(self.group)
+        return x + self.bias
+
+
+def megatron(model: Model, group=None, mistake: str = "") -> Model:
+    """Column and row parallel layers in the blocks."""
+    last = model.blocks[-1]
+    for block in model.blocks:
+        told = mistake if block is last else ""
+        block.up = ColumnParallel(block.up, group, told)
+        block.down = RowParallel(block.down, group, told)
+    return model
+
+
+def train(model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None) -> None:
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    with tt.record(path, model, level="mix", keep="tensor", overwrite=True) as recorder:
+        for tokens, targets in data:
+            loss(model(tokens), targets).backward()
+            after()
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.step()
+
+
+# --- vocabulary and sequence parallel ---------------------------------------------------------------------------------
+
+
+class VocabularyParallelEmbedding(nn.Module):
+    """Each rank has some rows; of the others it gives zeros, and the ranks are added up."""
+
+    def __init__(self, embedding: nn.Embedding, group, mistake: str = "") -> None:
+        super().__init__()
+        rank, count = dist.get_rank(group), dist.get_world_size(group)
+        self.weight = nn.Parameter(embedding.weight.detach().chunk(count)[rank].clone())
+        self.start = rank * self.weight.shape[0]
+        self.group, self.mistake = group, mistake
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        rows = self.weight.shape[0]
+        elsewhere = (tokens < self.start) | (tokens >= self.start + rows)
+        local = (tokens - self.start).masked_fill(elsewhere, 0)
+        found = F.embedding(local, self.weight)
+        if self.mistake != "rows of others not masked":
+            found = found.masked_fill(elsewhere.unsqueeze(-1), 0.0)
+        return _Reduce.apply(found, self.group)
+
+
+class _LogitsOfVocabulary(torch.autograd.Function):
+    """Cross entropy of logits of which each rank has some columns."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, group):
+        rank, columns = dist.get_rank(group), logits.shape[-1]
+        largest = logits.amax(-1)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+        shifted = logits - largest.unsqueeze(-1)
+        start = rank * columns
+        elsewhere = (targets < start) | (targets >= start + columns)
+        local = (targets - start).masked_fill(elsewhere, 0)
+        picked = shifted.gather(-1, local.unsqueeze(-1)).squeeze(-1).masked_fill(elsewhere, 0.0)
+        dist.all_reduce(picked, group=group)
+        total = shifted.exp().sum(-1)
+        dist.all_reduce(total, group=group)
+        softmax = shifted.exp() / total.unsqueeze(-1)
+        ctx.save_for_backward(softmax, local, elsewhere)
+        return total.log() - picked
+
+    @staticmethod
+    def backward(ctx, gradient):
+        softmax, local, elsewhere = ctx.saved_tensors
+        hits = F.one_hot(local, softmax.shape[-1]).to(softmax.dtype) * (~elsewhere).unsqueeze(-1)
+        return (softmax - hits) * gradient.unsqueeze(-1), None, None
+
+
+def vocabulary_loss(group=None):
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return _LogitsOfVocabulary.apply(logits.flatten(0, 1), targets.flatten(), group).mean()
+
+    return loss
+
+
+class _GatherSequence(torch.autograd.Function):
+    """All positions forward; backward the gradients are added up and each rank keeps its positions."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        whole = torch.empty(x.shape[0] * dist.get_world_size(group), *x.shape[1:])
+        all_gather_single(whole, x.contiguous(), group=group)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part = torch.empty(gradient.shape[0] // dist.get_world_size(ctx.group), *gradient.shape[1:])
+        reduce_scatter_single(part, gradient.contiguous(), group=ctx.group)
+        return part, None
+
+
+class _ScatterSequence(torch.autograd.Function):
+    """Adds up the ranks and keeps the own positions; backward gathers."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        part = torch.empty(x.shape[0] // dist.get_world_size(group), *x.shape[1:])
+        reduce_scatter_single(part, x.contiguous(), group=group)
+        return part
+
+    @staticmethod
+    def backward(ctx, gradient):
+        whole = torch.empty(gradient.shape[0] * dist.get_world_size(ctx.group), *gradient.shape[1:])
+        all_gather_single(whole, gradient.contiguous(), group=ctx.group)
+        return whole, None
+
+
+class _CutSequence(torch.autograd.Function):
+    """Keeps the own positions of what all ranks have; backward gathers."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x.chunk(dist.get_world_size(group))[dist.get_rank(group)].contiguous()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        whole = torch.empty(gradient.shape[0] * dist.get_world_size(ctx.group), *gradient.shape[1:])
+        all_gather_single(whole, gradient.contiguous(), group=ctx.group)
+        return whole, None
+
+
+# torch 2.13 renamed these two; the old names warn, the new ones are not there before
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+class SequenceModel(nn.Module):
+    """The model with the positions of the residual stream spread over the ranks: norms see some of them, layers all."""
+
+    def __init__(self, model: Model, group=None) -> None:
+        super().__init__()
+        model = megatron(model, group)
+        for block in model.blocks:
+            block.up.sequence = block.down.sequence = True
+        self.embedding, self.blocks, self.norm, self.head = model.embedding, model.blocks, model.norm, model.head
+        self.group = group
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = _CutSequence.apply(self.embedding(tokens).transpose(0, 1), self.group)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(_GatherCopies.apply(self.norm(x), self.group)).transpose(0, 1)
+
+
+class _GatherCopies(torch.autograd.Function):
+    """All positions forward, of which every rank then computes the same; backward each rank keeps its positions."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        whole = torch.empty(x.shape[0] * dist.get_world_size(group), *x.shape[1:])
+        all_gather_single(whole, x.contiguous(), group=group)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.chunk(dist.get_world_size(ctx.group))[dist.get_rank(ctx.group)].contiguous(), None

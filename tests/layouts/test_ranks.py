@@ -1,0 +1,163 @@
+"""A run on one rank beside runs on several: right layouts agree, mistakes are named with rank, call and cause."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import twintrace as tt
+from twintrace.model.values import Token
+
+pytestmark = pytest.mark.needs_torch
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, checkout_env):
+    """`runs(2, …)`: the folder with these cases of so many ranks, or with all of them, which are recorded once."""
+    out = tmp_path_factory.mktemp("ranks")
+
+    whole: set[int] = set()
+
+    def record(world: int, *names: str) -> Path:
+        if world in whole or (names and all((out / name).exists() for name in names)):
+            return out
+        script = Path(__file__).with_name("cases.py")
+        command = [sys.executable, "-W", "ignore", str(script), str(out), str(world), *names]
+        subprocess.run(command, env=checkout_env | {"OMP_NUM_THREADS": "1"}, check=True, timeout=300)
+        if not names:
+            whole.add(world)
+        return out
+
+    return record
+
+
+def _everything(found) -> str:
+    first = found.first
+    assert first is not None
+    calls = " ".join(str(call.site) + " " + call.site.path for side in first.calls for call in side)
+    return f"{calls} {first.mistake.what} {first.mistake.why}"
+
+
+FAST = ("megatron 2", "data 2", "bias on every rank 2", "gradients not reduced 2")
+
+
+def test_tensor_and_data_parallel_agree(runs):
+    out = runs(2, *FAST)
+    for name in FAST[:2]:
+        found = tt.compare(out / "one", out / name)
+        assert found.code == 0, (name, found.untold, found.first)
+        assert any("2 ranks put together (2)" in remark for remark in found.remarks)
+
+
+def test_the_run_on_several_ranks_may_be_the_left_one(runs):
+    out = runs(2, *FAST)
+    assert tt.compare(out / "megatron 2", out / "one").code == 0
+
+
+def test_a_bias_on_every_rank(runs):
+    out = runs(2, *FAST)
+    found = tt.compare(out / "one", out / FAST[2])
+    assert found.code == 1
+    told = _everything(found)
+    assert "blocks.1.down" in told
+    assert "the bias is added on every rank before the reduction" in told
+
+
+def test_gradients_that_are_not_reduced(runs):
+    """The mean of the ranks' updates is the update of the mean: it must not pass for it."""
+    out = runs(2, *FAST)
+    found = tt.compare(out / "one", out / FAST[3])
+    assert found.code == 1
+    assert "the ranks update their copies of a weight with different gradients: embedding.weight" in _everything(found)
+
+
+def test_ranks_one_by_one_if_asked(runs):
+    out = runs(2, *FAST)
+    assert tt.compare(out / "one", out / "megatron 2", layout="ranks").code == 1
+
+
+def test_two_runs_of_the_same_ranks_are_compared_rank_by_rank(runs):
+    out = runs(2, *FAST)
+    found = tt.compare(out / "data 2", out / "data 2")
+    assert found.code == 0
+    assert {result.rank for result in found.results} == {0, 1}
+
+
+RIGHT = (
+    "ddp 2",
+    "dtensor 2",
+    "sequence 2",
+    "megatron 4",
+    "dtensor 4",
+    "data 4",
+    "ddp 4",
+    "tensor and data 4",
+)
+WRONG = {
+    "no reduction 2": ("blocks.1.down", "no collective adds them up", "a reduction over the ranks is missing"),
+    "no reduction of the gradient 2": ("blocks.1.up", "a reduction of the gradient over the ranks is missing"),
+    "swapped shards 2": ("blocks.1.up", "rank 0 has piece 1, rank 1 has piece 0"),
+    "divided by the ranks 2": ("blocks.1.down", "only the right divides by 2"),
+    "averaged twice 2": ("torch.Tensor.div_", "only the right divides by 2"),
+    "summed, not averaged 2": ("torch.distributed.all_reduce", "multiplies by 2"),
+    "other weights on rank 1 2": ("blocks.0.up.weight", "rank 1 has other values"),
+    "other data on rank 1 2": ("torch.nn.functional.embedding", "rank 1 has other values"),
+    "one rank scales 2": ("not the same on all ranks: rank 1",),
+    "norms not reduced over the sequence 2": ("torch.optim.SGD.step", "blocks.0.norm.weight", "not reduced"),
+    "rows of others not masked 2": ("embedding",),
+    "gradients reduced over the wrong group 4": ("torch.optim.SGD.step", "not reduced"),
+}
+UNTOLD = ("vocabulary 2", "fsdp 2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_layouts_agree(name, runs):
+    out = runs(int(name[-1]))
+    found = tt.compare(out / "one", out / name)
+    assert found.code == 0, (found.untold, found.first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes_are_named(name, runs):
+    out = runs(int(name[-1]))
+    found = tt.compare(out / "one", out / name)
+    assert found.code == 1
+    told = _everything(found)
+    assert all(word in told for word in WRONG[name]), told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNTOLD)
+def test_what_cannot_be_put_together_is_not_judged(name, runs):
+    """A layout that is right and not understood is neither blamed nor said to agree."""
+    out = runs(int(name[-1]))
+    assert tt.compare(out / "one", out / name).code == 3
+
+
+@pytest.mark.slow
+def test_collectives_are_recorded_with_group_and_result(runs):
+    """A process group by its ranks; a functional collective when its result is there."""
+    out = runs(4)
+    trace = tt.open(out / "tensor and data 4")
+    groups = [
+        {
+            value.text
+            for call in trace.journal(0, rank).calls()
+            for value in call.kwargs.values()
+            if isinstance(value, Token)
+        }
+        for rank in range(4)
+    ]
+    assert groups == [{"0,1", "0,2"}, {"0,1", "1,3"}, {"2,3", "0,2"}, {"2,3", "1,3"}]
+    trace = tt.open(out / "dtensor 4")
+    bits = []
+    for rank in range(4):
+        journal = trace.journal(0, rank)
+        calls = [call for call in journal.calls() if call.site.name.startswith("_c10d_functional.all_reduce")]
+        bits.append([journal.tensor(call.output.id).fingerprint for call in calls])
+    assert bits[0]
+    assert all(item == bits[0] for item in bits)
