@@ -3,7 +3,7 @@
 import pytest
 
 from twintrace.model.pairs import Part
-from twintrace.operations import family_of
+from twintrace.operations import family_of, meaning_of
 from twintrace.operations.operands import TENSORS, operand_of, parameter_of, ranks
 
 
@@ -90,3 +90,20 @@ def test_containers_and_results():
     assert operands("torch.cat", "0.1") == ["tensors.1"]
     assert operand_of("add", Part.OUTPUT, "0") == "0"
     assert "dim" not in TENSORS
+
+
+def test_a_dump_of_tensors_alone_says_nothing_of_other_arguments() -> None:
+    """Dumps of some tools hold tensors only: what a clip cuts off is not known there, and its default is not what was given."""
+    from dataclasses import replace
+
+    import torch
+    from operation_cases import Recording
+
+    x = torch.linspace(-1, 1, 8)
+    recorded = Recording(lambda: (torch.clip(x, 0.2, 0.5), torch.relu(x)))
+    for name, known in (("clip", False), ("relu", True)):
+        call = recorded.call(name)
+        dumped = replace(call, args=call.args[:1], tensors_only=True)
+        assert recorded.meaning(call) is not None
+        found = meaning_of(dumped, recorded.framework, recorded.specs.__getitem__)
+        assert (found is not None) is known

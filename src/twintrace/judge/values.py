@@ -47,6 +47,8 @@ _COPIED_UNITS = 1.0
 """Units by which weights of 16 bits may differ: they were copied, and rounded once. A factor of 1.01 moves bf16 by up to three."""
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
+_FAR = 1e3
+"""Times what rounding explains from which on a difference arises where it is seen, if what came in is within rounding."""
 _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_select"))
 """Operations that take some elements of their first operand."""
 
@@ -509,7 +511,8 @@ class Values:
         if stated:
             what = f"the two calls say that they compute something else: {stated}"
             return Judged(Status.PARTED, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
-        if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
+        agreed = incoming.status in (Status.SAME, Status.CLEAN) or self._came_in_alike(item, left, right)
+        if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
             lone = self._lone_call(left, right)
             mistake = Mistake(
@@ -517,6 +520,22 @@ class Values:
             )
             return Judged(Status.PARTED, None, what, (mistake,))
         return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
+
+    def _came_in_alike(self, item: TensorResult, left: Slice, right: Slice) -> bool:
+        """True if a difference is far beyond what rounding explains, and all that it was made of is not, as far as norms tell: then
+        it arises here, whatever could not be recomputed before.
+        """
+        if times_bound(item.verdict) < _FAR or not left.calls or not right.calls:
+            return False
+        outcomes = {
+            (which, number): one.verdict.outcome
+            for result in self._state.results
+            for one in result.tensors
+            for which, number in ((0, one.pair.left), (1, one.pair.right))
+        }
+        edges = [(0, number) for number in left.edge] + [(1, number) for number in right.edge]
+        known = [outcomes[edge] for edge in edges if edge in outcomes]
+        return bool(known) and all(outcome in (Outcome.SAME, Outcome.ROUNDING) for outcome in known)
 
     def _lone_call(self, left: Slice, right: Slice) -> str:
         """The last call between that one side alone makes; empty if there is none."""

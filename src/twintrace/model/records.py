@@ -105,6 +105,8 @@ class Call:
     precision: Mapping[str, object] = field(default_factory=dict)
     """Settings that decide precision, where they were others than the journal's."""
     order: int = 0
+    tensors_only: bool = False
+    """True if arguments that are no tensors were not recorded, as in dumps of some tools: their values are not known."""
 
 
 @dataclass(frozen=True, slots=True)

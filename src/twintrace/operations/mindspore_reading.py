@@ -123,7 +123,7 @@ def _special(*names: str) -> Callable[[Special], Special]:
 
 
 def _bound(recorded: Recorded, signature: str) -> dict[str, Any]:
-    return signature_of(signature).bind(recorded.args, recorded.kwargs, recorded.more())
+    return recorded.bound(signature_of(signature), recorded.more())
 
 
 def _cast(recorded: Recorded) -> Meaning:

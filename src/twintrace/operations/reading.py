@@ -16,7 +16,7 @@ from ..model.values import Nest, TensorRef, Token, Value, leaves
 from .catalog import OPERATIONS
 from .conventions import Context, axes, axis
 from .meanings import Meaning, Operand, SpecOf
-from .rows import NotTold, Row, Signature
+from .rows import WITHOUT_EFFECT, NotTold, Row, Signature
 
 _DTYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
@@ -64,6 +64,10 @@ def numbers_in(value: Value) -> list[int]:
     return [leaf.id for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
 
 
+def _has_tensor(value: Any) -> bool:
+    return isinstance(value, Operand) or (isinstance(value, tuple) and any(map(_has_tensor, value)))
+
+
 class Recorded:
     """One recorded call on its way to a meaning."""
 
@@ -89,9 +93,18 @@ class Recorded:
         found.update({name: Operand(number) for name, number in self.call.buffers.items()})
         return found
 
+    def bound(self, signature: Signature, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Value of every parameter. In a dump of tensors alone one that is no tensor may have had any value, not its default."""
+        found = signature.bind(self.args, self.kwargs, more)
+        if self.call.tensors_only:
+            for parameter in signature.parameters:
+                if parameter.name not in WITHOUT_EFFECT and not _has_tensor(found[parameter.name]):
+                    raise NotTold(f"{signature.name}: {parameter.name} is not known, the dump has tensors only")
+        return found
+
     def read(self, row: Row) -> Meaning:
         """Meaning by a row of a table."""
-        bound = row.signature.bind(self.args, self.kwargs, self.more())
+        bound = self.bound(row.signature, self.more())
         arguments = dict(bound)
         if row.arguments:
             names = {**self.context.names(), **bound}

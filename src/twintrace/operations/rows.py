@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Any
 
 _MISSING: Any = object()
-_WITHOUT_EFFECT = frozenset((
+WITHOUT_EFFECT = frozenset((
     "out", "generator", "device", "layout", "pin_memory", "requires_grad", "memory_format", "non_blocking", "copy", "inplace",
     "dtype", "name", "sparse_grad", "implicit", "_stacklevel", "seed", "as_tuple", "driver", "output_size", "fused", "foreach",
 ))  # fmt: skip
@@ -71,7 +71,7 @@ class Signature:
             bound[self.rest] = tuple(args[len(self.positional) :])
         elif self.rest is not None:
             bound[self.rest] = ()
-        strange = kwargs.keys() - {parameter.name for parameter in self.parameters} - _WITHOUT_EFFECT - {self.rest}
+        strange = kwargs.keys() - {parameter.name for parameter in self.parameters} - WITHOUT_EFFECT - {self.rest}
         if strange:
             raise NotTold(f"{self.name}: no row knows {sorted(map(str, strange))}")
         for parameter in self.parameters:

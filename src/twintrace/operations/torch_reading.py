@@ -117,7 +117,7 @@ def _special(*names: str) -> Callable[[Special], Special]:
 
 
 def _bound(recorded: Recorded, signature: str) -> dict[str, Any]:
-    return signature_of(signature).bind(recorded.args, recorded.kwargs, {})
+    return recorded.bound(signature_of(signature), {})
 
 
 @_special("max", "min")

@@ -102,6 +102,7 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
         _result(out),
         stack=stack,
         order=first,
+        tensors_only=True,
     )
 
 

@@ -405,6 +405,7 @@ class DumpJournal(HeldJournal):
             stack=self._dump.stacks.get(label, ()),
             gradients=gradients,
             order=forward[0],
+            tensors_only=True,
         )
 
 
