@@ -145,6 +145,18 @@ def not_reduced(path: str, rank: int, world: int) -> None:
     _data_parallel(path, rank, world, lambda gradient: None)
 
 
+class _NoUpdate:
+    """An optimizer that was forgotten."""
+
+    def step(self) -> None: ...
+    def zero_grad(self) -> None: ...
+
+
+@case("no update")
+def no_update(path: str, rank: int, world: int) -> None:
+    nets.train(nets.whole(), part(rank, world)[:1], path, optimizer=_NoUpdate())
+
+
 @case("averaged twice")
 def averaged_twice(path: str, rank: int, world: int) -> None:
     def reduced(gradient: torch.Tensor) -> None:

@@ -141,6 +141,19 @@ def test_what_cannot_be_put_together_is_not_judged(name, runs):
 
 
 @pytest.mark.slow
+def test_gradients_that_nothing_is_seen_to_reduce(runs, tmp_path, monkeypatch):
+    """Their sum is right, and nothing says that anybody takes it."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    import cases
+    import nets
+
+    nets.train(nets.whole(), nets.batches()[:1], str(tmp_path / "one"), optimizer=cases._NoUpdate())
+    found = tt.compare(tmp_path / "one", runs(2) / "no update 2")
+    assert found.code == 3
+    assert any("neither a reduction nor an update was recorded" in text for text in found.untold)
+
+
+@pytest.mark.slow
 def test_collectives_are_recorded_with_group_and_result(runs):
     """A process group by its ranks; a functional collective when its result is there."""
     out = runs(4)
