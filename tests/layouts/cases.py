@@ -145,6 +145,18 @@ def not_reduced(path: str, rank: int, world: int) -> None:
     _data_parallel(path, rank, world, lambda gradient: None)
 
 
+class _NoUpdate:
+    """An optimizer that was forgotten."""
+
+    def step(self) -> None: ...
+    def zero_grad(self) -> None: ...
+
+
+@case("no update")
+def no_update(path: str, rank: int, world: int) -> None:
+    nets.train(nets.whole(), part(rank, world)[:1], path, optimizer=_NoUpdate())
+
+
 @case("averaged twice")
 def averaged_twice(path: str, rank: int, world: int) -> None:
     def reduced(gradient: torch.Tensor) -> None:
@@ -219,15 +231,31 @@ def wrong_group(path: str, rank: int, world: int) -> None:
     _mesh(path, rank, wrong=True)
 
 
-@case("fsdp")
-def fsdp(path: str, rank: int, world: int) -> None:
+def _fsdp(path: str, rank: int, world: int, *, again: bool) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model, mesh = nets.whole(), init_device_mesh("cpu", (world,))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
-    nets.train(fully_shard(model, mesh=mesh), part(rank, world), path)
+    fully_shard(model, mesh=mesh)
+
+    def after() -> None:
+        for parameter in model.parameters():
+            if again:
+                parameter.grad /= world  # FSDP has averaged it
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+@case("fsdp")
+def fsdp(path: str, rank: int, world: int) -> None:
+    _fsdp(path, rank, world, again=False)
+
+
+@case("fsdp averaged again")
+def fsdp_again(path: str, rank: int, world: int) -> None:
+    _fsdp(path, rank, world, again=True)
 
 
 def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:

@@ -89,6 +89,7 @@ RIGHT = (
     "ddp 2",
     "dtensor 2",
     "sequence 2",
+    "fsdp 2",
     "megatron 4",
     "dtensor 4",
     "data 4",
@@ -107,9 +108,10 @@ WRONG = {
     "one rank scales 2": ("not the same on all ranks: rank 1",),
     "norms not reduced over the sequence 2": ("torch.optim.SGD.step", "blocks.0.norm.weight", "not reduced"),
     "rows of others not masked 2": ("embedding",),
+    "fsdp averaged again 2": ("torch.Tensor.div_", "divides by 2"),
     "gradients reduced over the wrong group 4": ("torch.optim.SGD.step", "not reduced"),
 }
-UNTOLD = ("vocabulary 2", "fsdp 2")
+UNTOLD = ("vocabulary 2",)
 
 
 @pytest.mark.slow
@@ -136,6 +138,19 @@ def test_what_cannot_be_put_together_is_not_judged(name, runs):
     """A layout that is right and not understood is neither blamed nor said to agree."""
     out = runs(int(name[-1]))
     assert tt.compare(out / "one", out / name).code == 3
+
+
+@pytest.mark.slow
+def test_gradients_that_nothing_is_seen_to_reduce(runs, tmp_path, monkeypatch):
+    """Their sum is right, and nothing says that anybody takes it."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    import cases
+    import nets
+
+    nets.train(nets.whole(), nets.batches()[:1], str(tmp_path / "one"), optimizer=cases._NoUpdate())
+    found = tt.compare(tmp_path / "one", runs(2) / "no update 2")
+    assert found.code == 3
+    assert any("neither a reduction nor an update was recorded" in text for text in found.untold)
 
 
 @pytest.mark.slow

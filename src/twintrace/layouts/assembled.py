@@ -14,10 +14,11 @@ from typing import Any
 from ..model.errors import TraceError
 from ..model.pairs import Side
 from ..model.records import Call, Damage, Gradient, Header, Note
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
 from ..operations.sides import outputs_of
 from ..store.trace import Journal
+from .collectives import collective_of
 from .findings import Finding, findings_of
 from .inference import Inference, Placed, Reference
 from .merging import Merged, merge
@@ -79,7 +80,7 @@ class Assembled:
     placed: Mapping[int, Placed]
     unplaced: Mapping[int, str]
     unmerged: tuple[str, ...] = ()
-    """Calls that only some ranks make, or that they make in other ways, one sentence each: they are not part of the whole."""
+    """What is not part of the whole, one sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
     def summary(self) -> str:
         """One sentence: the mesh, and how many tensors are what of the whole."""
@@ -127,6 +128,7 @@ def assemble(
         if outputs_of(call) and call.site.kind is not Kind.MODULE
     ]
     unmerged += [f"the ranks call {call.site.name} in other ways: {why}" for call, why in merged.untaken]
+    unmerged += _not_seen_reduced(inference, merged)
     return Assembled(
         WholeJournal(journals, merged, inference),
         tuple(found),
@@ -135,6 +137,28 @@ def assemble(
         inference.unplaced,
         tuple(unmerged),
     )
+
+
+def _not_seen_reduced(inference: Inference, merged: Merged) -> Iterator[str]:
+    """Gradients of which each rank has a part, where nothing that was recorded adds them up and no update shows what was done."""
+    reduced = any(call.site.phase is Phase.UPDATE or call.site.type in _REDUCES_UNSEEN for call in merged.calls)
+    collected = {
+        number for call in merged.calls if (found := collective_of(call, inference.mesh)) for number in found.taken
+    }
+    parts = [
+        gradient.slot
+        for gradient in merged.gradients
+        if gradient.tensor not in collected
+        and (placed := inference.placed.get(gradient.tensor)) is not None
+        and any(item.part is Part.SUM for item in placed.placements)
+    ]
+    if parts and not reduced:
+        more = f" and of {len(parts) - 1} more parameters" if len(parts) > 1 else ""
+        yield f"each rank has a part of the gradient of {parts[0]}{more}, and neither a reduction nor an update was recorded"
+
+
+_REDUCES_UNSEEN = frozenset(("DistributedDataParallel",))
+"""Modules that reduce gradients without a call that a recorder sees."""
 
 
 def _raw(journals: Sequence[Journal], merged: Merged) -> Side:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ..model.errors import TwintraceError
-from ..model.records import Call, Role
+from ..model.records import Call, Gradient, Role
 from ..model.sites import Phase
 from ..model.tensors import UNITS, Location, Spec, Tensor
-from ..model.values import TensorRef, tensor_slots
+from ..model.values import Nest, TensorRef, Value, tensor_slots
 from ..model.values import leaves as leaves_of
 from ..operations.sides import inputs_of, outputs_of
 from ..store.arrays import as_float, nbytes
@@ -109,6 +109,8 @@ class Inference:
         self._wholes: dict[int, Tensor] = {}
         self._held: dict[int, Array] = {}
         self._parameters: set[int] = set()
+        self._names: dict[str, int] = {}
+        """Parameters of the modules by their names in the model."""
         self._gradients: dict[int, int] = {}
         """Values by the numbers of their gradients."""
         self.averaged: set[int] = set()
@@ -289,14 +291,14 @@ class Inference:
                 )
                 if value is not None:
                     self._gradients.setdefault(gradient.tensor, value)
-        names = {
+        self._names = {
             ".".join(filter(None, (call.site.name, name))): number
             for call in reversed(calls)
             for name, number in call.parameters.items()
         }
         for gradient in self._merged.gradients:
-            if gradient.slot in names:
-                self._gradients.setdefault(gradient.tensor, names[gradient.slot])
+            if gradient.slot in self._names:
+                self._gradients.setdefault(gradient.tensor, self._names[gradient.slot])
 
     # --- the forward pass ---------------------------------------------------------------------------------------------
 
@@ -695,8 +697,6 @@ class Inference:
 
     def _with_whole_sizes(self, call: Call) -> list[Call]:
         """The call, then with one whole number among its arguments times the length of an axis of the mesh."""
-        from ..model.values import Nest, Value
-
         found = [call]
         lengths = sorted({length for length in (*self.mesh.shape, self.mesh.size) if length > 1})
 
@@ -778,6 +778,58 @@ class Inference:
                 continue
             copies = [self._same_along(number, axis) for axis in range(len(self.mesh.shape))]
             self.placed[number] = Placed(parts, "as its parameter", odd=self._odd(number, parts, copies))
+        self._name_parameters(call, slots)
+
+    def _name_parameters(self, call: Call, slots: Mapping[str, int]) -> None:
+        """Parameters that an optimizer takes in pieces, and modules as a whole, are one tensor: it gets the modules' number."""
+        if call.id not in self.calls:
+            return
+        held: dict[tuple[Spec, str | None], list[int]] = {}
+        for number in dict.fromkeys(item for other in self._merged.calls for item in other.parameters.values()):
+            tensor = self.whole(number)
+            if tensor.fingerprint is not None:
+                held.setdefault((tensor.spec, tensor.fingerprint), []).append(number)
+        taken = set(slots.values())
+        same: dict[int, int] = {}
+        for slot, number in slots.items():
+            tensor = self.whole(number)
+            candidates = held.get((tensor.spec, tensor.fingerprint), [])
+            if slot.startswith("0.") and number not in self._parameters and candidates:
+                free = [item for item in candidates if item not in taken and item not in same.values()]
+                if free:  # weights of the same bits in their order
+                    same[number] = free[0]
+        if same:
+            args = tuple(_renumbered(value, same) for value in call.args)
+            self.calls[call.id] = replace(self.calls[call.id], args=args)
+        told = {gradient.slot for gradient in self._merged.gradients}
+        names = {number: name for name, number in self._names.items()}
+        for slot, number in slots.items():  # the gradients of the pieces are those that the modules' parameters get
+            gradient, name = slots.get(f"kw.gradients.{slot.removeprefix('0.')}"), names.get(same.get(number, -1))
+            if slot.startswith("0.") and gradient is not None and name is not None and name not in told:
+                first = self._before_changes(gradient)
+                self._merged.gradients.append(Gradient(Role.PARAMETER, name, first, order=call.order))
+
+    def _before_changes(self, gradient: int) -> int:
+        """A gradient as it was before calls that take nothing else changed it: scaled it, clipped it."""
+        makers = {self._bits(number): call for call in self._merged.calls for number in outputs_of(call).values()}
+        makers.pop(None, None)
+        seen = {gradient}
+        while (maker := makers.get(self._bits(gradient))) is not None:
+            taken = list(inputs_of(maker).values())
+            if len(taken) != 1 or taken[0] in seen or taken[0] not in self.placed:
+                break
+            if self.whole(taken[0]).spec != self.whole(gradient).spec:
+                break
+            gradient = taken[0]
+            seen.add(gradient)
+        return gradient
+
+
+def _renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
+    """A value with other numbers for some of its tensors."""
+    if isinstance(value, Nest):
+        return Nest(value.kind, tuple((key, _renumbered(item, numbers)) for key, item in value.items))
+    return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
 
 
 def _given(values: Array) -> Array:
