@@ -256,3 +256,22 @@ def test_two_estimators_of_one_derivative_agree(tmp_path: Path) -> None:
             net(rand(8, 16)).square().mean().backward()
 
     assert compared(tmp_path, run).code == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("power", "code"), [(2.0, 0), (2.1, 1)])
+def test_gradients_that_come_back_by_other_ways_meet_again(
+    tmp_path: Path, dtype: torch.dtype, power: float, code: int
+) -> None:
+    """A focal loss whose probability is a softmax on one side, and exp(-entropy) on the other: other gradients of the entropy."""
+    target = torch.arange(8) % 4
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4)).to(dtype)
+        with record(net):
+            logits = net(rand(8, 16).to(dtype)).float()
+            entropy = nn.functional.cross_entropy(logits, target, reduction="none")
+            chosen = torch.exp(-entropy) if side else logits.softmax(-1).gather(1, target[:, None]).squeeze(1)
+            ((1 - chosen) ** (power if side else 2.0) * entropy).mean().backward()
+
+    assert compared(tmp_path, run).code == code

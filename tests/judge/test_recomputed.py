@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -431,3 +432,16 @@ def test_a_change_is_spread_among_elements_of_one_size() -> None:
         result = torch.tensor([1.0, -1.0, -fill, -fill], dtype=torch.float64)
         expected = torch.tensor([others, others, filled, filled], dtype=torch.float64)
         torch.testing.assert_close(_spread(apart, result), expected)
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1 + 2.0**-22, 0), (1.01, 1)])
+def test_a_table_made_of_an_array_is_a_leaf(tmp_path: Path, factor: float, code: int) -> None:
+    """The array was not recorded, and what was made of it is compared as it is."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        table = np.arange(1, 9, dtype=np.float32) / 7 * np.float32(factor if side else 1)
+        net = Net(lambda net, x: net.a(x * torch.tensor(table)), a=nn.Linear(8, 2))
+        with record(net):
+            net(rand(3, 8)).square().mean().backward()
+
+    assert compared(tmp_path, run).code == code

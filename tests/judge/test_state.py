@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
+from tests.judge import recorded_pairs  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 
@@ -79,3 +80,21 @@ def test_what_nobody_takes_is_without_effect(tmp_path):
     found = compared(tmp_path, (0.1, "attribute"), (0.5, "attribute"), 1)
     assert found.code == 0
     assert "Without effect on any result" in str(found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("decay", "code"), [(0.9, 0), (0.91, 1)])
+def test_a_moving_average_of_weights_is_a_result_in_every_precision(tmp_path, decay, code, dtype):
+    def run(side, record):
+        net = nn.Linear(16, 4).to(dtype)
+        average, optimizer = net.weight.detach().clone(), torch.optim.SGD(net.parameters(), 0.1)
+        with record(net):
+            net(recorded_pairs.rand(8, 16).to(dtype)).float().square().mean().backward()
+            optimizer.step()
+            with torch.no_grad():
+                if side:
+                    average.lerp_(net.weight, 1 - decay)
+                else:
+                    average.mul_(0.9).add_(net.weight, alpha=0.1)
+
+    assert recorded_pairs.compared(tmp_path, run).code == code

@@ -71,6 +71,9 @@ class Gradients:
             judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
+            elif self._meets_again(item, judged):
+                self._state.undone |= judged.sources
+                judged = Judged(Status.CLEAN, because="the same gradient, which comes back by other ways")
             self._state.gradients[key] = judged
             self._note_end(item.pair, judged)
             if item.left.fingerprint and item.right.fingerprint:
@@ -91,21 +94,19 @@ class Gradients:
             self._ends.setdefault(left, pair.left)
 
     def _pullback(self, item: TensorResult) -> Pullback | None:
-        """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if there is
-        none, or if they are not those that were recorded: something on the way was not seen.
+        """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if they
+        cannot be, or are not those that were recorded: something on the way was not seen.
         """
         from ..operations.pullbacks import difference_of_gradients
 
         left, right = self._values_of_gradient(item.pair)
         bound = self._state.bound.get(right) if right is not None else None
-        if (
-            item.pair.part is Part.INPUT_GRADIENT
-            or left is None
-            or right is None
-            or bound is None
-            or bound.left != left
-        ):
+        if left is None or right is None or bound is None or bound.left != left:
             return None
+        if item.pair.part is Part.INPUT_GRADIENT:  # what one call sends back: all of it, if no other takes the value
+            sent = [self._state.sides[which].contributions(number) for which, number in enumerate((left, right))]
+            if any(len(parts) != 1 for parts in sent):
+                return None
         recomputation = self._state.recomputation
         try:
             found = difference_of_gradients(recomputation, (left, right), self._state.bound, self._ends)
@@ -116,7 +117,16 @@ class Gradients:
             recomputation.relative(own, got.reshape(own.shape)) < self.least
             for own, got in zip(recorded, found.gradients, strict=True)
         )
-        return found if found.significant and seen else None
+        return found if seen else None
+
+    def _meets_again(self, item: TensorResult, judged: Judged) -> bool:
+        """True if gradients that were made of parted ones agree: a loss that takes its logits by one way, or by two."""
+        if judged.status is not Status.PARTED or not judged.sources or (item.verdict.error or 0.0) >= self.least:
+            return False
+        if not all(mistake.backward and mistake.kind == "gradient" for mistake in judged.sources):
+            return False
+        found = self._pullback(item)
+        return found is not None and not found.significant
 
     def _other_derivative(self, item: TensorResult, found: Pullback) -> Judged:
         """Verdict on gradients that differ though they are made of the same gradients and values."""
@@ -344,7 +354,7 @@ class Gradients:
         if cut is not None:
             return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
         found = self._pullback(item)
-        if found is not None:
+        if found is not None and found.significant:
             return self._other_derivative(item, found)
         if max(map(len, parts)) > 1:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")

@@ -17,7 +17,7 @@ from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from .backward import Gradients
 from .explanations import Explainer
-from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, name_of_pair, not_recomputable
+from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, is_float, name_of_pair, not_recomputable
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Difference
@@ -89,7 +89,7 @@ class Conclusion:
         for result in results:
             for mistake in result.mistakes:
                 counts = mistake.backward and mistake.kind in ("unproven", "gradient") and self._scale is None
-                if counts and mistake not in reached:
+                if counts and mistake not in reached and mistake not in self._state.undone:
                     untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
         results, handled = self._other_results(results, ends)
         self._match_results(ends, handled)
@@ -274,7 +274,7 @@ class Conclusion:
                 last.pop(before, None)
                 last[after] = call
                 there.add(after)
-        return {number: call for number, call in last.items() if side.tensor(number).spec.dtype[0] not in "iub"}
+        return {number: call for number, call in last.items() if is_float(side.tensor(number).spec.dtype)}
 
     def _is_cleared_gradient(self, which: int, call: Call, after: int) -> bool:
         """True if a call sets to zero what has the shape of a parameter and what nobody takes, in a step that ends with an update:

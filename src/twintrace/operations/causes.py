@@ -557,7 +557,7 @@ class _Mask:
 
 def _without_hidden(f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Two results of which elements that both hide from a softmax count as equal: one hides with -inf, the other with -1e9."""
-    if f.shape != g.shape:
+    if f.shape != g.shape or f.is_complex() or g.is_complex():
         return f, g
     hidden = (f <= HIDDEN) & (g <= HIDDEN)
     return (f, torch.where(hidden, f, g)) if bool(hidden.any()) and bool(((f != g) & ~hidden).any()) else (f, g)

@@ -207,6 +207,10 @@ class Side:
                 continue
             calls[maker.id] = maker
             meaning = self.meaning(maker)
+            if meaning is None and not inputs_of(maker) and self.is_leaf(maker):
+                del calls[maker.id]  # made of numbers or of an array, which were not recorded: taken as it is
+                edge[current] = None
+                continue
             if meaning is None:
                 failure = failure or f"{name_of(maker)} is not among the operations that can be recomputed"
                 taken = list(inputs_of(maker).values())
