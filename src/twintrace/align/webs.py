@@ -17,7 +17,7 @@ from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
-from ..model.tensors import Tensor
+from ..model.tensors import UNITS, Tensor
 from ..operations.families import MAKING, SHAPING
 from .classes import Classes
 from .strands import Slot, Strand
@@ -459,7 +459,7 @@ def _flowing(strand: Strand) -> tuple[set[int], set[int]]:
 
 def _is_number(tensor: Tensor) -> bool:
     """Is it a tensor of numbers, and no indices, answers or mask?"""
-    if tensor.spec.dtype == "b8" or tensor.spec.dtype[0] in "iu":
+    if tensor.spec.dtype not in UNITS:
         return False
     return tensor.statistics is None or fill_of(tensor.statistics, numel(tensor)) is not Fill.PURE
 

@@ -21,6 +21,7 @@ import numpy as np
 from ..model.errors import TraceWriteError
 from ..model.records import Role
 from ..model.sites import Kind, Phase
+from ..model.tensors import UNITS
 from ..store.device_sums import Kinds, columns, finish
 from ..store.folding import HAS_FINGERPRINT, HAS_ORDER, WHOLE_MAX, WHOLE_MIN, Numbers, Pattern
 from ..store.lines import encode
@@ -123,7 +124,7 @@ class Plan:
         self.dtypes, self.sizes = dtypes, [nbytes for _, nbytes in script.kinds]
         self.kinds = Kinds(dtypes, self.sizes)
         self.has_bytes = np.array(self.sizes, np.int64) > 0
-        whole = np.array([dtype[0] in "iub" and dtype != "bf16" for dtype in dtypes], np.int64)
+        whole = np.array([dtype not in UNITS for dtype in dtypes], np.int64)
         usual = HAS_ORDER + (WHOLE_MIN + WHOLE_MAX) * whole[self.order]
         self.has_prints = bool(len(marks) and marks[0] & HAS_FINGERPRINT)
         self.is_regular = bool((marks == usual + HAS_FINGERPRINT * self.has_prints).all())

@@ -80,7 +80,7 @@ class Assembled:
     placed: Mapping[int, Placed]
     unplaced: Mapping[int, str]
     unmerged: tuple[str, ...] = ()
-    """What is not part of the whole, one sentence each: calls that only some ranks make, gradients that nothing adds up."""
+    """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
     def summary(self) -> str:
         """One sentence: the mesh, and how many tensors are what of the whole."""

@@ -1,4 +1,4 @@
-"""What each tensor of the ranks is of the whole.
+"""Inference of placements: the part that each tensor of a rank is of the whole.
 
     said       by the run: placements of a DTensor
     bits       equal on all ranks along an axis of the mesh: a copy

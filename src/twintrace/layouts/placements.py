@@ -26,7 +26,7 @@ _Item = TypeVar("_Item")
 
 
 class Part(Word):
-    """What the tensor of a rank is of the whole, along one axis of the mesh."""
+    """Part that the tensor of a rank is of the whole, along one axis of the mesh."""
 
     REPLICATE = "replicate"
     SHARD = "shard"

@@ -24,7 +24,7 @@ import numpy as np
 from ..model.errors import UsageError
 from ..model.measurements import Heat, Measurement, Worst
 from ..model.pairs import Layout
-from ..model.tensors import Spec
+from ..model.tensors import UNITS, Spec
 from . import fills, kernel_numpy, totals
 from .formats import Form, coarser, form
 
@@ -194,7 +194,7 @@ def _measure(
     cells, blemish = np.zeros(grid), np.zeros(grid, np.bool_)
     precision = coarser(left_form, right_form)
     # Integers of 64 bits do not fit into a float64: their distance is taken as integers, if both sides are such.
-    exact = left_form.dtype[0] in "iub" and right_form.dtype[0] in "iub" and max(left_form.size, right_form.size) == 8
+    exact = left_form.dtype not in UNITS and right_form.dtype not in UNITS and max(left_form.size, right_form.size) == 8
     scales = (0, 0, 0)
     if count:
         least = precision[1] if precision else None

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..model.tensors import UNITS
 from ..store.arrays import as_float
 from .states import Item, State
 
@@ -35,7 +36,7 @@ def derivation(item: Item, state: State) -> str:
     shape = tuple(size for size in item.spec.shape if size != 1)
     if math.prod(shape) > _MOST or not math.prod(shape):
         return ""
-    whole = item.spec.dtype[0] in "iub"
+    whole = item.spec.dtype not in UNITS
     big = len(shape) > 1 and not re.search("pos|mask|freq", item.name)
     if item.role == "weight" and not whole and (big or item.rule.kind not in ("", "embedding")):
         return ""  # as most weights are: not read for this

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..model.tensors import UNITS
 from ..store.arrays import as_float
 from .transforms import cast
 
@@ -37,7 +38,7 @@ def describe(expected: Array, found: Array, dtype: str, kind: str = "") -> str:
     one, two = as_float(expected, dtype), as_float(found, dtype)
     if found.shape != expected.shape:
         return next(_other_shape(one, two), f"has shape {list(found.shape)}, expected {list(expected.shape)}")
-    if dtype[0] in "iub" or one.dtype.kind not in "fc":
+    if dtype not in UNITS or one.dtype.kind not in "fc":
         one, two = one.astype(np.float64), two.astype(np.float64)
     for hypothesis in _HYPOTHESES:
         text = next(hypothesis(one, two, kind), None)
