@@ -445,3 +445,31 @@ def test_a_table_made_of_an_array_is_a_leaf(tmp_path: Path, factor: float, code:
             net(rand(3, 8)).square().mean().backward()
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize(("damaged", "code"), [(True, 1), (False, 0)])
+def test_one_wrong_element_counts_though_16_bits_hide_what_comes_of_it(
+    tmp_path: Path, damaged: bool, code: int
+) -> None:
+    """An element that is 1 % off, in a run of which every result is rounded otherwise: no result is beyond its rounding."""
+
+    def wrong(y: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        y = y.clone()
+        y[3, 5] *= 1.01
+        return y
+
+    def forward(net: Any, x: torch.Tensor, side: int) -> torch.Tensor:
+        with Kernels(wrong) if damaged and not side else nullcontext():
+            y = net.a(x)
+        halves = net.b.weight.chunk(2, 1) if side else (net.b.weight,)
+        parts = y.chunk(2, -1) if side else (y,)
+        return net.o(net.n(sum(F.linear(part, half) for part, half in zip(parts, halves, strict=True))))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        sizes = {"a": nn.Linear(64, 64), "b": nn.Linear(64, 64), "n": nn.LayerNorm(64), "o": nn.Linear(64, 8)}
+        net = Net(lambda net, x: forward(net, x, side), **sizes).half()
+        with record(net), torch.no_grad():
+            net(rand(32, 64).half())
+
+    found = compared(tmp_path, run)
+    assert found.code == code, tt.verdict(found)

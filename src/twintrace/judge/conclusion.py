@@ -112,6 +112,7 @@ class Conclusion:
         untold += [text for text, counts in lone if not counts]
         mistakes = [text for text, counts in lone if counts]
         reached |= self._small_effects(results, reached, ends[1])
+        reached |= self._effects_of_kernels(results, reached, ends)
         # Other weights always count: the next input may show them.
         reached |= {mistake for result in results for mistake in result.mistakes if mistake.kind == "weights"}
         idle = {mistake for mistake in reached if self._is_other_mask(mistake, ends[1])}
@@ -346,6 +347,31 @@ class Conclusion:
             if (seen is None and leaf) or (seen or 0.0) > (_LEAF_EFFECT if leaf else EXACT):
                 return set(gone)
         return set()
+
+    def _effects_of_kernels(
+        self,
+        results: Sequence[CallResult],
+        reached: Collection[Mistake],
+        ends: tuple[Mapping[int, Call], Mapping[int, Call]],
+    ) -> set[Mistake]:
+        """Wrong results of kernels that were lost in the rounding of the run on their way, and change a result of their own side if
+        nothing is rounded: one element of a 16-bit product.
+        """
+        from ..operations.replay import effect
+
+        found = set()
+        made = {mistake for result in results for mistake in result.mistakes if mistake not in reached}
+        for mistake in [mistake for mistake in made if mistake in self._state.kernels and not mistake.backward][
+            :_TRIED
+        ]:
+            which, call, number = self._state.kernels[mistake]
+            both = self._state.recomputation.computed(which, call, number)
+            if both is None:
+                continue
+            seen = [effect(self._state.recomputation, {number: both}, end, which) for end in ends[which]]
+            if any((size or 0.0) > EXACT for size in seen):
+                found.add(mistake)
+        return found
 
     def _other_results(
         self, results: list[CallResult], ends: tuple[Mapping[int, Call], Mapping[int, Call]]

@@ -92,6 +92,8 @@ class JudgeState:
         """Mistakes of which nothing is left: see `detours.py`."""
         self.rounded: dict[str, list[str]] = {}
         """Leaves that one side has rounded in another way, by that way."""
+        self.kernels: dict[Mistake, tuple[int, Call, int]] = {}
+        """Side, call and result of the kernels that are wrong."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
         """Values at which mistakes were made, and the calls that made them."""
         self.always: set[Mistake] = set()
@@ -174,7 +176,9 @@ class JudgeState:
                 "beyond its rounding"
             )
             advice = f"look at the {side}'s kernel, its device and precision modes"
-        return Mistake("kernel", what, why, advice, side, score.ratio)
+        mistake = Mistake("kernel", what, why, advice, side, score.ratio)
+        self.kernels[mistake] = which, call, number
+        return mistake
 
     def standing(self, which: int, number: int) -> Judged:
         """Standing of a value by one side's number; one that was not compared has none."""

@@ -156,6 +156,19 @@ class Recomputation:
                 )
         return self._audits[key]
 
+    def computed(self, which: int, call: Call, number: int) -> tuple[Tensor, Tensor] | None:
+        """A result of a call as its recorded operands give it in float64, and as it was recorded; None if that is not known."""
+        meaning = self.sides[which].meaning(call)
+        if meaning is None or number not in meaning.results:
+            return None
+        try:
+            with torch.no_grad():
+                found = run([meaning], self.values[which])[number]
+            recorded = self.values[which](number)
+        except (NotRecomputable, RuntimeError, KeyError):
+            return None
+        return (found.reshape(recorded.shape), recorded) if found.numel() == recorded.numel() else None
+
     def ignored_setting(self, which: int, call: Call, number: int) -> tuple[str, float]:
         """The setting or operand without which a call gives a recorded result or gradient that it does not give with it, and the
         ratio of its error to its rounding then; an empty text if there is none.

@@ -81,24 +81,26 @@ def share(recomputation: Recomputation, origin: Compared, end: Compared) -> Shar
     return Share(found[0], found[1])
 
 
-def effect(recomputation: Recomputation, changed: Mapping[int, tuple[Tensor, Tensor]], end: int) -> float | None:
-    """Relative difference at the end of the right side between two choices of some of its values; None if that is not known.
+def effect(
+    recomputation: Recomputation, changed: Mapping[int, tuple[Tensor, Tensor]], end: int, which: int = 1
+) -> float | None:
+    """Relative difference at the end of one side between two choices of some of its values; None if that is not known.
 
     Nothing is rounded on the way, so a difference that is far below the rounding of the run is seen as well.
     """
-    results = []
+    results, side = [], recomputation.sides[which]
     try:
         meanings: dict[int, Meaning] = {}
         for number in changed:
-            if end in dependent(recomputation.sides[1], number) - {number}:
-                meanings |= {id(meaning): meaning for meaning in _between(recomputation.sides[1], number, end)}
+            if end in dependent(side, number) - {number}:
+                meanings |= {id(meaning): meaning for meaning in _between(side, number, end)}
         if not meanings:
             return 0.0
-        order = {id(recomputation.sides[1].meaning(call)): call.order for call in recomputation.sides[1].calls}
+        order = {id(side.meaning(call)): call.order for call in side.calls}
         ordered = sorted(meanings.values(), key=lambda meaning: order[id(meaning)])
         for choice in (0, 1):
             known = {number: both[choice] for number, both in changed.items()}
-            results.append(_replayed(ordered, known, recomputation, end))
+            results.append(_replayed(ordered, known, recomputation, end, which))
     except (NotRecomputable, RuntimeError):
         return None
     return _distance(results[0], results[1])
@@ -153,8 +155,10 @@ def _between(side: Side, start: int, end: int) -> list[Meaning]:
     return [meaning for call in ordered if (meaning := side.meaning(call)) is not None]
 
 
-def _replayed(meanings: Sequence[Meaning], known: dict[int, Tensor], recomputation: Recomputation, end: int) -> Tensor:
-    side, values, fixed = recomputation.sides[1], recomputation.values[1], frozenset(known)
+def _replayed(
+    meanings: Sequence[Meaning], known: dict[int, Tensor], recomputation: Recomputation, end: int, which: int = 1
+) -> Tensor:
+    side, values, fixed = recomputation.sides[which], recomputation.values[which], frozenset(known)
 
     def replayed(number: int) -> Tensor | None:
         """Value of a tensor, or of the one that it is a copy of; None if it was not replayed."""
