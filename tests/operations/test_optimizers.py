@@ -223,7 +223,7 @@ class Damaged:
     """Values of which one element of one tensor is off by a few thousandths."""
 
     def __init__(self, values, number):
-        self._values, self._number, self.spec = values, number, values.spec
+        self._values, self._number, self.spec, self.slack = values, number, values.spec, values.slack
 
     def __call__(self, number):
         value = self._values(number)

@@ -16,6 +16,7 @@ from ..model.records import Call, Role
 from ..model.sites import Kind
 from ..model.tensors import Spec, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
+from .families import MAKING, family_of
 from .meanings import Meaning
 from .telling import meaning_of
 from .traits import traits_of
@@ -207,7 +208,7 @@ class Side:
                 continue
             calls[maker.id] = maker
             meaning = self.meaning(maker)
-            if meaning is None and not inputs_of(maker) and self.is_leaf(maker):
+            if meaning is None and not inputs_of(maker) and family_of(maker.site.name) in MAKING:
                 del calls[maker.id]  # made of numbers or of an array, which were not recorded: taken as it is
                 edge[current] = None
                 continue
