@@ -73,3 +73,33 @@ def test_a_loss_that_is_rounded_to_the_same_number(tmp_path: Path, plain: bool, 
     assert found.code == code
     if code:
         assert "cross_entropy" in tt.verdict(found).splitlines()[0]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_a_factor_on_the_loss_is_told_by_the_gradients_alone(tmp_path: Path, factor: float) -> None:
+    """Level module does not show the loss: that all gradients have one factor says where to look."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 4))
+        with record(net):
+            (net(rand(8, 16)).square().mean() * (factor if side else 1)).backward()
+
+    found = compared(tmp_path, run, level="module")
+    assert ("all gradients of the right are 1.5 times the left's" in tt.verdict(found)) is (factor != 1)
+    assert found.code == (factor != 1)
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 3), (1 + 1e-5, 3), (1.5, 1)])
+def test_norms_tell_where_calls_cannot_be_recomputed(tmp_path: Path, factor: float, code: int) -> None:
+    """Two modules of unknown meaning, the first of other rounding: the second is accused if it is far off, and else left untold."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        weight = rand(64, 64, seed=3) / 8
+        first = Net(lambda _, x: x[:, :32] @ weight[:32] + x[:, 32:] @ weight[32:] if side else x @ weight)
+        second = Net(lambda _, x: torch.tanh(x) * (factor if side else 1))
+        net = nn.Sequential(first, second)
+        with record(net):
+            net(rand(16, 64))
+
+    found = compared(tmp_path, run, level="module")
+    assert found.code == code, tt.verdict(found)

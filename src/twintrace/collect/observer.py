@@ -632,7 +632,7 @@ class Observer:
 
 
 def _place_text(place: Location) -> str:
-    """Where the bytes of a value are, as a field of a line."""
+    """Location of the bytes of a value, as a field of a line."""
     step = "" if place.step is None else f",{place.step}"
     return f',"at":[{place.offset},{place.nbytes}{step}]'
 

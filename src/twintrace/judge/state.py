@@ -7,6 +7,7 @@ state.incoming(left, right)   standing of the compared values that two slices be
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.pairs import Alignment, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
-from ..model.verdicts import Verdict
+from ..model.verdicts import Outcome, Verdict
 from ..operations.sides import Slice, name_of
 from .rounding import unit
 
@@ -186,6 +187,18 @@ class JudgeState:
             return self.of_left.get(number, UNSEEN)
         bound = self.bound.get(number)
         return self.values[bound.left, number] if bound is not None else UNSEEN
+
+    @functools.cached_property
+    def by_norms(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """Tensors, by side and number, that were compared; those of them that are beyond what rounding explains, as norms tell."""
+        compared: set[tuple[int, int]] = set()
+        apart: set[tuple[int, int]] = set()
+        for item in (item for result in self.results for item in result.tensors):
+            both = {(0, item.pair.left), (1, item.pair.right)}
+            compared |= both
+            if item.verdict.outcome not in (Outcome.SAME, Outcome.ROUNDING):
+                apart |= both
+        return compared, apart
 
     def agrees(self, which: int, number: int) -> bool:
         """True if a value agrees with its partner: what comes after it need not begin with it."""

@@ -527,15 +527,9 @@ class Values:
         """
         if times_bound(item.verdict) < _FAR or not left.calls or not right.calls:
             return False
-        outcomes = {
-            (which, number): one.verdict.outcome
-            for result in self._state.results
-            for one in result.tensors
-            for which, number in ((0, one.pair.left), (1, one.pair.right))
-        }
-        edges = [(0, number) for number in left.edge] + [(1, number) for number in right.edge]
-        known = [outcomes[edge] for edge in edges if edge in outcomes]
-        return bool(known) and all(outcome in (Outcome.SAME, Outcome.ROUNDING) for outcome in known)
+        edges = {(which, number) for which, part in enumerate((left, right)) for number in part.edge}
+        compared, apart = self._state.by_norms
+        return not edges.isdisjoint(compared) and edges.isdisjoint(apart)
 
     def _lone_call(self, left: Slice, right: Slice) -> str:
         """The last call between that one side alone makes; empty if there is none."""

@@ -342,7 +342,7 @@ class Recomputation:
         return True
 
     def _moved_from(self, which: int, number: int, begun: Collection[int]) -> set[int]:
-        """Those of some values that a value is nothing but moved from, or an answer about; none if a rounding lies between."""
+        """Values among `begun` that one is moved from, or an answer about; none if a rounding lies between."""
         side, waiting, seen = self.sides[which], [number], {number}
         while waiting:
             here = waiting.pop()

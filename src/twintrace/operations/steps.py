@@ -88,6 +88,14 @@ def _interpolated(before: Any, share: float, new: Any) -> Any:
     return part if before is None else before.new_tensor(share) * before + part
 
 
+def _moments(gradient: Any, average: Any, squares: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
+    """Running averages of a gradient and of its square."""
+    return (
+        _interpolated(average, beta1, gradient),
+        _averaged(squares, beta2, (1 - beta2) * gradient * gradient),
+    )
+
+
 def adam(
     parameters: Sequence[Any],
     gradients: Sequence[Any],
@@ -117,8 +125,7 @@ def adam(
     for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
-        average = _interpolated(exp_avg[number], beta1, gradient)
-        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        average, squares = _moments(gradient, exp_avg[number], exp_avg_sq[number], beta1, beta2)
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         largest = squares
         if amsgrad:
@@ -237,8 +244,7 @@ def nadam(
     for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
-        average = _interpolated(exp_avg[number], beta1, gradient)
-        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        average, squares = _moments(gradient, exp_avg[number], exp_avg_sq[number], beta1, beta2)
         steps = float(_centre(step[number])) + 1  # its powers are taken in float64
         share, following = (beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay)) for count in (steps, steps + 1))
         product = share if mu_product[number] is None else _centre(mu_product[number]) * share
@@ -273,8 +279,7 @@ def radam(
     for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0 if decoupled else decay, grad_scale, maximize=maximize)
-        average = _interpolated(exp_avg[number], beta1, gradient)
-        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        average, squares = _moments(gradient, exp_avg[number], exp_avg_sq[number], beta1, beta2)
         steps = float(_centre(step[number])) + 1  # its powers are taken in float64
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         results[f"step.{number}"] = steps
@@ -369,8 +374,7 @@ def lamb(
     for number, parameter, gradient in _moving(parameters, gradients, results):
         rate, decay = _each(lr, number), _each(weight_decay, number)
         gradient = _decayed(gradient, parameter, 0, grad_scale, maximize=maximize)
-        average = _interpolated(exp_avg[number], beta1, gradient)
-        squares = _averaged(exp_avg_sq[number], beta2, (1 - beta2) * gradient * gradient)
+        average, squares = _moments(gradient, exp_avg[number], exp_avg_sq[number], beta1, beta2)
         results[f"exp_avg.{number}"], results[f"exp_avg_sq.{number}"] = average, squares
         steps = _centre(step[number]) + 1
         first, second = average / (1 - beta1**steps), squares / (1 - beta2**steps)

@@ -64,7 +64,7 @@ class _Node:
     base: str
     """Path of the module that it is, or is in."""
     overflow: _Node | None = None
-    """Where what is in it goes, at the depth at which nesting ends."""
+    """Box that stands for its contents, at the depth at which nesting ends."""
     depth: int = 0
     children: list[_Node] = field(default_factory=list)
     named: dict[str, _Node] = field(default_factory=dict)

@@ -291,7 +291,7 @@ class DeviceDigests:
             self._storages.setdefault(entry.memory._cdata, []).append(entry)
 
     def _unchanged(self, taken: _Taken) -> _Taken:
-        """Those that can still be read; the others are missing, with a reason."""
+        """Tensors that can still be read; the others are missing, with a reason."""
         versions = [tensor._version for tensor in taken.tensors]
         addresses = [tensor.data_ptr() for tensor in taken.tensors]
         if versions == taken.versions and addresses == taken.addresses:
