@@ -81,7 +81,8 @@ def bundle(library: Library, folder: Path) -> bytes:
     place.mkdir()
     (place / "entry.js").write_text(library.entry, encoding="utf-8")
     (place / "nothing.js").write_text("export default undefined;", encoding="utf-8")
-    npm(place, "install", "--silent", "--no-fund", "--no-audit", "--ignore-scripts", library.package, ESBUILD)
+    quick = "--fetch-retries=0", "--fetch-timeout=60000"  # npm tries for minutes where there is no way to its registry
+    npm(place, "install", "--silent", "--no-fund", "--no-audit", "--ignore-scripts", *quick, library.package, ESBUILD)
     lock = json.loads((place / "package-lock.json").read_text(encoding="utf-8"))
     name = library.package.rpartition("@")[0]
     found = lock["packages"][f"node_modules/{name}"]["integrity"]

@@ -209,17 +209,17 @@ def test_interleaved_halves_are_told(tmp_path: Path) -> None:
     )
 
 
-def test_slices_for_other_steps_are_not_accused(tmp_path: Path) -> None:
-    """Nothing explains how one slice becomes the other: what is made of them will tell."""
-
+def test_slices_of_other_elements_are_told_with_their_indices(tmp_path: Path) -> None:
     def forward(side: int, net: Any, x: torch.Tensor) -> torch.Tensor:
         hidden = net.a(x)
         return net.b(torch.cat([turned(hidden[:, :12], 3, side), hidden[:, 12:]], -1))
 
     result = compared(tmp_path, run_of(forward))
+    mistake = headline(result).mistake
 
-    assert result.code == 1
-    assert all("__getitem__" not in name for names in blamed(result) for name in names)
+    assert blamed(result) == (["torch.Tensor.__getitem__"], ["torch.Tensor.__getitem__"])
+    assert mistake is not None
+    assert re.match(r"input of neg: getitem\(.*\) on the left, reshape\(.*\) → getitem\(.*\) on the right", mistake.why)
 
 
 @pytest.mark.parametrize("place", ["in between", "last"])
@@ -923,3 +923,45 @@ def test_another_padding_of_a_convolution_is_named(tmp_path: Path, side_alone: i
     assert (
         f"padded with zeros (padding_mode constant) on the {('right', 'left')[side_alone]}, not on the" in mistake.why
     )
+
+
+# --- level op -----------------------------------------------------------------------------------------------------------
+
+
+def test_at_level_op_the_headline_is_in_the_forward_pass(tmp_path: Path) -> None:
+    """Gradients of parameters have the bits of what kernels of the backward pass computed, and inherit as those do."""
+
+    def run(side: int, record: Record) -> None:
+        net = Net(lambda net, x: net.b(F.elu(net.a(x), 0.9 if side else 1.0)), a=nn.Linear(16, 16), b=nn.Linear(16, 4))
+        with record(net):
+            net(rand(8, 16)).square().mean().backward()
+
+    result = compared(tmp_path, run, level="op")
+    told = [mistake.why for item in result.results for mistake in item.mistakes]
+
+    assert blamed(result) == (["aten.elu.default"], ["aten.elu.default"])
+    assert not [why for why in told if "no recorded call sends this gradient back" in why]
+    assert len(told) == 2  # the other is in the kernel of its derivative
+
+
+def test_at_level_op_fused_attention_is_recomputed(tmp_path: Path) -> None:
+    """Kernels of attention check no shapes: they are recomputed by kernels of our own, and their gradients, too."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (layer(x).view(2, 6, 4, 4).transpose(1, 2) for layer in (net.q, net.k, net.v))
+            if side:
+                k, v = (part[:, :2].repeat(1, 2, 1, 1) for part in (k, v))
+            else:
+                k, v = (part[:, :2].repeat_interleave(2, 1) for part in (k, v))
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 6, 16)
+
+        net = Net(forward, q=nn.Linear(16, 16), k=nn.Linear(16, 16), v=nn.Linear(16, 16))
+        with record(net):
+            net(rand(2, 6, 16)).square().mean().backward()
+
+    result = compared(tmp_path, run, level="op")
+    mistakes = [mistake for item in result.results for mistake in item.mistakes]
+
+    assert "aten.repeat.default" in blamed(result)[1]
+    assert not [mistake for mistake in mistakes if mistake.kind == "kernel"]

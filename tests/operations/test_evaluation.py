@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import Audit, audit  # noqa: E402
 from twintrace.operations.evaluation import Gradients, NotRecomputable, Values, evaluate, run  # noqa: E402
+from twintrace.operations.kernels import KERNELS  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -384,3 +386,37 @@ def test_powers_in_16_bits(tmp_path, dtype, exponent):
             torch.pow(base, exponent)
     found = tt.compare(tmp_path / "single", tmp_path / "half")
     assert found.code == 0, str(found)
+
+
+# --- kernels inside PyTorch -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_backward_pass_of_attention_is_that_of_autograd(causal: bool, masked: bool) -> None:
+    q, k, v, g = (rand(2, 2, 5, 8, seed=seed).double() for seed in range(4))
+    mask = rand(5, 5, seed=9).double() if masked else None
+    given = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    scores = given[0] @ given[1].transpose(-2, -1) * 0.3
+    scores = scores if mask is None else scores + mask
+    scores = scores.masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), -math.inf) if causal else scores
+    wanted = torch.autograd.grad(scores.softmax(-1) @ given[2], given, g)
+
+    found = KERNELS["attention_backward"](
+        grad_out=g, query=q, key=k, value=v, dropout_p=0.0, is_causal=causal, attn_mask=mask, scale=0.3
+    )
+
+    assert all(torch.allclose(one, two) for one, two in zip(found, wanted, strict=True))
+
+
+def test_a_kernel_that_checks_nothing_is_given_no_other_shapes() -> None:
+    meaning = Meaning("torch.ops.aten._softmax.default", {"0": Operand(0), "1": 1, "2": False}, {1: 0})
+    made_up = replace(meaning, arguments={**meaning.arguments, "0": Operand(-1)})
+
+    def spec(_: int) -> Spec:
+        return Spec("f32", (2, 3))
+
+    assert run([meaning], lambda _: rand(2, 3), spec=spec)[1].shape == (2, 3)
+    for other, shape in ((meaning, (2, 4)), (made_up, (2, 3))):
+        with pytest.raises(NotRecomputable, match="as they were recorded only"):
+            run([other], lambda _, shape=shape: rand(*shape), spec=spec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,7 +13,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tests.operations.test_evaluation import values_of  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import audit  # noqa: E402
-from twintrace.operations.evaluation import Gradients  # noqa: E402
+from twintrace.operations.evaluation import Gradients, NotRecomputable, evaluate  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 FUNCTIONS = {"lstm": torch.lstm, "gru": torch.gru}
@@ -89,3 +91,16 @@ def test_a_wrong_result_is_beyond_it(kind: str, dtype: torch.dtype, steps: int, 
         found = audit(meaning, values_of({**tensors, number: damaged}), gradients)
         score = found.forward[10] if number == 10 else found.backward[number]
         assert score.ratio > 1
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("changed", [{"bidirectional": True}, {"num_layers": 2}, {"params": 3}])
+def test_too_few_parameters_or_states_are_no_arguments(kind: str, changed: dict[str, object]) -> None:
+    """PyTorch's kernels read beyond them."""
+    meaning, tensors, _ = run(kind, torch.float32, 3, 4, 0)
+    if "params" in changed:
+        changed = {"params": meaning.arguments["params"][:3]}
+    for more in ({}, {"params": meaning.arguments["params"] * 2}):  # enough parameters, one state
+        other = replace(meaning, arguments={**meaning.arguments, **more, **changed})
+        with pytest.raises(NotRecomputable, match=r"parameters for|state of another number"):
+            evaluate(other, lambda _, number: tensors[number].double())

@@ -352,6 +352,29 @@ def test_attention(seed, causal, masked, scale, dtype):
     assert math.isclose(meaning.arguments["scale"], scale or 8**-0.5)
 
 
+@few
+@given(
+    seed=seeds,
+    causal=st.booleans(),
+    scale=st.sampled_from([None, 0.7]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_kernels_of_attention(seed, causal, scale, dtype):
+    """Forward and backward, as level op records them."""
+    q, k, v = (values(2, 2, 5, 8, seed=seed + i, dtype=dtype).requires_grad_() for i in range(3))
+
+    def run():
+        F.scaled_dot_product_attention(q, k, v, None, 0.0, causal, scale=scale).sum().backward()
+
+    recording = Recording(run, level="op")
+    for end, results in (("", 1), ("_backward", 3)):
+        name = f"aten._scaled_dot_product_flash_attention_for_cpu{end}.default"
+        call = next(call for call in recording.calls if call.site.name == name)
+        meaning = recording.check(call, 512.0)
+        assert (len(meaning.results), meaning.arguments["is_causal"]) == (results, causal)
+        assert math.isclose(meaning.arguments["scale"], scale or 8**-0.5)
+
+
 LOSSES = [
     ("mse_loss", "same", {}),
     ("l1_loss", "same", {"reduction": "sum"}),

@@ -527,7 +527,16 @@ class Gradients:
                     return call
         return None
 
+    def is_computed(self, item: TensorResult) -> bool:
+        """True if a gradient has the bits of results of kernels that were compared: level op records those of the backward pass."""
+        prints = item.left.fingerprint or "", item.right.fingerprint or ""
+        return self._state.kernels_only and prints in self._state.left_behind
+
     def _leaf_gradient(self, item: TensorResult) -> Judged:
+        """Standing of a gradient that no call is known to send back; at level op the kernels that computed it are calls."""
+        if self.is_computed(item):
+            status, sources = self._state.left_behind[item.left.fingerprint or "", item.right.fingerprint or ""]
+            return Judged(status, because="the result of a recorded kernel", sources=sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
             return Judged(Status.UNTOLD, untold=item.verdict.because)
         measured = item.measurement

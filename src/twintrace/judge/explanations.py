@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.pairs import Part, TensorPair
+from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call
 from ..model.results import Mistake, Status, TensorResult
 from ..operations.sides import Slice, name_of, outputs_of
@@ -18,7 +18,7 @@ from .rounding import unit
 from .state import SINGLE, Judged, JudgeState, is_float
 
 if TYPE_CHECKING:
-    from ..operations.causes import Cause
+    from ..operations.candidates import Cause
     from ..operations.recomputation import Difference
 
 _PRODUCTS = 3
@@ -90,12 +90,13 @@ class Explainer:
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
         """The change that explains a difference, proven from the values that both sides begin with; None if none does."""
-        recomputation, bound = self._state.recomputation, self._state.bound
+        recomputation, bound = self._state.recomputation, self._state.partners(left, right)
         found = recomputation.causes(left, right, bound, pair.layout)
         if found is None:
             longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
             found = recomputation.causes(*longer, bound, pair.layout) if longer != (left, right) else None
-        return found or self._earlier_cause(left, right, pair)
+        found = found or self._earlier_cause(left, right, pair)
+        return found or recomputation.causes(left, right, bound, pair.layout, paths=True)
 
     def meaning_mistake(
         self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
@@ -231,11 +232,14 @@ class Explainer:
         return self._precisions
 
     def _earlier_cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
-        """The cause among the calls that laid out the inputs in another order on one side."""
-        turned = {number: bound.left for number, bound in self._state.bound.items() if bound.layout.axes is not None}
-        if not turned.keys() & set(right.edge):
+        """The cause among the calls that laid out the inputs in another order, or another shape, on one side."""
+        straight = [key for key, layout in self._state.layouts.items() if layout == Layout()]
+        turned = [key for key, layout in self._state.layouts.items() if layout != Layout()]
+        # A value that was compared as it is, too, is one that both begin with.
+        lefts, rights = ({key[which] for key in turned} - {key[which] for key in straight} for which in (0, 1))
+        if not lefts & set(left.edge) and not rights & set(right.edge):
             return None
-        known = self._state.known[0] - set(turned.values()), self._state.known[1] - turned.keys()
+        known = self._state.known[0] - lefts, self._state.known[1] - rights
         longer = self._state.recomputation.from_same_values(
             self._state.sides[0].slice(pair.left, known[0]),
             self._state.sides[1].slice(pair.right, known[1]),
@@ -243,7 +247,8 @@ class Explainer:
             known,
             self._state.agrees,
         )
-        return self._state.recomputation.causes(*longer, self._state.bound, pair.layout)
+        causes, bound = self._state.recomputation.causes, self._state.bound
+        return causes(*longer, bound, pair.layout) or causes(*longer, bound, pair.layout, paths=True)
 
     def _guess(self, left: Slice, right: Slice) -> str:
         """Something to begin with where no single change explains it."""

@@ -90,7 +90,8 @@ class Recomputed:
                     judged[number][place] = self._values.judge(item)
         for number, result in enumerate(self._state.results):
             if any(self._takes_gradient(result, item, gradients[0]) for item in result.tensors if comes_in(item.pair)):
-                self._judge_gradients(judged)  # clipping, a norm, an optimizer's step: the backward pass is over
+                # Clipping, a norm, an optimizer's step: the backward pass is over. At level op it is among the calls.
+                self._judge_gradients(judged, over=not self._state.kernels_only)
             for incoming in (True, False):
                 for place, item in enumerate(result.tensors):
                     if not item.pair.part.backward and comes_in(item.pair) is incoming:
@@ -110,12 +111,14 @@ class Recomputed:
         left, right = self._state.sides
         return left.maker(pair.left) is None and right.maker(pair.right) is None
 
-    def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]]) -> None:
+    def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]], over: bool = True) -> None:
+        """Judges the gradients that have not been; unless the backward pass is `over`, only those that kernels have computed."""
         self._detours.settle(self._conclusion.ends(0))
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
             for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
                 for place, item in enumerate(self._state.results[number].tensors):
-                    if item.pair.part is part and place not in judged[number]:
+                    waits = not over and not self._gradients.is_computed(item)
+                    if item.pair.part is part and place not in judged[number] and not waits:
                         judged[number][place] = self._gradients.judge(item)
 
     def _gradient_numbers(self) -> tuple[set[int], set[int]]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..model.pairs import Alignment, Match, Part, TensorPair
+from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.verdicts import Outcome, Verdict
@@ -76,7 +76,9 @@ class JudgeState:
         self.values: dict[tuple[int, int], Judged] = {}
         self.gradients: dict[tuple[int, int], Judged] = {}
         self.bound: dict[int, Bound] = {}
-        """Right tensors and the left ones they were compared with."""
+        """Right tensors and the left ones they were compared with first."""
+        self.layouts: dict[tuple[int, int], Layout] = {}
+        """Layouts of the values that were compared."""
         self.right_of: dict[int, int] = {}
         """The first right tensor that each left one was compared with."""
         self.of_left: dict[int, Judged] = {}
@@ -112,12 +114,18 @@ class JudgeState:
                 for call in calls:
                     self.match_of[which].setdefault(call.id, match)
 
+    @property
+    def kernels_only(self) -> bool:
+        """True at level op, where the kernels of the backward pass are calls."""
+        return self.sides[0].level == self.sides[1].level == "op"
+
     def remember(self, item: TensorResult, judged: Judged) -> None:
         """Keeps the standing of a pair of values: slices of later ones begin there."""
         from ..operations.recomputation import Bound
 
         left, right = item.pair.left, item.pair.right
         self.values[left, right] = judged
+        self.layouts.setdefault((left, right), item.pair.layout)
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
         known = self.of_left.get(left)
@@ -146,15 +154,31 @@ class JudgeState:
 
     def begins_with(self, left: Slice, right: Slice) -> list[Judged]:
         """The compared values that two slices begin with."""
-        found = [self.values[self.bound[number].left, number] for number in right.edge if number in self.bound]
+        bound = self.partners(left, right)
+        found = [self.values[bound[number].left, number] for number in right.edge if number in bound]
         return found + [self.of_left[number] for number in left.edge if number in self.of_left]
+
+    def partners(self, left: Slice, right: Slice) -> Mapping[int, Bound]:
+        """Partners of the right's values for two slices. A value that was compared with several, and found wrong beside the one
+        that the left slice begins with, goes with that one: with its negative, if the left alone has negated it.
+        """
+        from ..operations.recomputation import Bound
+
+        others = {}
+        for number in right.edge:
+            if number not in self.bound or self.bound[number].left in left.edge:
+                continue
+            compared = [own for own in left.edge if (own, number) in self.values and self.values[own, number].mistakes]
+            if len(compared) == 1:
+                others[number] = Bound(compared[0], self.layouts[compared[0], number])
+        return {**self.bound, **others} if others else self.bound
 
     def choices(self, mistakes: Collection[Mistake]) -> dict[int, Any] | None:
         """Results of both sides, from the same inputs, at the places of mistakes, by the right's numbers; None if not known."""
         changed = {}
         for mistake in mistakes:
             pair, left, right = self.origins[mistake]
-            both = self.recomputation.choices(left, right, self.bound, pair.layout)
+            both = self.recomputation.choices(left, right, self.partners(left, right), pair.layout)
             if both is None or both[0].shape != both[1].shape:
                 return None
             changed[pair.right] = both

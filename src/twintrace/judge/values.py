@@ -162,6 +162,7 @@ class Values:
                 return Judged(Status.SAME, because="rows of one weight, in several", discarded=True)
             return self._leaf(item)
         incoming = self._state.incoming(left, right)
+        bound = self._state.partners(left, right)
         random = self._explainer.draws(left, right)
         if random is not None:
             return self._explainer.random_mistake(item, left, right, random, incoming)
@@ -169,23 +170,22 @@ class Values:
         mistakes = [mistake for mistake in audited.mistakes]
         terms = audited.terms or Terms()
         recomputation = self._state.recomputation
-        same = recomputation.same_meaning(left, right, self._state.bound)
+        same = recomputation.same_meaning(left, right, bound)
         try:
-            difference = None if same else recomputation.difference(left, right, self._state.bound, pair.layout)
+            difference = None if same else recomputation.difference(left, right, bound, pair.layout)
             if difference is not None and not difference.significant and incoming.status in (Status.SAME, Status.CLEAN):
-                longer = recomputation.from_same_values(
-                    left, right, self._state.bound, self._state.known, self._state.agrees
-                )
+                longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
                 if longer != (left, right):
                     left, right = longer
-                    difference = recomputation.difference(left, right, self._state.bound, pair.layout)
+                    bound = self._state.partners(left, right)
+                    difference = recomputation.difference(left, right, bound, pair.layout)
         except not_recomputable() as error:
             return self._fallback(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
         if incoming.status is Status.PARTED and self._detours.meets_again(item, incoming.sources):
             incoming, difference = Judged(Status.CLEAN), None
-        terms = replace(terms, inherited=recomputation.inherited(left, right, self._state.bound, same))
+        terms = replace(terms, inherited=recomputation.inherited(left, right, bound, same))
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)

@@ -128,6 +128,7 @@ adaptive_max_pool(input, output_size)
 unfold(input, kernel_size, dilation=1, padding=0, stride=1)
 fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)
 scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
+attention_backward(grad_out, query, key, value, dropout_p, is_causal, attn_mask=None, scale=None)
 multi_head_attention(query, key, value, in_proj, in_proj_bias, out_proj_weight, out_proj_bias, num_heads, attn_mask,
     key_padding_mask, bias_k, bias_v, add_zero_attn, dropout_p, training, need_weights, average_attn_weights, batch_first)
 

@@ -21,9 +21,11 @@ from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.values import tensor_slots
+from .candidates import SIDES, Candidate, Cause, call_text, exchanged, with_substitute
 from .evaluation import SINGLE, NotRecomputable, run
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
+from .paths import operand_paths
 from .sides import Slice, name_of, outputs_of
 from .traits import traits_of
 from .variants import variants
@@ -57,43 +59,23 @@ _NUMBERS = {"mul": "factor", "div": "divisor", "add": "addend", "sub": "subtrahe
 """Names of the second operand of arithmetic."""
 _EPSILON = 1e-2
 """Constants that are added and smaller than this keep a division from failing."""
-SIDES = ("left", "right")
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why two calls mean something else, proven by computing with the change."""
-
-    text: str
-    proof: str = ""
-    setting: str = ""
-    advice: str = ""
-    lone: bool = False
-    """True if one side alone makes a call."""
-    left: tuple[Call, ...] = ()
-    right: tuple[Call, ...] = ()
-    """Calls to blame, where it is known which."""
-    how: str = "with the left's"
-    """Change that makes the results agree."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A change worth trying: meanings and operands to compute with instead."""
-
-    cause: Cause
-    left: Sequence[Meaning] | None = None
-    right: Sequence[Meaning] | None = None
-    bound: Mapping[int, Bound] | None = None
 
 
 def cause_of(
-    recomputation: Recomputation, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout
+    recomputation: Recomputation,
+    left: Slice,
+    right: Slice,
+    bound: Mapping[int, Bound],
+    layout: Layout,
+    paths: bool = False,
 ) -> Cause | None:
-    """The change that makes the two sides compute the same; None if none of those tried does."""
+    """The change that makes the two sides compute the same; None if none of those tried does.
+
+    `paths`: operands of the left in the right's calls are tried instead. That says where a difference is, not why.
+    """
     try:
         f, g, _ = recomputation.both(left, right, bound, layout)
-        search = _Search(recomputation, left, right, bound)
+        search = Search(recomputation, left, right, bound)
     except NotRecomputable:
         return None
     visible = _without_hidden(f, g)
@@ -102,7 +84,7 @@ def cause_of(
     foreign = recomputation.sides[0].framework != recomputation.sides[1].framework and all(
         part.calls and part.calls[-1].site.phase is Phase.UPDATE for part in (left, right)
     )
-    for candidate in search.candidates():
+    for candidate in operand_paths(search) if paths else search.candidates():
         changed = candidate.left, candidate.right
         try:
             after, other, limit = recomputation.both(left, right, candidate.bound or bound, layout, changed)
@@ -120,7 +102,7 @@ def cause_of(
     return None
 
 
-class _Search:
+class Search:
     """Changes worth trying for two slices."""
 
     def __init__(self, recomputation: Recomputation, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> None:
@@ -131,11 +113,11 @@ class _Search:
             [of_one_parameter(meaning, part.tensor) for meaning in recomputation.meanings(which, part)]
             for which, part in enumerate((left, right))
         )
-        self._pairs = list(_partners(self._left, self._right))
+        self.pairs = list(_partners(self._left, self._right))
 
     def candidates(self) -> Iterator[Candidate]:
         """Everything worth trying, the likeliest first."""
-        for one, two in self._pairs:
+        for one, two in self.pairs:
             yield from self._settings(one, two)
             for candidate in self._operands(one, two):
                 yield self._at(one, two, candidate)
@@ -146,7 +128,7 @@ class _Search:
         for which in (0, 1):
             yield from self._lone_modules(which)
         yield from self._masks()
-        for one, two in self._pairs:
+        for one, two in self.pairs:
             for candidate in self._operations(one, two):
                 yield self._at(one, two, candidate)
         for which in (1, 0):
@@ -160,12 +142,58 @@ class _Search:
 
     def _at(self, one: Meaning, two: Meaning, candidate: Candidate) -> Candidate:
         """A change of two calls, with these to blame."""
-        cause = replace(candidate.cause, left=(self._call(0, one),), right=(self._call(1, two),))
+        cause = replace(candidate.cause, left=(self.call(0, one),), right=(self.call(1, two),))
         return replace(candidate, cause=cause)
 
-    def _call(self, which: int, meaning: Meaning) -> Call:
+    def call(self, which: int, meaning: Meaning) -> Call:
+        """The recorded call of a meaning."""
         meanings = self._right if which else self._left
         return self._slices[which].calls[next(place for place, item in enumerate(meanings) if item is meaning)]
+
+    def values(self, which: int) -> Callable[[Operand], Tensor]:
+        """Values of one side's operands, both from the values that the left begins with. Raises NotRecomputable."""
+        part = self._slices[which]
+        given = self._re.from_left(self._bound) if which else self._re.values[0]
+        with torch.no_grad():
+            made = run(self.meanings(which), given, part.copies, self._re.values[which].spec)
+
+        def value(operand: Operand) -> Tensor:
+            number = part.copies.get(operand.tensor, operand.tensor)
+            return made[number] if number in made else given(number)
+
+        return value
+
+    def meanings(self, which: int) -> list[Meaning]:
+        """Meanings of one side's calls, in their order."""
+        return self._right if which else self._left
+
+    def taking_an_input(self, which: int, cause: Cause) -> Iterator[Candidate]:
+        """One side with a value that it begins with in place of its result, each that has its shape."""
+        part, spec = self._slices[which], self._re.values[which].spec
+        for number in part.edge:
+            if spec(number).shape == spec(part.tensor).shape and number != part.tensor:
+                copy = [Meaning("torch.Tensor.clone", {"0": Operand(number)}, {part.tensor: 0}, "clone")]
+                yield Candidate(cause, right=copy) if which else Candidate(cause, left=copy)
+
+    def makers(self, which: int, number: int) -> list[Meaning]:
+        """Calls of a slice that make a value, in their order."""
+        part, needed, found = self._slices[which], {number}, []
+        for meaning in reversed(self._right if which else self._left):
+            if (
+                needed & {part.copies.get(result, result) for result in meaning.results}
+                or needed & meaning.results.keys()
+            ):
+                needed |= {part.copies.get(operand.tensor, operand.tensor) for _, operand in meaning.operands()}
+                found.append(meaning)
+        return found[::-1]
+
+    def with_operands(self, meaning: Meaning, operands: Mapping[int, Tensor], cause: Cause) -> Candidate:
+        """The right's calls, one of which takes other values."""
+        changed = [meaning]
+        for number, value in operands.items():
+            changed = with_substitute(changed, number, Operand(self._re.constant(value)))
+        arguments = {**changed[0].arguments, **({"enable_gqa": False} if "enable_gqa" in meaning.arguments else {})}
+        return Candidate(cause, right=exchanged(self._right, meaning, replace(changed[0], arguments=arguments)))
 
     # --- settings and operands ------------------------------------------------------------------------------------------
 
@@ -192,7 +220,7 @@ class _Search:
     def _all_settings(self) -> Iterator[Candidate]:
         """All settings of all calls between: a reshape and a permutation that belong together."""
         changed, names = list(self._right), []
-        for one, two in self._pairs:
+        for one, two in self.pairs:
             for name, (mine, other) in sorted(different_arguments(one, two).items()):
                 names.append(f"{name} of {two.operation}: {told(mine)} | {told(other)}")
                 place = next(place for place, item in enumerate(changed) if item.results.keys() == two.results.keys())
@@ -238,7 +266,7 @@ class _Search:
 
     def _with(self, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
         changed = replace(meaning, arguments={**meaning.arguments, **arguments})
-        return _exchanged(self._right, meaning, changed)
+        return exchanged(self._right, meaning, changed)
 
     def _operands(self, one: Meaning, two: Meaning) -> Iterator[Candidate]:
         """Operands that one side alone has: a bias, a mask."""
@@ -258,8 +286,8 @@ class _Search:
 
     def _changed(self, cause: Cause, which: int, old: Meaning, new: Meaning) -> Candidate:
         if which == 0:
-            return Candidate(cause, left=_exchanged(self._left, old, new))
-        return Candidate(cause, right=_exchanged(self._right, old, new))
+            return Candidate(cause, left=exchanged(self._left, old, new))
+        return Candidate(cause, right=exchanged(self._right, old, new))
 
     # --- calls ----------------------------------------------------------------------------------------------------------
 
@@ -270,7 +298,7 @@ class _Search:
         meanings, others = (self._left, self._right) if which == 0 else (self._right, self._left)
         more = Counter(item.operation for item in meanings) - Counter(item.operation for item in others)
         for place, meaning in reversed([*enumerate(meanings)]):
-            if not every and meaning.operation not in more and any(meaning is pair[which] for pair in self._pairs):
+            if not every and meaning.operation not in more and any(meaning is pair[which] for pair in self.pairs):
                 continue
             advice = (
                 "remove it from the right, or see why the left does without"
@@ -302,7 +330,7 @@ class _Search:
                 continue
             rest = [item for item, call in zip(meanings, calls, strict=True) if call.id not in inside]
             for result in (made[0], *side.originals(made[0])):
-                rest = _with_substitute(rest, result, Operand(given[0]))
+                rest = with_substitute(rest, result, Operand(given[0]))
                 if result == self._slices[which].tensor:
                     rest.append(Meaning("torch.Tensor.clone", {"0": Operand(given[0])}, {result: 0}, "clone"))
             advice = (
@@ -337,9 +365,9 @@ class _Search:
             return
         swapped = _as_other(two, one)
         if swapped is not None:
-            text = f"the left computes {_call_text(one)}, the right {_call_text(two)}"
+            text = f"the left computes {call_text(one)}, the right {call_text(two)}"
             cause = Cause(text, setting=one.operation, advice=f"call {one.operation} on the right")
-            yield Candidate(cause, right=_exchanged(self._right, two, swapped))
+            yield Candidate(cause, right=exchanged(self._right, two, swapped))
 
     # --- inputs ---------------------------------------------------------------------------------------------------------
 
@@ -387,7 +415,7 @@ class _Search:
             changed = list(self._right)
             for number, other in ((one, two), (two, one)):
                 turned = self._re.constant(value(other).transpose(-1, -2))
-                changed = _with_substitute(changed, number, Operand(turned))
+                changed = with_substitute(changed, number, Operand(turned))
             cause = Cause("two operands are exchanged", setting="operands", advice=_EXCHANGE)
             yield Candidate(cause, right=changed)
 
@@ -439,9 +467,7 @@ class _Search:
 
     def _masks(self) -> Iterator[Candidate]:
         """The right with the left's mask in place of its own."""
-        left, right = self._slices
-        mine = self._mask(left, self._left, self._re.values[0])
-        other = self._mask(right, self._right, self._re.from_left(self._bound))
+        mine, other = self._mask(0), self._mask(1)
         if mine is not None and other is not None:
             if _broadcastable(mine.allowed, other.allowed) and torch.equal(
                 *torch.broadcast_tensors(mine.allowed, other.allowed)
@@ -450,7 +476,7 @@ class _Search:
             text = f"the masks differ: the left masks {mine.text}, the right {other.text}"
             changed = other.exchanged(Operand(self._re.constant(mine.additive())))
             cause = Cause(text, setting="mask", advice="build the mask on the right as on the left")
-            yield Candidate(cause, right=_exchanged(self._right, other.meaning, changed))
+            yield Candidate(cause, right=exchanged(self._right, other.meaning, changed))
             return
         for which, has in enumerate((mine, other)):
             if has is not None:
@@ -462,19 +488,15 @@ class _Search:
                 )
                 yield self._changed(cause, which, has.meaning, has.without())
 
-    def _mask(self, part: Slice, meanings: Sequence[Meaning], values: Callable[[int], Tensor]) -> _Mask | None:
+    def _mask(self, which: int) -> _Mask | None:
         """The mask of an attention: an argument of its own, or what is added to the scores."""
         try:
-            with torch.no_grad():
-                made = run([of_one_parameter(item, part.tensor) for item in meanings], values, part.copies)
+            value = self.values(which)
         except NotRecomputable:
             return None
-
-        def value(operand: Operand) -> Tensor:
-            number = part.copies.get(operand.tensor, operand.tensor)
-            return made[number] if number in made else values(number)
-
-        for meaning in reversed(meanings):  # the last that is added to the scores: masks are built of masks
+        for meaning in reversed(
+            self._right if which else self._left
+        ):  # the last that is added to the scores: masks are built of masks
             arguments = meaning.arguments
             own = arguments.get("attn_mask")
             if isinstance(own, Operand):
@@ -597,10 +619,6 @@ def _signature(meaning: Meaning) -> object:
     return meaning.operation, tuple(path for path, _ in meaning.operands())
 
 
-def _exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:
-    return [new if item is old else item for item in meanings]
-
-
 def _as_other(meaning: Meaning, other: Meaning) -> Meaning | None:
     """The operation of `other` on the operands of `meaning`."""
     ours = dict(meaning.operands())
@@ -629,33 +647,10 @@ def _left_out(meanings: Sequence[Meaning], place: int) -> Iterator[list[Meaning]
     for way in ways:
         changed = kept
         for result, substitute in way.items():
-            changed = _with_substitute(changed, result, substitute)
+            changed = with_substitute(changed, result, substitute)
         last = [
             Meaning("torch.Tensor.clone", {"0": substitute}, {result: 0}, "clone")
             for result, substitute in way.items()
             if not any(result == operand.tensor for item in kept for _, operand in item.operands())
         ]
         yield [*changed, *last]
-
-
-def _with_substitute(meanings: Sequence[Meaning], number: int, substitute: Operand) -> list[Meaning]:
-    """The calls with another operand in place of one."""
-    return [
-        replace(
-            item, arguments={name: _substituted(value, number, substitute) for name, value in item.arguments.items()}
-        )
-        for item in meanings
-    ]
-
-
-def _substituted(value: Argument, number: int, substitute: Operand) -> Argument:
-    if isinstance(value, Operand):
-        return substitute if value.tensor == number else value
-    if isinstance(value, tuple):
-        return tuple(_substituted(item, number, substitute) for item in value)
-    return value
-
-
-def _call_text(meaning: Meaning) -> str:
-    settings = ", ".join(f"{name}={told(value)}" for name, value in meaning.settings().items() if value is not None)
-    return f"{meaning.operation}({settings})" if settings and len(settings) < 60 else meaning.operation

@@ -18,7 +18,7 @@ import torch
 
 from ..model.tensors import UNITS, Spec
 from . import kernels
-from .meanings import Argument, Meaning, Operand
+from .meanings import Argument, Meaning, Operand, SpecOf
 
 Tensor = torch.Tensor
 
@@ -33,6 +33,8 @@ COARSE = 2.0**-12
 """Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
 
 _CACHE_BYTES = 512 << 20
+_UNCHECKED = "torch.ops.aten._"
+"""Beginning of the names of kernels that PyTorch calls after it has checked their arguments: other shapes damage memory."""
 
 
 class NotRecomputable(Exception):
@@ -166,12 +168,16 @@ def _flat(value: Any) -> list[Tensor]:
 
 
 def run(
-    meanings: Sequence[Meaning], values: Callable[[int], Tensor], copies: Mapping[int, int] | None = None
+    meanings: Sequence[Meaning],
+    values: Callable[[int], Tensor],
+    copies: Mapping[int, int] | None = None,
+    spec: SpecOf | None = None,
 ) -> dict[int, Tensor]:
     """Results of several calls, one after the other, by the numbers of the recorded tensors.
 
     What one of them made is taken by the others as it was computed here; everything else is asked of `values`. `copies` names
-    tensors that are others under a number of their own.
+    tensors that are others under a number of their own. `spec` gives the shapes that were recorded: kernels inside PyTorch, which
+    check nothing, are called with no others.
     """
     made: dict[int, Tensor] = {}
     same = copies or {}
@@ -181,6 +187,12 @@ def run(
         return made[number] if number in made else values(number)
 
     for meaning in meanings:
+        if spec is not None and meaning.operation.startswith(_UNCHECKED):
+            for path, item in meaning.operands():
+                if item.tensor < 0 or operand(path, item.tensor).shape != tuple(spec(item.tensor).shape):
+                    raise NotRecomputable(
+                        f"{meaning.called or meaning.operation} takes operands as they were recorded only"
+                    )
         results = evaluate(meaning, operand)
         for number, key in meaning.results.items():
             if key in results:

@@ -787,22 +787,45 @@ def _attention(
     scale: float,
     enable_gqa: bool,
 ) -> Result:
-    """Written out: scores, mask, softmax, weighted sum. A row without a key is 0."""
-    if dropout_p > 0:
-        raise Random("attention draws the mask of its dropout")
+    """Written out: scores, mask, softmax, weighted sum."""
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    return _attention_weights(query, key, attn_mask, dropout_p, is_causal, scale) @ value
+
+
+@kernel("attention_backward")
+def _attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Tensor | None,
+    scale: float,
+) -> Result:
+    """Gradients of query, key and value. PyTorch's kernel checks no shapes."""
+    weights = _attention_weights(query, key, attn_mask, dropout_p, is_causal, scale)
+    sent = grad_out @ value.transpose(-2, -1)
+    scores = weights * (sent - (sent * weights).sum(-1, keepdim=True)) * scale
+    return scores @ key, scores.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ grad_out
+
+
+def _attention_weights(
+    query: Tensor, key: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float
+) -> Tensor:
+    """Softmax of the scores. A row without a key is 0."""
+    if dropout_p > 0:
+        raise Random("attention draws the mask of its dropout")
     scores = query @ key.transpose(-2, -1) * scale
     if is_causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
     if attn_mask is not None:
-        masked = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-        scores = masked
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     empty = (scores == -math.inf).all(-1, keepdim=True)
-    weights = torch.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
-    return weights @ value
+    return torch.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
 
 @kernel("multi_head_attention")
@@ -1530,6 +1553,8 @@ def _tensor(data: Any, dtype: str) -> Result:
 
 
 def _recurrent(function: Kernel, states: int) -> Kernel:
+    """PyTorch's kernel, which reads beyond parameters and states that are too few, behind a check of their number."""
+
     def call(
         input: Tensor,
         hx: Any,
@@ -1543,8 +1568,11 @@ def _recurrent(function: Kernel, states: int) -> Kernel:
     ) -> Result:
         if train and dropout > 0 and num_layers > 1:
             raise Random("dropout between the layers draws its masks")
+        rows = num_layers * (2 if bidirectional else 1)
+        one = 4 if has_biases else 2
+        if len(params) not in (rows * one, rows * (one + 1)):  # + 1: projections
+            raise ValueError(f"{len(params)} parameters for {rows} layers and directions")
         if hx is None:
-            rows = num_layers * (2 if bidirectional else 1)
             shape = (
                 (rows, params[1].shape[1])
                 if input.dim() == 2
@@ -1553,6 +1581,8 @@ def _recurrent(function: Kernel, states: int) -> Kernel:
             hx = (input.new_zeros(shape),) * states
         single = isinstance(hx, tuple) and states == 1
         state = tuple(hx) if states > 1 else hx[0] if single else hx
+        if any(item.shape[0] != rows for item in (state if states > 1 else (state,))):
+            raise ValueError(f"a state of another number than {rows} layers and directions")
         return function(input, state, list(params), has_biases, num_layers, 0.0, train, bidirectional, batch_first)
 
     return call

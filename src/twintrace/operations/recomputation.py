@@ -25,8 +25,9 @@ from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .audits import Audit, audit
+from .candidates import Cause
 from .catalog import OPERATIONS
-from .causes import HIDDEN, Cause, cause_of
+from .causes import HIDDEN, cause_of
 from .evaluation import SINGLE, Gradients, NotRecomputable, Values, run
 from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
@@ -610,7 +611,7 @@ class Recomputation:
             )
 
         with torch.no_grad():
-            made = run(meanings, moved, part.copies)
+            made = run(meanings, moved, part.copies, self.values[which].spec)
             other = made[part.tensor] if part.tensor in made else moved(part.tensor)
         apart = (laid_out(other.double(), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
         return _WOBBLE * (apart + _spread(apart, result))
@@ -681,8 +682,11 @@ class Recomputation:
         meanings = changed if changed is not None else self.meanings(which, part)
         meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         with torch.no_grad():
-            made = run(meanings, values, part.copies)
+            made = run(meanings, values, part.copies, self.values[which].spec)
             result = made[part.tensor] if part.tensor in made else values(part.tensor)
+            recorded = self.values[which].spec(part.tensor)
+            if changed is None and math.prod(recorded.shape) != result.numel():  # not so with other settings
+                raise NotRecomputable(f"{name_of(part.calls[-1])} gives another shape in float64 than {recorded}")
             return result.double() if not result.is_complex() else result
 
     def constant(self, value: Tensor) -> int:
@@ -691,9 +695,11 @@ class Recomputation:
         self._constants[number] = value
         return number
 
-    def causes(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> Cause | None:
-        """The change that makes the two sides compute the same; None if none of those tried does."""
-        return cause_of(self, left, right, bound, layout)
+    def causes(
+        self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout, paths: bool = False
+    ) -> Cause | None:
+        """The change that makes the two sides compute the same; None if none of those tried does. See `cause_of`."""
+        return cause_of(self, left, right, bound, layout, paths)
 
     def relation(self, left: int, right: int) -> str:
         """The relation of two different tensors that no recorded call made; empty if nothing is seen."""

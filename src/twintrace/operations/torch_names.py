@@ -194,6 +194,19 @@ fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)
     padding=spread(padding, 2), stride=spread(stride, 2))
 scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
     = scaled_dot_product_attention(scale=attention_scale(query, scale))
+_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None)
+    = scaled_dot_product_attention(scale=attention_scale(query, scale))[:1]
+_scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
+    attn_mask=None, scale=None) = attention_backward(scale=attention_scale(query, scale))
+_scaled_dot_product_flash_attention(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None)
+    = scaled_dot_product_attention(scale=attention_scale(query, scale))[:1]
+_scaled_dot_product_efficient_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False,
+    scale=None) = scaled_dot_product_attention(attn_mask=attn_bias, scale=attention_scale(query, scale))[:1]
+_scaled_dot_product_cudnn_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False,
+    return_debug_mask=False, scale=None)
+    = scaled_dot_product_attention(attn_mask=attn_bias, scale=attention_scale(query, scale))[:1]
+_scaled_dot_product_attention_math(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, dropout_mask=None, scale=None,
+    enable_gqa=False) = scaled_dot_product_attention(scale=attention_scale(query, scale))[:1]
 
 batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05) = batch_norm
 torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled) = batch_norm

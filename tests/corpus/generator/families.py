@@ -62,7 +62,13 @@ FAMILIES = (
         r"relu6?\b|silu|gelu|swish|leaky|hardtanh",
         "relu|silu|gelu|leaky|swish|hardtanh|sigmoid",
     ),
-    Family("missing_bias", "bias", lambda right: (False,) if right else (), r"\bbias"),
+    Family(
+        "missing_bias",
+        "bias",
+        lambda right: (False,) if right else (),
+        r"\bbias",
+        where=lambda site: not site.endswith(".k"),  # adds the same to all scores of a query: no mistake
+    ),
     Family("missing_mask", "mask", _given("none"), r"mask", _ATTENTION),
     Family("attention_scale", "scale", _given(2.0, 0.5, 8**0.5), r"scal|factor|multipl|divid", _ATTENTION),
     Family("softmax_axis", "axis", _given(-2), r"\b(dim|axis)\b", _ATTENTION),

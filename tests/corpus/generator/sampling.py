@@ -31,6 +31,7 @@ GAPS = {
     "kernels of MindSpore and MSAdapter": "only PyTorch lets one be replaced below the recorder: the left side has the fault",
     "fused attention, sums in place, checkpoints, compiled helpers beyond PyTorch": "no CPU kernel, or no such function",
     "trainings beside MSAdapter": "its optimizers read gradients that its backward pass does not set",
+    "missing biases of keys": "they add one number to all scores of a query, which the softmax takes out again",
     "trainings in f16": "Adam's second moment underflows, and nobody trains so",
 }
 """What is left out, and why. What a net has no knob for is listed by `Sample.gaps`, too."""
