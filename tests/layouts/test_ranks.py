@@ -90,6 +90,8 @@ RIGHT = (
     "dtensor 2",
     "sequence 2",
     "fsdp 2",
+    "vocabulary 2",
+    "vocabulary 4",
     "megatron 4",
     "dtensor 4",
     "data 4",
@@ -107,11 +109,11 @@ WRONG = {
     "other data on rank 1 2": ("torch.nn.functional.embedding", "rank 1 has other values"),
     "one rank scales 2": ("not the same on all ranks: rank 1",),
     "norms not reduced over the sequence 2": ("torch.optim.SGD.step", "blocks.0.norm.weight", "not reduced"),
-    "rows of others not masked 2": ("embedding",),
+    "rows of others not masked 2": ("embedding", "mean something else"),
+    "denominator not reduced 2": ("torch.Tensor.sum", "no collective adds them up"),
     "fsdp averaged again 2": ("torch.Tensor.div_", "divides by 2"),
     "gradients reduced over the wrong group 4": ("torch.optim.SGD.step", "not reduced"),
 }
-UNTOLD = ("vocabulary 2",)
 
 
 @pytest.mark.slow
@@ -130,14 +132,6 @@ def test_mistakes_are_named(name, runs):
     assert found.code == 1
     told = _everything(found)
     assert all(word in told for word in WRONG[name]), told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", UNTOLD)
-def test_what_cannot_be_put_together_is_not_judged(name, runs):
-    """A layout that is right and not understood is neither blamed nor said to agree."""
-    out = runs(int(name[-1]))
-    assert tt.compare(out / "one", out / name).code == 3
 
 
 @pytest.mark.slow

@@ -7,7 +7,11 @@
     meshes.py       the grid in which ranks lie, by their process groups
     merging.py      calls of the ranks that correspond to each other
     collectives.py  a collective as a function of the whole
+    wholes.py       tensors of the ranks, and those that are put together of them
+    candidates.py   placements that fit a shape, and which of them the values speak for
+    computing.py    results of a merged call for the whole
     inference.py    what each tensor is of the whole: said by the run, else told by shapes, bits and values
+    parts.py        calls of single ranks that are none of the whole, and how they hang together with it
     assembled.py    the journal that comes of it, which is aligned and judged like any other
     findings.py     differences among the ranks themselves
 

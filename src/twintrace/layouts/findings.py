@@ -18,9 +18,10 @@ from ..model.tensors import UNITS
 from ..model.values import tensor_slots
 from ..operations.sides import inputs_of, outputs_of
 from .collectives import collective_of
-from .inference import SAID, Inference
+from .inference import VISIBLE, Inference, number_of_addends
 from .merging import Merged
 from .placements import Part
+from .wholes import SAID
 
 _SHOWN = 6
 
@@ -96,46 +97,23 @@ def _added_on_every_rank(inference: Inference, merged: Merged) -> Iterator[Findi
             placed = inference.placed.get(number)
             if placed is None or number in taken.values():
                 continue
-            count = 1
-            for length, item in zip(inference.mesh.shape, placed.placements, strict=True):
-                count *= length if item.part is Part.SUM else 1
-            operands = {slot: item for slot, item in taken.items() if _is_copy(inference, item)}
-            if count == 1 or not operands:
-                continue
-            wanted, got = inference.results_of(call).get(number), inference.values(number)
+            count = number_of_addends(inference.mesh, placed.placements)
+            wanted = inference.results_of(call).get(number) if count > 1 else None
+            got = inference.values(number)
             if wanted is None or got is None or wanted.shape != got.shape:
                 continue
             gap = np.asarray(got, np.float64) - wanted
-            size = float(np.linalg.norm(gap))
-            if size <= _VISIBLE * float(np.linalg.norm(wanted)):
+            if float(np.linalg.norm(gap)) <= VISIBLE * float(np.linalg.norm(wanted)):
                 continue
-            for slot, operand in operands.items():
-                values = inference.values(operand)
-                if values is None or values.dtype.kind != "f" or not _broadcasts(values.shape, gap.shape):
-                    continue
-                if float(np.linalg.norm(gap - (count - 1) * values)) <= _VISIBLE * size:
-                    spec = inference.whole(operand).spec
-                    yield Finding(
-                        call,
-                        f"each of {count} ranks adds {spec} (argument {slot}) to its part of a sum, "
-                        f"which makes it {count} times too large in the sum",
-                        "the bias is added on every rank before the reduction",
-                        "add it once, after the reduction",
-                    )
-                    break
-
-
-def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    return len(shape) <= len(whole) and shape == whole[len(whole) - len(shape) :]
-
-
-_VISIBLE = 1e-3
-"""Relative size from which on a difference is more than the rounding of sums in 16 bits."""
-
-
-def _is_copy(inference: Inference, number: int) -> bool:
-    placed = inference.placed.get(number)
-    return placed is not None and all(item.part is Part.REPLICATE for item in placed.placements)
+            slot = inference.copy_in_gap(call, gap, count)
+            if slot is not None:
+                yield Finding(
+                    call,
+                    f"each of {count} ranks adds {inference.whole(taken[slot]).spec} (argument {slot}) to its part of a sum, "
+                    f"which makes it {count} times too large in the sum",
+                    "the bias is added on every rank before the reduction",
+                    "add it once, after the reduction",
+                )
 
 
 def _gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding]:
