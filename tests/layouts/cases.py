@@ -112,6 +112,35 @@ def sequence_mistake(path: str, rank: int, world: int) -> None:
     _sequence(path, reduce=False)
 
 
+# --- pipelines and micro-batches --------------------------------------------------------------------------------------
+
+
+@case("pipeline", 2, 4)
+def pipeline(path: str, rank: int, world: int, mistake: str = "", micro: int = 2) -> None:
+    nets.train_pipeline(nets.Stage(nets.whole(), rank, world), nets.batches(), path, micro, mistake=mistake)
+
+
+@case("pipeline of one batch")
+def pipeline_of_one(path: str, rank: int, world: int) -> None:
+    pipeline(path, rank, world, micro=1)
+
+
+plant(pipeline, "micro-batches added", "scaled on the way", "divided again")
+
+
+def _accumulated(path: str, **kwargs) -> None:
+    nets.train(nets.whole(), nets.batches(), path, **kwargs)
+
+
+ALONE: dict[str, Callable[[str], None]] = {
+    "one": _accumulated,
+    "accumulated": functools.partial(_accumulated, micro=2),
+    "accumulated four times": functools.partial(_accumulated, micro=4),
+    "loss of each micro-batch": functools.partial(_accumulated, micro=2, scale=1),
+}
+"""Runs on one rank."""
+
+
 # --- data parallel ----------------------------------------------------------------------------------------------------
 
 
@@ -271,8 +300,9 @@ def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:
 
 def main(out: str, world: int, names: list[str]) -> None:
     torch.set_num_threads(1)
-    if not Path(out, "one").exists():
-        nets.train(nets.whole(), nets.batches(), str(Path(out, "one")))
+    for name, run in ALONE.items():
+        if not Path(out, name).exists() and (name == "one" or name in names or not names):
+            run(str(Path(out, name)))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

@@ -200,11 +200,80 @@ def megatron(model: Model, group=None, mistake: str = "") -> Model:
     return model
 
 
-def train(model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None) -> None:
+def train(
+    model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None, micro: int = 1, scale=None
+) -> None:
+    """Two recorded steps, each of so many micro-batches, whose losses are divided by their number or by `scale`."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
     with tt.record(path, model, level="mix", keep="tensor", overwrite=True) as recorder:
         for tokens, targets in data:
-            loss(model(tokens), targets).backward()
+            for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
+                found = loss(model(own), wanted)
+                (found / (scale or micro) if micro > 1 else found).backward()
+            after()
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.step()
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+class Stage(nn.Module):
+    """A part of the model: of two stages the first has the embedding and a block, of four each has one thing."""
+
+    def __init__(self, model: Model, stage: int, stages: int) -> None:
+        super().__init__()
+        layers = ("embedding", "0", "1", "head")
+        count = len(layers) // stages
+        own = layers[stage * count : (stage + 1) * count]
+        self.embedding = model.embedding if "embedding" in own else None
+        self.blocks = nn.ModuleDict({name: model.blocks[int(name)] for name in ("0", "1") if name in own})
+        self.norm, self.head = (model.norm, model.head) if "head" in own else (None, None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.embedding is not None:
+            x = self.embedding(x).transpose(0, 1)
+        for block in self.blocks.values():
+            x = block(x)
+        return x if self.head is None else self.head(self.norm(x)).transpose(0, 1)
+
+
+def train_pipeline(
+    stage: nn.Module, data, path: str, micro: int, *, stages=None, after=lambda: None, mistake: str = "", width=WIDTH
+) -> None:
+    """Two recorded steps of a pipeline: all micro-batches forward, then all backward, the last first."""
+    stages = stages or list(range(dist.get_world_size()))
+    place = stages.index(dist.get_rank())
+    before = stages[place - 1] if place else None
+    behind = stages[place + 1] if place + 1 < len(stages) else None
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+    with tt.record(path, stage, level="mix", keep="tensor", overwrite=True) as recorder:
+        for tokens, targets in data:
+            taken, made = [], []
+            for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
+                x = own
+                if before is not None:
+                    x = torch.empty(LENGTH, own.shape[0], width)
+                    dist.recv(x, before)
+                    x.requires_grad_()
+                y = stage(x)
+                if behind is not None:
+                    sent = y.detach().contiguous()
+                    dist.send(sent * 1.01 if mistake == "scaled on the way" else sent, behind)
+                else:
+                    y = loss_of(y, wanted)
+                    y = y if mistake == "micro-batches added" else y / micro
+                taken.append(x)
+                made.append(y)
+            for x, y in reversed(list(zip(taken, made, strict=True))):
+                gradient = None
+                if behind is not None:
+                    gradient = torch.empty(y.shape)
+                    dist.recv(gradient, behind)
+                y.backward(gradient)
+                if before is not None:
+                    dist.send((x.grad / micro if mistake == "divided again" else x.grad).contiguous(), before)
             after()
             optimizer.step()
             optimizer.zero_grad()

@@ -24,7 +24,9 @@ from .findings import Finding, findings_of
 from .inference import Inference
 from .merging import DIFFERENT, Merged, merge
 from .meshes import Mesh, mesh_of
+from .microbatches import split
 from .parts import Parts
+from .pipelines import join_stages, stages_by_sending
 from .placements import Array, Part, told
 from .wholes import Placed, Reference
 
@@ -108,6 +110,8 @@ class Assembled:
     mesh: Mesh
     placed: Mapping[int, Placed]
     unplaced: Mapping[int, str]
+    micro: int = 1
+    """Micro-batches of each rank, along the last axis of the mesh."""
     unmerged: tuple[str, ...] = ()
     """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
@@ -122,13 +126,18 @@ class Assembled:
         unsure = sum(item.confidence < 1 for item in self.placed.values())
         more = f", {unsure} of them inferred with doubt" if unsure else ""
         open_ones = f"; {len(self.unplaced)} could not be placed" if self.unplaced else ""
-        return f"{self.mesh.size} ranks put together ({self.mesh}): {shown} tensors{more}{open_ones}."
+        ranks = self.mesh.size // self.micro
+        parts = [f"{ranks} ranks"] if ranks > 1 else []
+        parts += [f"{self.micro} micro-batches"] if self.micro > 1 else []
+        return f"{' of '.join(parts)} put together ({self.mesh}): {shown} tensors{more}{open_ones}."
 
 
 def assemble(
     journals: Sequence[Journal],
     align: Callable[[Side], Mapping[int, tuple[Tensor, Callable[[], Any]]]],
     leaves: Collection[tuple[Spec, str | None]] = (),
+    losses: Sequence[float] = (),
+    micro: int = 1,
 ) -> Assembled:
     """The journals of all ranks of a step as one.
 
@@ -136,20 +145,29 @@ def assemble(
         journals: in the order of the ranks.
         align: gives, for the calls of the ranks as a side of a comparison, the other side's tensor and values beside each group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
+        losses: numbers at which the other side's backward pass begins.
+        micro: micro-batches of the ranks for one batch of the other side.
     """
     if len({journal.header.framework for journal in journals}) > 1:
         raise TraceError("The ranks of one run are of different frameworks, and cannot be put together.")
     groups = {group for journal in journals for group in journal.header.groups}
     mesh = mesh_of(len(journals), groups)
-    merged = merge(journals, mesh)
+    stages = stages_by_sending(journals)
+    if micro > 1:
+        journals = [piece for journal in journals for piece in split(journal, micro)]
+        stages = [stage for stage in stages for _ in range(micro)]
+        mesh = Mesh((*mesh.shape, micro)) if mesh.size > 1 else Mesh.line(micro)
+    merged = merge(journals, mesh, stages)
+    if any(stages):
+        join_stages(merged)
     references = {
         number: Reference(tensor.spec.shape, values)
         for number, (tensor, values) in align(_raw(journals, merged)).items()
     }
-    inference = Inference(journals, merged, mesh, references, leaves)
+    inference = Inference(journals, merged, mesh, references, leaves, losses)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
-    found = findings_of(inference, merged, ranks)
+    found = findings_of(inference, merged, ranks, micro)
     unmerged = [
         f"only rank{'' if len(positions) == 1 else 's'} {', '.join(str(ranks[place]) for place in positions[:6])} "
         f"{'calls' if len(positions) == 1 else 'call'} {call.site.name}{f' in {call.site.path}' if call.site.path else ''}"
@@ -167,6 +185,7 @@ def assemble(
         mesh,
         inference.placed,
         {number: why for number, why in inference.unplaced.items() if number in told},
+        micro,
         tuple(unmerged),
     )
 

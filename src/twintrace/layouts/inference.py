@@ -46,7 +46,7 @@ from .placements import (
     shard,
     whole_shape,
 )
-from .wholes import SAID, Placed, Reference, Wholes
+from .wholes import SAID, Placed, Reference, Wholes, relative
 
 PIECES = "bit by bit pieces of what all ranks have"
 
@@ -60,6 +60,7 @@ class Inference(Wholes):
         mesh: the grid of the ranks.
         references: the other side's tensors, by the number of the group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
+        losses: numbers at which the other side's backward pass begins.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Inference(Wholes):
         mesh: Mesh,
         references: Mapping[int, Reference],
         leaves: Collection[tuple[Spec, str | None]] = (),
+        losses: Sequence[float] = (),
     ) -> None:
         super().__init__(journals, merged, mesh)
+        self._losses = losses
         self._references, self._leaves = references, leaves
         self.calls: dict[int, Call] = {call.id: call for call in merged.calls}
         """Merged calls by id; collectives with their meaning for the whole, sizes as those of the whole."""
@@ -81,13 +84,24 @@ class Inference(Wholes):
         """Parameters of the modules by their names in the model."""
         self._gradients: dict[int, list[int]] = {}
         """Values by the numbers of their gradients: what a call hands on has the same gradient before and behind it."""
-        self.averaged: set[int] = set()
-        """Axes of the mesh along which the ranks take the mean loss of a part of the batch."""
+        self._means: set[int] = set()
+        """Axes of the mesh along which the ranks take the mean of a part of the batch."""
+        self._summed: set[int] = set()
+        """Axes along which the losses of the ranks add up to that of the whole: each was divided by their number."""
+        self._dropped: set[int] = set()
+        """Calls that do nothing to the whole."""
+        self._ends: set[int] = set()
+        """Numbers at which the backward pass begins."""
         self._by_bits: dict[tuple[tuple[str, str | None], ...], int] = {}
         self._indexed = self._seen = 0
         self._known: set[tuple[Spec, str | None]] = set()
         self._batch: dict[int, int] = {}
         """Axis along which data is cut, by the axis of the mesh."""
+
+    @property
+    def averaged(self) -> set[int]:
+        """Axes of the mesh along which each rank's loss is the mean of a part of the batch, so that its gradients are too large."""
+        return self._means - self._summed
 
     def run(self) -> None:
         calls = sorted(self.merged.calls, key=lambda call: call.order)
@@ -114,6 +128,8 @@ class Inference(Wholes):
             if found is not None:
                 self.calls[call.id] = as_function(found, self.placements, self.factor, self.mesh)
         self._leave_out_backward(calls)
+        for number in self._dropped:
+            self.calls.pop(number, None)
         self.unplaced = {group: why for group, why in self.unplaced.items() if group not in self.placed}
 
     def _leave_out_backward(self, calls: Sequence[Call]) -> None:
@@ -170,6 +186,16 @@ class Inference(Wholes):
                 )
                 if value is not None:
                     self._gradients.setdefault(gradient.tensor, []).append(value)
+        taken_at_all = {
+            number for call in calls if call.site.phase is Phase.FORWARD for number in inputs_of(call).values()
+        }
+        self._ends = {
+            number
+            for call in calls
+            if call.gradients and call.site.phase is Phase.FORWARD
+            for number in set(outputs_of(call).values()) - taken_at_all
+            if not self.ranks_of(number)[0].spec.shape
+        }
         self._names = {
             ".".join(filter(None, (call.site.name, name))): number
             for call in reversed(calls)
@@ -304,6 +330,10 @@ class Inference(Wholes):
         """Axes of the mesh along which each rank has a part of the data."""
         return frozenset(self._batch)
 
+    def parameter_names(self) -> dict[int, str]:
+        """Names in the model of the parameters, by their numbers."""
+        return {number: name for name, number in self._names.items()}
+
     def gradients(self) -> Iterator[tuple[Call, Role, int, int]]:
         """`(call, end, gradient, value)` of every gradient of a merged call."""
         for call in self.merged.calls:
@@ -317,7 +347,9 @@ class Inference(Wholes):
 
     def results_of(self, call: Call) -> Mapping[int, Array]:
         """Results of a merged call for the whole, computed in float64; nothing where that cannot be done."""
-        results, self.calls[call.id] = computed(self, self.calls.get(call.id, call))
+        results, done = computed(self, self.calls.get(call.id, call))
+        if call.id in self.calls:
+            self.calls[call.id] = done
         return results
 
     def _place_leaf(self, group: int) -> None:
@@ -373,6 +405,8 @@ class Inference(Wholes):
             open_axes = [axis for axis, item in enumerate(parts) if item == REPLICATE and not copies[axis]]
             candidates += self._filled(parts, open_axes, call, spec.dtype)
         candidates = list(dict.fromkeys(candidates))
+        if call is not None and self._place_end(group, candidates, reference, call):
+            return
         measured = [(distance(self, group, parts, reference), parts) for parts in candidates]
         if len(candidates) == 1 and not differ:
             near, parts = measured[0]
@@ -409,7 +443,41 @@ class Inference(Wholes):
             parts, f"values beside {beside}", 1.0 if sure else 0.5, odd=self.odd_ranks(group, parts)
         )
         if nearest <= NEAR:
-            self.averaged.update(axis for axis, item in enumerate(parts) if item == MEAN)
+            self._means.update(axis for axis, item in enumerate(parts) if item == MEAN)
+
+    def _place_end(
+        self, group: int, candidates: Sequence[Placements], reference: Callable[[], Any], call: Call
+    ) -> bool:
+        """A loss of which each rank has its share: together they are the other side's, whatever the call makes of the whole.
+
+        Where the call only divides each rank's mean by the number of ranks, it is left out: of the whole it is the identity.
+        """
+        arrays, spec = self.arrays(group), self.ranks_of(group)[0].spec
+        if group not in self._ends or arrays is None or spec.dtype not in ADDABLE:
+            return False
+
+        def near(parts: Placements) -> bool:
+            value = as_float(put_together(arrays, spec, self.mesh, parts), spec.dtype)
+            return any(abs(float(value) - loss) <= _LOSS * abs(loss) for loss in self._losses)
+
+        found = [parts for parts in candidates if near(parts)]
+        if len(found) != 1 or not any(item.part is Part.SUM for item in found[0]):
+            return False
+        self._summed.update(axis for axis, item in enumerate(found[0]) if item.part is Part.SUM)
+        self.placed[group] = Placed(found[0], "added up it is the other side's loss")
+        apart = distance(self, group, found[0], reference)
+        if apart is None or apart > NEAR:
+            taken = [self.values(number) for number in inputs_of(call).values()]
+            same = (
+                len(taken) == 1
+                and taken[0] is not None
+                and relative(taken[0], np.asarray(self.values(group))) <= _SHARE
+            )
+            if same:
+                self._dropped.add(call.id)
+            else:
+                self.unproven.add(call.id)
+        return True
 
     def _is_sum_with_copies(self, group: int, parts: Placements, reference: Callable[[], Any], call: Call) -> bool:
         """True if the ranks have parts of a sum to each of which something was added that is the same on all: a bias."""
@@ -463,15 +531,16 @@ class Inference(Wholes):
         if group in self.placed or value not in self.placed:
             return
         shape = self.whole(value).spec.shape
-        if self._place_plainly(group):
+        own = self.placed[value].placements
+        # Of a mean each rank's gradient is a part, also where all are the same.
+        if MEAN not in own and self._place_plainly(group):
             placed = self.placed[group]
             if placed.because != SAID:
                 return
         else:
-            own = self.placed[value].placements
             parts = tuple(
                 REPLICATE
-                if self.is_copy(group, axis) and item.part is not Part.SHARD
+                if self.is_copy(group, axis) and item.part not in (Part.SHARD, Part.MEAN)
                 else item
                 if item.part is Part.SHARD
                 else SUM
@@ -540,7 +609,7 @@ class Inference(Wholes):
             args = tuple(_renumbered(value, same) for value in call.args)
             self.calls[call.id] = replace(self.calls[call.id], args=args)
         told = {gradient.slot for gradient in self.merged.gradients}
-        names = {number: name for name, number in self._names.items()}
+        names = self.parameter_names()
         for slot, number in slots.items():  # the gradients of the pieces are those that the modules' parameters get
             gradient, name = slots.get(f"kw.gradients.{slot.removeprefix('0.')}"), names.get(same.get(number, -1))
             if slot.startswith("0.") and gradient is not None and name is not None and name not in told:
@@ -570,6 +639,10 @@ def _renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
     return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
 
 
+_SHARE = 1e-5
+"""Relative distance of a mean and of the sum of its shares: divided in float32, by a number that need not be a power of two."""
+_LOSS = 1e-2
+"""Relative distance of two losses that are the same: another number of ranks is far from it."""
 VISIBLE = 1e-3
 """Relative size from which on a difference is more than the rounding of sums in 16 bits."""
 

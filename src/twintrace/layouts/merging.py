@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.records import Call, Gradient, is_kept
 from ..model.values import Nest, TensorRef, Token, Value, leaves, tensor_slots
+from ..operations.sides import inputs_of
 from ..store.trace import Journal
 from .meshes import Mesh
 
@@ -23,6 +24,9 @@ Member = tuple[int, int]
 Group = tuple[Member, ...]
 """One tensor on the ranks, in their order."""
 Address = tuple[str, str, str, str, int]
+
+SENDING = frozenset(f"torch.distributed.{name}" for name in ("send", "isend"))
+_POINT_TO_POINT = SENDING | frozenset(f"torch.distributed.{name}" for name in ("recv", "irecv", "batch_isend_irecv"))
 
 DIFFERENT = "ranks"
 """Kind of the token in the place of an argument that is another on each rank."""
@@ -171,10 +175,27 @@ _EVENTS = 1 << 40
 """More events than a step has: what one stage does lies before what the next does."""
 
 
+def _without_sending(calls: Sequence[Call]) -> list[Call]:
+    """Calls without those that send or receive, and the memory that is received into."""
+    received = {
+        number
+        for call in calls
+        if call.site.name in _POINT_TO_POINT and call.after
+        for number in inputs_of(call).values()
+    }
+    return [
+        call
+        for call in calls
+        if call.site.name not in _POINT_TO_POINT
+        and not (not inputs_of(call) and any(getattr(call.output, "id", None) == number for number in received))
+    ]
+
+
 def _by_address(journal: Journal) -> dict[Address, Call]:
     found: dict[Address, Call] = {}
     turns: dict[tuple[str, str, str, str], int] = {}
-    for call in sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id):
+    calls = _without_sending([call for call in journal.calls() if not is_kept(call)])
+    for call in sorted(calls, key=lambda call: call.id):
         site = call.site
         name = (str(site.phase), str(site.kind), site.name, site.path)
         turn = turns[name] = turns.get(name, -1) + 1
