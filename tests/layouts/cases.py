@@ -7,6 +7,7 @@ OUT/one                               the run on one rank, which the others are 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import socket
@@ -22,7 +23,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-Run = Callable[[str, int, int], None]
+Run = Callable[..., None]
 CASES: dict[int, dict[str, Run]] = {2: {}, 4: {}}
 
 
@@ -35,6 +36,12 @@ def case(name: str, *worlds: int) -> Callable[[Run], Run]:
     return add
 
 
+def plant(run: Callable[..., None], *mistakes: str, world: int = 2) -> None:
+    """Cases with mistakes, each of which is said to the run by its name."""
+    for mistake in mistakes:
+        case(mistake, world)(functools.partial(run, mistake=mistake))
+
+
 def part(rank: int, world: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The rank's part of the batches."""
     return [(tokens.chunk(world)[rank], targets.chunk(world)[rank]) for tokens, targets in nets.batches()]
@@ -44,27 +51,18 @@ def part(rank: int, world: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 @case("megatron", 2, 4)
-def megatron(path: str, rank: int, world: int) -> None:
-    nets.train(nets.megatron(nets.whole()), nets.batches(), path)
+def megatron(path: str, rank: int, world: int, mistake: str = "") -> None:
+    nets.train(nets.megatron(nets.whole(), mistake=mistake), nets.batches(), path)
 
 
-MEGATRON_MISTAKES = (
+plant(
+    megatron,
     "bias on every rank",
     "no reduction",
     "no reduction of the gradient",
     "swapped shards",
     "divided by the ranks",
 )
-
-
-def _megatron_mistake(mistake: str) -> None:
-    @case(mistake)
-    def run(path: str, rank: int, world: int) -> None:
-        nets.train(nets.megatron(nets.whole(), mistake=mistake), nets.batches(), path)
-
-
-for _mistake in MEGATRON_MISTAKES:
-    _megatron_mistake(_mistake)
 
 
 @case("dtensor", 2, 4)
@@ -78,18 +76,19 @@ def dtensor(path: str, rank: int, world: int) -> None:
     nets.train(parallelize_module(model, init_device_mesh("cpu", (world,)), plan), nets.batches(), path)
 
 
-@case("vocabulary")
-def vocabulary(path: str, rank: int, world: int) -> None:
-    model = nets.megatron(nets.whole())
-    model.embedding = nets.VocabularyParallelEmbedding(model.embedding, None)
-    nets.train(model, nets.batches(), path)
+@case("vocabulary", 2, 4)
+def vocabulary(path: str, rank: int, world: int, mistake: str = "") -> None:
+    model = nets.vocabulary_parallel(nets.whole(), mistake=mistake)
+    nets.train(model, nets.batches(), path, loss=nets.vocabulary_loss(mistake=mistake))
 
 
-@case("rows of others not masked")
-def not_masked(path: str, rank: int, world: int) -> None:
-    model = nets.megatron(nets.whole())
-    model.embedding = nets.VocabularyParallelEmbedding(model.embedding, None, "rows of others not masked")
-    nets.train(model, nets.batches(), path)
+plant(
+    vocabulary,
+    "rows of others not masked",
+    "largest logit not reduced",
+    "targets of others not masked",
+    "denominator not reduced",
+)
 
 
 def _sequence(path: str, *, reduce: bool) -> None:
@@ -111,6 +110,35 @@ def sequence(path: str, rank: int, world: int) -> None:
 @case("norms not reduced over the sequence")
 def sequence_mistake(path: str, rank: int, world: int) -> None:
     _sequence(path, reduce=False)
+
+
+# --- pipelines and micro-batches --------------------------------------------------------------------------------------
+
+
+@case("pipeline", 2, 4)
+def pipeline(path: str, rank: int, world: int, mistake: str = "", micro: int = 2) -> None:
+    nets.train_pipeline(nets.Stage(nets.whole(), rank, world), nets.batches(), path, micro, mistake=mistake)
+
+
+@case("pipeline of one batch")
+def pipeline_of_one(path: str, rank: int, world: int) -> None:
+    pipeline(path, rank, world, micro=1)
+
+
+plant(pipeline, "micro-batches added", "scaled on the way", "divided again")
+
+
+def _accumulated(path: str, **kwargs) -> None:
+    nets.train(nets.whole(), nets.batches(), path, **kwargs)
+
+
+ALONE: dict[str, Callable[[str], None]] = {
+    "one": _accumulated,
+    "accumulated": functools.partial(_accumulated, micro=2),
+    "accumulated four times": functools.partial(_accumulated, micro=4),
+    "loss of each micro-batch": functools.partial(_accumulated, micro=2, scale=1),
+}
+"""Runs on one rank."""
 
 
 # --- data parallel ----------------------------------------------------------------------------------------------------
@@ -272,8 +300,9 @@ def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:
 
 def main(out: str, world: int, names: list[str]) -> None:
     torch.set_num_threads(1)
-    if not Path(out, "one").exists():
-        nets.train(nets.whole(), nets.batches(), str(Path(out, "one")))
+    for name, run in ALONE.items():
+        if not Path(out, name).exists() and (name == "one" or name in names or not names):
+            run(str(Path(out, name)))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

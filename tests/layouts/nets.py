@@ -71,49 +71,78 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
 # --- tensor parallel, as Megatron has it ------------------------------------------------------------------------------
 
 
-class _Copy(torch.autograd.Function):
+class _Moved(torch.autograd.Function):
+    """One collective forward, another one backward: each a function of a tensor and a group."""
+
+    @staticmethod
+    def forward(ctx, x, group, there, back):
+        ctx.group, ctx.back = group, back
+        return there(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.back(gradient, ctx.group), None, None, None
+
+
+def _same(x: Tensor, group) -> Tensor:
+    return x
+
+
+def _add_up(x: Tensor, group) -> Tensor:
+    x = x.clone()
+    dist.all_reduce(x, group=group)
+    return x
+
+
+def _own_piece(x: Tensor, group, dim: int = 0) -> Tensor:
+    return x.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)].contiguous()
+
+
+def _all_pieces(x: Tensor, group) -> Tensor:
+    whole = torch.empty(x.shape[0] * dist.get_world_size(group), *x.shape[1:])
+    all_gather_single(whole, x.contiguous(), group=group)
+    return whole
+
+
+def _own_piece_of_sum(x: Tensor, group) -> Tensor:
+    part = torch.empty(x.shape[0] // dist.get_world_size(group), *x.shape[1:])
+    reduce_scatter_single(part, x.contiguous(), group=group)
+    return part
+
+
+# torch 2.13 renamed these two; the old names warn, the new ones are not there before
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+def copied(x: Tensor, group) -> Tensor:
     """Identity forward; the gradients of the ranks are added up."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.clone()
-        dist.all_reduce(gradient, group=ctx.group)
-        return gradient, None
+    return _Moved.apply(x, group, _same, _add_up)
 
 
-class _Reduce(torch.autograd.Function):
+def reduced(x: Tensor, group) -> Tensor:
     """Sum over the ranks forward; identity backward."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient, None
+    return _Moved.apply(x, group, _add_up, _same)
 
 
-class _Gather(torch.autograd.Function):
-    """The ranks' pieces side by side along the last axis; backward the own piece."""
+def gathered(x: Tensor, group) -> Tensor:
+    """All positions forward; backward the gradients are added up and each rank keeps its positions."""
+    return _Moved.apply(x, group, _all_pieces, _own_piece_of_sum)
 
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        pieces = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(pieces, x.contiguous(), group=group)
-        return torch.cat(pieces, dim=-1)
 
-    @staticmethod
-    def backward(ctx, gradient):
-        count, rank = dist.get_world_size(ctx.group), dist.get_rank(ctx.group)
-        return gradient.chunk(count, dim=-1)[rank].contiguous(), None
+def scattered(x: Tensor, group) -> Tensor:
+    """Adds up the ranks and keeps the own positions; backward gathers."""
+    return _Moved.apply(x, group, _own_piece_of_sum, _all_pieces)
+
+
+def cut(x: Tensor, group) -> Tensor:
+    """Keeps the own positions of what all ranks have; backward gathers."""
+    return _Moved.apply(x, group, _own_piece, _all_pieces)
+
+
+def gathered_copies(x: Tensor, group) -> Tensor:
+    """All positions forward, of which every rank then computes the same; backward each rank keeps its positions."""
+    return _Moved.apply(x, group, _all_pieces, _own_piece)
 
 
 class ColumnParallel(nn.Module):
@@ -131,9 +160,9 @@ class ColumnParallel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.sequence:
-            x = _GatherSequence.apply(x, self.group)
+            x = gathered(x, self.group)
         elif self.mistake != "no reduction of the gradient":
-            x = _Copy.apply(x, self.group)
+            x = copied(x, self.group)
         return F.linear(x, self.weight, self.bias)
 
 
@@ -150,12 +179,12 @@ class RowParallel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.mistake == "bias on every rank":
-            return _Reduce.apply(F.linear(x, self.weight, self.bias), self.group)
+            return reduced(F.linear(x, self.weight, self.bias), self.group)
         x = F.linear(x, self.weight)
         if self.sequence:
-            x = _ScatterSequence.apply(x, self.group)
+            x = scattered(x, self.group)
         elif self.mistake != "no reduction":
-            x = _Reduce.apply(x, self.group)
+            x = reduced(x, self.group)
         if self.mistake == "divided by the ranks":
             x = x / dist.get_world_size(self.group)
         return x + self.bias
@@ -171,11 +200,80 @@ def megatron(model: Model, group=None, mistake: str = "") -> Model:
     return model
 
 
-def train(model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None) -> None:
+def train(
+    model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None, micro: int = 1, scale=None
+) -> None:
+    """Two recorded steps, each of so many micro-batches, whose losses are divided by their number or by `scale`."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
     with tt.record(path, model, level="mix", keep="tensor", overwrite=True) as recorder:
         for tokens, targets in data:
-            loss(model(tokens), targets).backward()
+            for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
+                found = loss(model(own), wanted)
+                (found / (scale or micro) if micro > 1 else found).backward()
+            after()
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.step()
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+class Stage(nn.Module):
+    """A part of the model: of two stages the first has the embedding and a block, of four each has one thing."""
+
+    def __init__(self, model: Model, stage: int, stages: int) -> None:
+        super().__init__()
+        layers = ("embedding", "0", "1", "head")
+        count = len(layers) // stages
+        own = layers[stage * count : (stage + 1) * count]
+        self.embedding = model.embedding if "embedding" in own else None
+        self.blocks = nn.ModuleDict({name: model.blocks[int(name)] for name in ("0", "1") if name in own})
+        self.norm, self.head = (model.norm, model.head) if "head" in own else (None, None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.embedding is not None:
+            x = self.embedding(x).transpose(0, 1)
+        for block in self.blocks.values():
+            x = block(x)
+        return x if self.head is None else self.head(self.norm(x)).transpose(0, 1)
+
+
+def train_pipeline(
+    stage: nn.Module, data, path: str, micro: int, *, stages=None, after=lambda: None, mistake: str = "", width=WIDTH
+) -> None:
+    """Two recorded steps of a pipeline: all micro-batches forward, then all backward, the last first."""
+    stages = stages or list(range(dist.get_world_size()))
+    place = stages.index(dist.get_rank())
+    before = stages[place - 1] if place else None
+    behind = stages[place + 1] if place + 1 < len(stages) else None
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+    with tt.record(path, stage, level="mix", keep="tensor", overwrite=True) as recorder:
+        for tokens, targets in data:
+            taken, made = [], []
+            for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
+                x = own
+                if before is not None:
+                    x = torch.empty(LENGTH, own.shape[0], width)
+                    dist.recv(x, before)
+                    x.requires_grad_()
+                y = stage(x)
+                if behind is not None:
+                    sent = y.detach().contiguous()
+                    dist.send(sent * 1.01 if mistake == "scaled on the way" else sent, behind)
+                else:
+                    y = loss_of(y, wanted)
+                    y = y if mistake == "micro-batches added" else y / micro
+                taken.append(x)
+                made.append(y)
+            for x, y in reversed(list(zip(taken, made, strict=True))):
+                gradient = None
+                if behind is not None:
+                    gradient = torch.empty(y.shape)
+                    dist.recv(gradient, behind)
+                y.backward(gradient)
+                if before is not None:
+                    dist.send((x.grad / micro if mistake == "divided again" else x.grad).contiguous(), before)
             after()
             optimizer.step()
             optimizer.zero_grad()
@@ -202,25 +300,29 @@ class VocabularyParallelEmbedding(nn.Module):
         found = F.embedding(local, self.weight)
         if self.mistake != "rows of others not masked":
             found = found.masked_fill(elsewhere.unsqueeze(-1), 0.0)
-        return _Reduce.apply(found, self.group)
+        return reduced(found, self.group)
 
 
 class _LogitsOfVocabulary(torch.autograd.Function):
     """Cross entropy of logits of which each rank has some columns."""
 
     @staticmethod
-    def forward(ctx, logits, targets, group):
+    def forward(ctx, logits, targets, group, mistake):
         rank, columns = dist.get_rank(group), logits.shape[-1]
         largest = logits.amax(-1)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+        if mistake != "largest logit not reduced":
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         shifted = logits - largest.unsqueeze(-1)
         start = rank * columns
         elsewhere = (targets < start) | (targets >= start + columns)
         local = (targets - start).masked_fill(elsewhere, 0)
-        picked = shifted.gather(-1, local.unsqueeze(-1)).squeeze(-1).masked_fill(elsewhere, 0.0)
+        picked = shifted.gather(-1, local.unsqueeze(-1)).squeeze(-1)
+        if mistake != "targets of others not masked":
+            picked = picked.masked_fill(elsewhere, 0.0)
         dist.all_reduce(picked, group=group)
         total = shifted.exp().sum(-1)
-        dist.all_reduce(total, group=group)
+        if mistake != "denominator not reduced":
+            dist.all_reduce(total, group=group)
         softmax = shifted.exp() / total.unsqueeze(-1)
         ctx.save_for_backward(softmax, local, elsewhere)
         return total.log() - picked
@@ -229,68 +331,22 @@ class _LogitsOfVocabulary(torch.autograd.Function):
     def backward(ctx, gradient):
         softmax, local, elsewhere = ctx.saved_tensors
         hits = F.one_hot(local, softmax.shape[-1]).to(softmax.dtype) * (~elsewhere).unsqueeze(-1)
-        return (softmax - hits) * gradient.unsqueeze(-1), None, None
+        return (softmax - hits) * gradient.unsqueeze(-1), None, None, None
 
 
-def vocabulary_loss(group=None):
+def vocabulary_loss(group=None, mistake: str = ""):
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        return _LogitsOfVocabulary.apply(logits.flatten(0, 1), targets.flatten(), group).mean()
+        return _LogitsOfVocabulary.apply(logits.flatten(0, 1), targets.flatten(), group, mistake).mean()
 
     return loss
 
 
-class _GatherSequence(torch.autograd.Function):
-    """All positions forward; backward the gradients are added up and each rank keeps its positions."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        whole = torch.empty(x.shape[0] * dist.get_world_size(group), *x.shape[1:])
-        all_gather_single(whole, x.contiguous(), group=group)
-        return whole
-
-    @staticmethod
-    def backward(ctx, gradient):
-        part = torch.empty(gradient.shape[0] // dist.get_world_size(ctx.group), *gradient.shape[1:])
-        reduce_scatter_single(part, gradient.contiguous(), group=ctx.group)
-        return part, None
-
-
-class _ScatterSequence(torch.autograd.Function):
-    """Adds up the ranks and keeps the own positions; backward gathers."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        part = torch.empty(x.shape[0] // dist.get_world_size(group), *x.shape[1:])
-        reduce_scatter_single(part, x.contiguous(), group=group)
-        return part
-
-    @staticmethod
-    def backward(ctx, gradient):
-        whole = torch.empty(gradient.shape[0] * dist.get_world_size(ctx.group), *gradient.shape[1:])
-        all_gather_single(whole, gradient.contiguous(), group=ctx.group)
-        return whole, None
-
-
-class _CutSequence(torch.autograd.Function):
-    """Keeps the own positions of what all ranks have; backward gathers."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return x.chunk(dist.get_world_size(group))[dist.get_rank(group)].contiguous()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        whole = torch.empty(gradient.shape[0] * dist.get_world_size(ctx.group), *gradient.shape[1:])
-        all_gather_single(whole, gradient.contiguous(), group=ctx.group)
-        return whole, None
-
-
-# torch 2.13 renamed these two; the old names warn, the new ones are not there before
-all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+def vocabulary_parallel(model: Model, group=None, mistake: str = "") -> Model:
+    """Column and row parallel layers, and the vocabulary spread over the ranks at both ends."""
+    model = megatron(model, group)
+    model.embedding = VocabularyParallelEmbedding(model.embedding, group, mistake)
+    model.head = ColumnParallel(model.head, group)
+    return model
 
 
 class SequenceModel(nn.Module):
@@ -305,22 +361,7 @@ class SequenceModel(nn.Module):
         self.group = group
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = _CutSequence.apply(self.embedding(tokens).transpose(0, 1), self.group)
+        x = cut(self.embedding(tokens).transpose(0, 1), self.group)
         for block in self.blocks:
             x = block(x)
-        return self.head(_GatherCopies.apply(self.norm(x), self.group)).transpose(0, 1)
-
-
-class _GatherCopies(torch.autograd.Function):
-    """All positions forward, of which every rank then computes the same; backward each rank keeps its positions."""
-
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        whole = torch.empty(x.shape[0] * dist.get_world_size(group), *x.shape[1:])
-        all_gather_single(whole, x.contiguous(), group=group)
-        return whole
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.chunk(dist.get_world_size(ctx.group))[dist.get_rank(ctx.group)].contiguous(), None
+        return self.head(gathered_copies(self.norm(x), self.group)).transpose(0, 1)

@@ -12,6 +12,7 @@ from twintrace.layouts.placements import (
     narrowed,
     put_together,
     read,
+    segments_of,
     shard,
     whole_shape,
 )
@@ -37,6 +38,11 @@ def test_pieces_make_up_the_whole(mesh, placements):
     pieces = cut_apart(WHOLE, mesh, placements)
     assert whole_shape([piece.shape for piece in pieces], mesh, placements) == WHOLE.shape
     np.testing.assert_array_equal(put_together(pieces, Spec("f32", WHOLE.shape), mesh, placements), WHOLE)
+    for place, piece in enumerate(pieces):
+        found = WHOLE
+        for axis, segments in segments_of(mesh, placements, [item.shape for item in pieces], place):
+            found = np.concatenate([found.take(range(start, start + size), axis) for start, size in segments], axis)
+        np.testing.assert_array_equal(found, piece)
 
 
 def test_blocks_are_taken_from_each_block():

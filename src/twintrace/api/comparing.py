@@ -44,7 +44,7 @@ from .places import (
     side_of,
     silent,
 )
-from .ranks import WholeTrace, with_findings, without_unplaced
+from .ranks import WholeTrace, micro_batches, with_findings, without_unplaced
 from .results import Comparison
 from .stepping import sentence, spans
 from .walking import Walk
@@ -366,9 +366,13 @@ def _assembled(
     ranks: Collection[int] | None,
     pair: Callable[[Side, Side], Alignment],
 ) -> tuple[Trace, Trace]:
-    """The traces, that of several ranks put together where the other has one."""
+    """The traces, that of several ranks or micro-batches put together where the other has one."""
     counts = [len(trace.ranks) for trace in traces]
-    if layout == "ranks" or ranks is not None or counts[0] == counts[1] or min(counts) != 1:
+    if layout == "ranks" or ranks is not None or min(counts) != 1:
+        return traces
+    if counts == [1, 1]:
+        counts = micro_batches(traces)
+    if counts[0] == counts[1] or min(counts) != 1:
         return traces
     if counts[0] > 1:
         return WholeTrace(traces[0], traces[1], pair, flipped=True), traces[1]

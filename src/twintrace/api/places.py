@@ -181,7 +181,7 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     found = [
         Graph(
             side.framework,
-            side.calls,
+            [*side.calls, *_calls_of_ranks(journal)],
             # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
             functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
@@ -190,6 +190,12 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
         for side, journal in zip(sides, journals, strict=True)
     ]
     return found[0], found[1]
+
+
+def _calls_of_ranks(journal: Journal) -> Sequence[Call]:
+    """Calls of single ranks in a journal that was put together of several: recomputed, and not paired."""
+    found = getattr(journal, "calls_of_ranks", None)
+    return () if found is None else found()
 
 
 def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:

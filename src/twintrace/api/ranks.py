@@ -54,7 +54,13 @@ class WholeTrace(Trace):
             from ..layouts import assemble
 
             journals = [composed(self._trace.journal(step, rank)) for rank in self.run_ranks]
-            self._found[step] = assemble(journals, lambda side: self._beside(step, side), self._leaves(step))
+            self._found[step] = assemble(
+                journals,
+                lambda side: self._beside(step, side),
+                self._leaves(step),
+                self._losses(step),
+                self._micro_batches(step),
+            )
         return self._found[step]
 
     def remarks(self, steps: Iterable[int]) -> Iterator[str]:
@@ -72,13 +78,41 @@ class WholeTrace(Trace):
     def _put_together(self, step: int, rank: int) -> Journal:
         return cast(Journal, self.assembled(step).journal)
 
+    def _micro_batches(self, step: int) -> int:
+        """Micro-batches of this run for one of the other's."""
+        from ..layouts import count_of
+
+        if (step, 0) not in self._other.places:
+            return 1
+        own = count_of(self._trace.journal(step, self.run_ranks[0]))
+        other = count_of(self._other.journal(step, 0))
+        return own // other if own % other == 0 and other == 1 else 1
+
+    def _losses(self, step: int) -> list[float]:
+        """Numbers at which the other run's backward pass begins."""
+        if (step, 0) not in self._other.places:
+            return []
+        side = side_of(composed(self._other.journal(step, 0)))
+        taken = {number for call in side.calls for number in inputs_of(call).values()}
+        found = []
+        for call in side.calls:
+            for number in set(outputs_of(call).values()) - taken if call.gradients else ():
+                values = side.values(number) if not side.tensor(number).spec.shape else None
+                if values is not None:
+                    found.append(float(values))
+        return found
+
     def _leaves(self, step: int) -> set[tuple[Spec, str | None]]:
         """The other run's tensors that no recorded call made: data and weights."""
         if (step, 0) not in self._other.places:
             return set()
         journal = self._other.journal(step, 0)
-        made = {number for call in journal.calls() for number in outputs_of(call).values()}
-        taken = {number for call in journal.calls() for number in inputs_of(call).values()}
+        taken: set[int] = set()
+        made: set[int] = set()
+        for call in journal.calls():
+            own = set(inputs_of(call).values())
+            taken |= own
+            made |= set(outputs_of(call).values()) - own  # a call that hands on its argument has not made it
         tensors = [journal.tensor(number) for number in taken - made]
         return {(tensor.spec, tensor.fingerprint) for tensor in tensors if tensor.fingerprint}
 
@@ -96,6 +130,22 @@ class WholeTrace(Trace):
             if pair.layout.axes is None and not pair.layout.reshaped:
                 found.setdefault(mine, (other.tensor(theirs), functools.partial(other.values, theirs)))
         return found
+
+
+def micro_batches(traces: Sequence[Trace]) -> list[int]:
+    """Micro-batches of the first step that both runs on one rank have; 1 for each where the two are about as long."""
+    from ..layouts import count_of
+
+    places = sorted(set(traces[0].places) & set(traces[1].places))
+    if not places:
+        return [1, 1]
+    journals = [trace.journal(*places[0]) for trace in traces]
+    short, long = sorted(map(len, journals))
+    return [1, 1] if long < _LONGER * short else [count_of(journal) for journal in journals]
+
+
+_LONGER = 1.5
+"""Times that a journal of several micro-batches is as long as that of one batch, at least: two make nearly all calls twice."""
 
 
 def without_unplaced(part: PlaceResult, assembled: Assembled, which: int) -> PlaceResult:

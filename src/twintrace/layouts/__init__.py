@@ -5,9 +5,15 @@
 
     placements.py   pieces, sums and copies of a tensor, and how they are put together
     meshes.py       the grid in which ranks lie, by their process groups
+    microbatches.py micro-batches of a step, as if they were ranks
+    pipelines.py    stages of a pipeline: ranks that make the same calls
     merging.py      calls of the ranks that correspond to each other
     collectives.py  a collective as a function of the whole
+    wholes.py       tensors of the ranks, and those that are put together of them
+    candidates.py   placements that fit a shape, and which of them the values speak for
+    computing.py    results of a merged call for the whole
     inference.py    what each tensor is of the whole: said by the run, else told by shapes, bits and values
+    parts.py        calls of single ranks that are none of the whole, and how they hang together with it
     assembled.py    the journal that comes of it, which is aligned and judged like any other
     findings.py     differences among the ranks themselves
 
@@ -17,5 +23,6 @@ Nothing is judged here: a placement that is wrong shows as a call whose result i
 
 from .assembled import Assembled, assemble
 from .findings import Finding
+from .microbatches import count_of
 
-__all__ = ["Assembled", "Finding", "assemble"]
+__all__ = ["Assembled", "Finding", "assemble", "count_of"]

@@ -16,24 +16,30 @@ from ..model.pairs import Side
 from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
-from ..operations.sides import outputs_of
+from ..model.values import Nest, TensorRef, Token, Value
+from ..operations.sides import inputs_of, outputs_of
 from ..store.trace import Journal
 from .collectives import collective_of
 from .findings import Finding, findings_of
-from .inference import Inference, Placed, Reference
-from .merging import Merged, merge
+from .inference import Inference
+from .merging import DIFFERENT, Merged, merge
 from .meshes import Mesh, mesh_of
+from .microbatches import split
+from .parts import Parts
+from .pipelines import join_stages, stages_by_sending
 from .placements import Array, Part, told
+from .wholes import Placed, Reference
 
 
 class WholeJournal:
     """Journal of the whole, put together from the journals of the ranks as it is asked for."""
 
-    def __init__(self, journals: Sequence[Journal], merged: Merged, inference: Inference) -> None:
-        self._journals, self._merged, self._inference = journals, merged, inference
+    def __init__(self, journals: Sequence[Journal], merged: Merged, inference: Inference, parts: Parts) -> None:
+        self._journals, self._merged, self._inference, self._parts = journals, merged, inference, parts
         first = journals[0].header
         self.header: Header = replace(first, rank=0, world=1, groups=())
-        self._calls = [inference.calls[call.id] for call in merged.calls if call.id in inference.calls]
+        kept = [inference.calls[call.id] for call in merged.calls if call.id in inference.calls]
+        self._calls = [self._placed_only(call) for call in kept if call.id not in parts.replaced]
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -49,6 +55,10 @@ class WholeJournal:
     def calls(self) -> Iterator[Call]:
         return iter(self._calls)
 
+    def calls_of_ranks(self) -> Sequence[Call]:
+        """Calls of single ranks, which are recomputed and not compared."""
+        return self._parts.calls
+
     def parameter_gradients(self) -> Iterator[Gradient]:
         return iter(self._merged.gradients)
 
@@ -60,14 +70,35 @@ class WholeJournal:
         return (self.tensor(number) for number in range(len(self._merged.groups)))
 
     def tensor(self, identity: int) -> Tensor:
-        return self._inference.whole(identity)
+        return self._parts.tensor(identity) if self._parts.has(identity) else self._inference.whole(identity)
 
     def array(self, tensor: Tensor) -> Array:
-        return self._inference.array(tensor.id)
+        return self._parts.array(tensor.id) if self._parts.has(tensor.id) else self._inference.array(tensor.id)
 
     def slack(self, number: int) -> Array | None:
         """Bound on the roundings of what was added up over the ranks to give a tensor, in units; None if it is no sum."""
-        return self._inference.slack(number)
+        return None if self._parts.has(number) else self._inference.slack(number)
+
+    def _placed_only(self, call: Call) -> Call:
+        """A module around calls of single ranks, without tensors that are none of the whole."""
+        if call.site.kind is not Kind.MODULE or call.site.phase is Phase.UPDATE:
+            return call
+        numbers = {*inputs_of(call).values(), *outputs_of(call).values()}
+        if numbers <= self._inference.placed.keys():
+            return call
+
+        def told(value: Value) -> Value:
+            if isinstance(value, Nest):
+                return Nest(value.kind, tuple((key, told(item)) for key, item in value.items))
+            alone = isinstance(value, TensorRef) and value.id not in self._inference.placed
+            return Token(DIFFERENT, "a tensor of each rank") if alone else value
+
+        return replace(
+            call,
+            args=tuple(map(told, call.args)),
+            kwargs={name: told(value) for name, value in call.kwargs.items()},
+            output=told(call.output),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +110,8 @@ class Assembled:
     mesh: Mesh
     placed: Mapping[int, Placed]
     unplaced: Mapping[int, str]
+    micro: int = 1
+    """Micro-batches of each rank, along the last axis of the mesh."""
     unmerged: tuple[str, ...] = ()
     """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
@@ -93,13 +126,18 @@ class Assembled:
         unsure = sum(item.confidence < 1 for item in self.placed.values())
         more = f", {unsure} of them inferred with doubt" if unsure else ""
         open_ones = f"; {len(self.unplaced)} could not be placed" if self.unplaced else ""
-        return f"{self.mesh.size} ranks put together ({self.mesh}): {shown} tensors{more}{open_ones}."
+        ranks = self.mesh.size // self.micro
+        parts = [f"{ranks} ranks"] if ranks > 1 else []
+        parts += [f"{self.micro} micro-batches"] if self.micro > 1 else []
+        return f"{' of '.join(parts)} put together ({self.mesh}): {shown} tensors{more}{open_ones}."
 
 
 def assemble(
     journals: Sequence[Journal],
     align: Callable[[Side], Mapping[int, tuple[Tensor, Callable[[], Any]]]],
     leaves: Collection[tuple[Spec, str | None]] = (),
+    losses: Sequence[float] = (),
+    micro: int = 1,
 ) -> Assembled:
     """The journals of all ranks of a step as one.
 
@@ -107,20 +145,29 @@ def assemble(
         journals: in the order of the ranks.
         align: gives, for the calls of the ranks as a side of a comparison, the other side's tensor and values beside each group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
+        losses: numbers at which the other side's backward pass begins.
+        micro: micro-batches of the ranks for one batch of the other side.
     """
     if len({journal.header.framework for journal in journals}) > 1:
         raise TraceError("The ranks of one run are of different frameworks, and cannot be put together.")
-    merged = merge(journals)
     groups = {group for journal in journals for group in journal.header.groups}
     mesh = mesh_of(len(journals), groups)
+    stages = stages_by_sending(journals)
+    if micro > 1:
+        journals = [piece for journal in journals for piece in split(journal, micro)]
+        stages = [stage for stage in stages for _ in range(micro)]
+        mesh = Mesh((*mesh.shape, micro)) if mesh.size > 1 else Mesh.line(micro)
+    merged = merge(journals, mesh, stages)
+    if any(stages):
+        join_stages(merged)
     references = {
         number: Reference(tensor.spec.shape, values)
         for number, (tensor, values) in align(_raw(journals, merged)).items()
     }
-    inference = Inference(journals, merged, mesh, references, leaves)
+    inference = Inference(journals, merged, mesh, references, leaves, losses)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
-    found = findings_of(inference, merged, ranks)
+    found = findings_of(inference, merged, ranks, micro)
     unmerged = [
         f"only rank{'' if len(positions) == 1 else 's'} {', '.join(str(ranks[place]) for place in positions[:6])} "
         f"{'calls' if len(positions) == 1 else 'call'} {call.site.name}{f' in {call.site.path}' if call.site.path else ''}"
@@ -129,12 +176,16 @@ def assemble(
     ]
     unmerged += [f"the ranks call {call.site.name} in other ways: {why}" for call, why in merged.untaken]
     unmerged += _not_seen_reduced(inference, merged)
+    journal = WholeJournal(journals, merged, inference, Parts(inference))
+    told = {number for call in journal.calls() for number in (*inputs_of(call).values(), *outputs_of(call).values())}
+    told.update(gradient.tensor for call in journal.calls() for gradient in call.gradients)
     return Assembled(
-        WholeJournal(journals, merged, inference),
+        journal,
         tuple(found),
         mesh,
         inference.placed,
-        inference.unplaced,
+        {number: why for number, why in inference.unplaced.items() if number in told},
+        micro,
         tuple(unmerged),
     )
 
@@ -165,7 +216,7 @@ def _raw(journals: Sequence[Journal], merged: Merged) -> Side:
     """The merged calls with the first rank's tensors, by the numbers of their groups; bits only where all ranks have them."""
 
     def tensor(number: int) -> Tensor:
-        found = [journal.tensor(item) for journal, item in zip(journals, merged.groups[number], strict=True)]
+        found = [journals[place].tensor(item) for place, item in merged.groups[number]]
         same = len({(item.fingerprint, item.spec) for item in found}) == 1
         first = replace(found[0], id=number, parts={}, payload=None)
         return first if same else replace(first, fingerprint=None, statistics=None)

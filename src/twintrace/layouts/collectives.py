@@ -11,7 +11,7 @@ function of the whole before it: then nothing is claimed of it, and what comes o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.records import Call
@@ -38,6 +38,9 @@ class Collective:
     """None: the groups of the ranks do not lie along axes of the mesh, or are not known."""
     operation: str
 
+    source: int | None = None
+    """Rank that a broadcast starts from."""
+
     @property
     def reduces(self) -> bool:
         return self.name in REDUCING
@@ -63,7 +66,7 @@ def collective_of(call: Call, mesh: Mesh) -> Collective | None:
     ]:
         if name in ("all_reduce", "broadcast", "reduce") or slot not in written:
             taken += [leaf.id for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
-    return Collective(call, name, tuple(taken), made, _axes(call, mesh), _operation(call))
+    return Collective(call, name, tuple(taken), made, _axes(call, mesh), _operation(call), _source(call))
 
 
 def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
@@ -72,7 +75,7 @@ def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
     made = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
     words = {value.upper() for value in call.args if isinstance(value, str)}
     operation = next((word for word in ("SUM", "AVG", "MAX", "MIN") if word in words), "SUM")
-    if name not in COLLECTING or not taken or not made:
+    if name not in COLLECTING | {"all_to_all_single", "broadcast"} or not taken or not made:
         return None
     return Collective(call, name, tuple(taken), tuple(made), (0,) if len(mesh.shape) == 1 else None, operation)
 
@@ -96,6 +99,35 @@ def _axes_of_each(text: str, mesh: Mesh) -> tuple[int, ...] | None:
         ranks = [int(item) for item in "".join(sign if sign.isdigit() else " " for sign in part).split()]
         found.add(mesh.axes_of(ranks))
     return found.pop() if len(found) == 1 else None
+
+
+def _source(call: Call) -> int | None:
+    values = [*call.args[1:2], *(call.kwargs.get(name) for name in ("src", "group_src"))]
+    return next((value for value in values if isinstance(value, int)), None)
+
+
+def splits_of(ranks: Sequence[Call], index: int, lengths: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+    """Rows that one rank of a group gets of each in an all-to-all: `(which, start, length)`.
+
+    Args:
+        ranks: the calls of the ranks of the group, in their order.
+        index: of the rank that gets them.
+        lengths: rows that each rank gives.
+    """
+    found = []
+    for which, (call, length) in enumerate(zip(ranks, lengths, strict=True)):
+        sizes = _split_sizes(call) or [length // len(ranks)] * len(ranks)
+        found.append((which, sum(sizes[:index]), sizes[index]))
+    return tuple(found)
+
+
+def _split_sizes(call: Call) -> list[int]:
+    """Rows that a rank gives to each, where it says so."""
+    functional = call.site.name.startswith("_c10d_functional.")
+    value = call.kwargs.get(
+        "input_split_sizes", call.args[2 if functional else 3] if len(call.args) > 3 - functional else None
+    )
+    return [item for _, item in leaves(value) if isinstance(item, int)] if isinstance(value, Nest) else []
 
 
 def _operation(call: Call) -> str:

@@ -7,20 +7,21 @@ calls      a call that only some ranks make
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..model.records import Call, Role
 from ..model.sites import Phase
-from ..model.tensors import UNITS
+from ..model.tensors import UNITS, Spec
 from ..model.values import tensor_slots
 from ..operations.sides import inputs_of, outputs_of
 from .collectives import collective_of
-from .inference import SAID, Inference
+from .inference import VISIBLE, Inference, number_of_addends
 from .merging import Merged
-from .placements import Part
+from .placements import Array, Part
+from .wholes import SAID, relative
 
 _SHOWN = 6
 
@@ -40,8 +41,15 @@ class Finding:
     """The call and the modules around it, by their ids, the innermost first."""
 
 
-def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int]) -> list[Finding]:
-    """All differences among the ranks of one step, in the order of the calls."""
+def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micro: int = 1) -> list[Finding]:
+    """All differences among the ranks of one step, in the order of the calls.
+
+    Args:
+        inference: placements of their tensors.
+        merged: their calls.
+        ranks: number of the rank at each position of the mesh.
+        micro: micro-batches of each rank, along the last axis of the mesh.
+    """
     found = [
         *_copies_that_differ(inference, merged, ranks),
         *_values_that_differ(inference, merged, ranks),
@@ -50,6 +58,8 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int]) -> l
         *_sums_that_stay(inference, merged),
         *_gradients_of_parts(inference, merged),
         *_gradients_that_stay(inference, merged, ranks),
+        *_gradients_between_stages(inference, merged),
+        *_micro_batches_added(inference, merged, micro),
         *_calls_of_some(inference, merged, ranks),
     ]
     parents = {call.id: call.parent for call in merged.calls}
@@ -96,46 +106,23 @@ def _added_on_every_rank(inference: Inference, merged: Merged) -> Iterator[Findi
             placed = inference.placed.get(number)
             if placed is None or number in taken.values():
                 continue
-            count = 1
-            for length, item in zip(inference.mesh.shape, placed.placements, strict=True):
-                count *= length if item.part is Part.SUM else 1
-            operands = {slot: item for slot, item in taken.items() if _is_copy(inference, item)}
-            if count == 1 or not operands:
-                continue
-            wanted, got = inference.results_of(call).get(number), inference.values(number)
+            count = number_of_addends(inference.mesh, placed.placements)
+            wanted = inference.results_of(call).get(number) if count > 1 else None
+            got = inference.values(number)
             if wanted is None or got is None or wanted.shape != got.shape:
                 continue
             gap = np.asarray(got, np.float64) - wanted
-            size = float(np.linalg.norm(gap))
-            if size <= _VISIBLE * float(np.linalg.norm(wanted)):
+            if float(np.linalg.norm(gap)) <= VISIBLE * float(np.linalg.norm(wanted)):
                 continue
-            for slot, operand in operands.items():
-                values = inference.values(operand)
-                if values is None or values.dtype.kind != "f" or not _broadcasts(values.shape, gap.shape):
-                    continue
-                if float(np.linalg.norm(gap - (count - 1) * values)) <= _VISIBLE * size:
-                    spec = inference.whole(operand).spec
-                    yield Finding(
-                        call,
-                        f"each of {count} ranks adds {spec} (argument {slot}) to its part of a sum, "
-                        f"which makes it {count} times too large in the sum",
-                        "the bias is added on every rank before the reduction",
-                        "add it once, after the reduction",
-                    )
-                    break
-
-
-def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    return len(shape) <= len(whole) and shape == whole[len(whole) - len(shape) :]
-
-
-_VISIBLE = 1e-3
-"""Relative size from which on a difference is more than the rounding of sums in 16 bits."""
-
-
-def _is_copy(inference: Inference, number: int) -> bool:
-    placed = inference.placed.get(number)
-    return placed is not None and all(item.part is Part.REPLICATE for item in placed.placements)
+            slot = inference.copy_in_gap(call, gap, count)
+            if slot is not None:
+                yield Finding(
+                    call,
+                    f"each of {count} ranks adds {inference.whole(taken[slot]).spec} (argument {slot}) to its part of a sum, "
+                    f"which makes it {count} times too large in the sum",
+                    "the bias is added on every rank before the reduction",
+                    "add it once, after the reduction",
+                )
 
 
 def _gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding]:
@@ -331,6 +318,91 @@ def _gradients_that_stay(inference: Inference, merged: Merged, ranks: Sequence[i
                 "its gradient is not reduced over the ranks before the update",
                 "all-reduce the gradients of copied weights before the optimizer's step",
             )
+
+
+def _gradients_between_stages(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Gradients that the first stage of two has of what it sent, and that are not those which the second has computed."""
+    made: dict[tuple[Spec, str | None], tuple[Call, int]] = {}
+    sent: dict[int, list[int]] = {}
+    came: dict[int, int] = {}
+    inside = {call.parent for call in merged.calls}
+    makers = {number: call for call in merged.calls if call.id not in inside for number in outputs_of(call).values()}
+    for call, role, gradient, value in inference.gradients():
+        if call.id in inside or value not in inference.placed or gradient not in inference.placed:
+            continue
+        if role is Role.OUTPUT:
+            came[value] = gradient
+            whole = inference.whole(value)
+            made[whole.spec, whole.fingerprint] = call, value
+        else:
+            sent.setdefault(value, []).append(gradient)
+    for value, gradients in sent.items():
+        whole = inference.whole(value)
+        known = made.get((whole.spec, whole.fingerprint))
+        if known is None or value in makers:
+            continue
+        call, source = known
+        if merged.groups[value][0][0] == merged.groups[source][0][0]:  # of one stage
+            continue
+        parts = [inference.values(number) for number in dict.fromkeys(gradients)]
+        got = inference.values(came[source])
+        if got is None or any(part is None or part.shape != got.shape for part in parts):
+            continue
+        wanted = np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
+        if relative(np.asarray(got), wanted) <= VISIBLE:
+            continue
+        yield Finding(
+            call,
+            f"the gradient that comes back to what {call.site.name} gives is not the one that the next stage has computed for it"
+            + _times(np.asarray(got, np.float64), wanted),
+            "the gradient is changed, or another one is received, on its way between two stages",
+            "send the gradient of the stage's input as it is, and receive it in the order of the micro-batches",
+            backward=True,
+        )
+
+
+def _times(got: Array, wanted: Array) -> str:
+    """`: it is 0.5 times that`; nothing where the two are not proportional."""
+    factor = float(np.vdot(wanted, got)) / (float(np.vdot(wanted, wanted)) or 1.0)
+    return f": it is {factor:.6g} times that" if relative(got, factor * wanted) <= VISIBLE else ""
+
+
+def _micro_batches_added(inference: Inference, merged: Merged, micro: int) -> Iterator[Finding]:
+    """Gradients of means over the micro-batches that an optimizer takes added up: too large by their number."""
+    if micro == 1 or len(inference.mesh.shape) - 1 not in inference.averaged:
+        return
+    own = {item.slot: item.tensor for item in merged.gradients}
+    names = inference.parameter_names()
+    for call in merged.calls:
+        if call.site.phase is not Phase.UPDATE:
+            continue
+        found: list[str] = []
+        for name, gradient in updated_with(call, names).items():
+            got, wanted = inference.values(gradient), inference.values(own.get(name, -1))
+            if got is not None and wanted is not None and got.shape == wanted.shape:
+                if relative(np.asarray(got), micro * np.asarray(wanted, np.float64)) > VISIBLE:
+                    found = []
+                    break
+                found.append(name)
+        if found:
+            yield Finding(
+                call,
+                f"the gradients of {micro} micro-batches are added up, and the loss of each is a mean of its own: "
+                f"the optimizer takes {micro} times the gradient of the batch",
+                "the loss is averaged for each micro-batch, and not divided by their number",
+                f"divide the loss of each micro-batch by {micro} before its backward pass",
+            )
+
+
+def updated_with(call: Call, names: Mapping[int, str]) -> dict[str, int]:
+    """Gradients that an optimizer takes, by the names of the parameters."""
+    slots = dict(tensor_slots(call.args, call.kwargs))
+    found = {}
+    for slot, number in slots.items():
+        gradient = slots.get(f"kw.gradients.{slot.removeprefix('0.')}")
+        if slot.startswith("0.") and gradient is not None and number in names:
+            found[names[number]] = gradient
+    return found
 
 
 def _calls_of_some(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:

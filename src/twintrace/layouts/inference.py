@@ -14,22 +14,23 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..model.errors import TwintraceError
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Phase
-from ..model.tensors import UNITS, Location, Spec, Tensor
+from ..model.tensors import UNITS, Spec, Tensor
 from ..model.values import Nest, TensorRef, Value, tensor_slots
 from ..model.values import leaves as leaves_of
 from ..operations.sides import inputs_of, outputs_of
-from ..store.arrays import as_float, nbytes
-from ..store.digest import digest, fingerprint
+from ..store.arrays import as_float
+from ..store.digest import fingerprint
 from ..store.trace import Journal
+from .candidates import NEAR, distance, fitting, in_blocks, order_of, sharded
 from .collectives import COLLECTING, Collective, as_function, collective_of
+from .computing import computed
 from .merging import Merged
 from .meshes import Mesh
 from .placements import (
@@ -40,48 +41,18 @@ from .placements import (
     Array,
     Part,
     Placements,
-    cut_apart,
     put_together,
     read,
     shard,
-    size_of_addends,
     whole_shape,
 )
+from .wholes import SAID, Placed, Reference, Wholes, relative
 
-SAID = "said by the run"
 PIECES = "bit by bit pieces of what all ranks have"
-_BLOCKS = 64
-"""Most blocks into which an axis is cut before the pieces of a rank are taken from each."""
-_NEAR = 0.02
-"""Relative error up to which a value is taken for the one that a call computes: bf16 has three digits, and its sums fewer."""
-_CLOSER = 4.0
-"""Times by which the nearest of several candidates must be nearer than the next where none is near."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Placements of one group of tensors, and where they come from."""
-
-    placements: Placements
-    because: str
-    confidence: float = 1.0
-    factor: float = 1.0
-    odd: tuple[int, ...] = ()
-    """Positions of ranks whose copy differs from that of most."""
-    order: tuple[int, ...] = ()
-    """Of pieces that lie in another order than the other side's: which piece each rank has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The other side's tensor beside a group: its shape, and its values as numbers where they were kept."""
-
-    shape: tuple[int, ...]
-    values: Callable[[], Any] = lambda: None
-
-
-class Inference:
-    """Placements of the groups of merged calls, found in the order of the calls, and the tensors put together.
+class Inference(Wholes):
+    """Placements of the groups of merged calls, found in the order of the calls.
 
     Args:
         journals: of the ranks, in their order.
@@ -89,6 +60,7 @@ class Inference:
         mesh: the grid of the ranks.
         references: the other side's tensors, by the number of the group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
+        losses: numbers at which the other side's backward pass begins.
     """
 
     def __init__(
@@ -98,32 +70,41 @@ class Inference:
         mesh: Mesh,
         references: Mapping[int, Reference],
         leaves: Collection[tuple[Spec, str | None]] = (),
+        losses: Sequence[float] = (),
     ) -> None:
-        self._journals, self._merged, self.mesh, self._references = journals, merged, mesh, references
-        self.placed: dict[int, Placed] = {}
-        self.unplaced: dict[int, str] = {}
-        """Groups of which it cannot be told what they are, and why."""
+        super().__init__(journals, merged, mesh)
+        self._losses = losses
+        self._references, self._leaves = references, leaves
         self.calls: dict[int, Call] = {call.id: call for call in merged.calls}
         """Merged calls by id; collectives with their meaning for the whole, sizes as those of the whole."""
-        self._tensors: dict[int, tuple[Tensor, ...]] = {}
-        self._wholes: dict[int, Tensor] = {}
-        self._held: dict[int, Array] = {}
+        self.unproven: set[int] = set()
+        """Calls whose results, put together, are not what the call computes for the whole."""
         self._parameters: set[int] = set()
         self._names: dict[str, int] = {}
         """Parameters of the modules by their names in the model."""
-        self._gradients: dict[int, int] = {}
-        """Values by the numbers of their gradients."""
-        self.averaged: set[int] = set()
-        """Axes of the mesh along which the ranks take the mean loss of a part of the batch."""
+        self._gradients: dict[int, list[int]] = {}
+        """Values by the numbers of their gradients: what a call hands on has the same gradient before and behind it."""
+        self._means: set[int] = set()
+        """Axes of the mesh along which the ranks take the mean of a part of the batch."""
+        self._summed: set[int] = set()
+        """Axes along which the losses of the ranks add up to that of the whole: each was divided by their number."""
+        self._dropped: set[int] = set()
+        """Calls that do nothing to the whole."""
+        self._ends: set[int] = set()
+        """Numbers at which the backward pass begins."""
         self._by_bits: dict[tuple[tuple[str, str | None], ...], int] = {}
         self._indexed = self._seen = 0
         self._known: set[tuple[Spec, str | None]] = set()
-        self._leaves = leaves
         self._batch: dict[int, int] = {}
         """Axis along which data is cut, by the axis of the mesh."""
 
+    @property
+    def averaged(self) -> set[int]:
+        """Axes of the mesh along which each rank's loss is the mean of a part of the batch, so that its gradients are too large."""
+        return self._means - self._summed
+
     def run(self) -> None:
-        calls = sorted(self._merged.calls, key=lambda call: call.order)
+        calls = sorted(self.merged.calls, key=lambda call: call.order)
         self._note_roles(calls)
         later: list[Call] = []
         waiting = set(self._gradients)
@@ -135,8 +116,9 @@ class Inference:
                 waiting.update(outputs_of(call).values())
             else:
                 self._place_call(call)
-        for group, value in self._gradients.items():
-            self._place_gradient(group, value)
+        for group, values in self._gradients.items():
+            for value in values:
+                self._place_gradient(group, value)
         for call in later:  # a backward pass that was written by hand, and what is done to gradients before the update
             self._place_call(call)
         for call in calls:
@@ -146,6 +128,8 @@ class Inference:
             if found is not None:
                 self.calls[call.id] = as_function(found, self.placements, self.factor, self.mesh)
         self._leave_out_backward(calls)
+        for number in self._dropped:
+            self.calls.pop(number, None)
         self.unplaced = {group: why for group, why in self.unplaced.items() if group not in self.placed}
 
     def _leave_out_backward(self, calls: Sequence[Call]) -> None:
@@ -190,95 +174,6 @@ class Inference:
         bound = unit * (2 * np.abs(values) + (0.0 if allowed is None else allowed))
         return bool(np.all(np.abs(np.asarray(values, np.float64) - others) <= bound))
 
-    # --- what is asked of it ------------------------------------------------------------------------------------------
-
-    def placements(self, group: int) -> Placements | None:
-        found = self.placed.get(group)
-        return None if found is None else found.placements
-
-    def factor(self, group: int) -> float:
-        """Number by which what is put together is scaled."""
-        found = self.placed.get(group)
-        return 1.0 if found is None else found.factor
-
-    def ranks_of(self, group: int) -> tuple[Tensor, ...]:
-        """The tensors of the ranks."""
-        if group not in self._tensors:
-            numbers = self._merged.groups[group]
-            self._tensors[group] = tuple(
-                _unwrapped(journal, journal.tensor(number))
-                for journal, number in zip(self._journals, numbers, strict=True)
-            )
-        return self._tensors[group]
-
-    def arrays(self, group: int) -> list[Array] | None:
-        """Values of the ranks in their storage type; None where they were not kept."""
-        tensors = self.ranks_of(group)
-        if any(tensor.payload is None for tensor in tensors):
-            return None
-        try:
-            return [journal.array(tensor) for journal, tensor in zip(self._journals, tensors, strict=True)]
-        except (TwintraceError, OSError):
-            return None
-
-    def whole(self, group: int) -> Tensor:
-        """The tensor put together: its facts are those of the whole."""
-        if group not in self._wholes:
-            found = self._make_whole(group)
-            if group not in self.placed:  # it may be placed later
-                return found
-            self._wholes[group] = found
-        return self._wholes[group]
-
-    def array(self, group: int) -> Array:
-        placed, arrays = self.placed[group], self.arrays(group)
-        if arrays is None:
-            raise TwintraceError("the values of a rank were not kept")
-        return put_together(arrays, self.ranks_of(group)[0].spec, self.mesh, placed.placements, placed.factor)
-
-    def slack(self, group: int) -> Array | None:
-        """Bound on the roundings of what was added up over the ranks, in units: each of them once, and each of the additions."""
-        placed = self.placed.get(group)
-        arrays = None if placed is None else self.arrays(group)
-        if placed is None or arrays is None:
-            return None
-        found = size_of_addends(arrays, self.ranks_of(group)[0].spec, self.mesh, placed.placements, placed.factor)
-        return None if found is None else found * self.mesh.size
-
-    def values(self, group: int) -> Array | None:
-        """Values of the whole as numbers; None where it cannot be put together."""
-        if group not in self.placed or self.arrays(group) is None:
-            return None
-        return as_float(self.array(group), self.ranks_of(group)[0].spec.dtype)
-
-    def _make_whole(self, group: int) -> Tensor:
-        tensors = self.ranks_of(group)
-        first = tensors[0]
-        placed = self.placed.get(group)
-        facts = {
-            key: value for key, value in first.facts.items() if key not in ("placements", "shape", "class", "mesh")
-        }
-        if placed is None:
-            why = self.unplaced.get(group, "what it is of the whole was not asked")
-            return replace(
-                first, id=group, statistics=None, fingerprint=None, payload=None, missing=why, facts=facts, parts={}
-            )
-        copies = all(item.part is Part.REPLICATE for item in placed.placements) and placed.factor == 1.0
-        if copies:
-            return replace(first, id=group, facts=facts, parts={})
-        shape = whole_shape([tensor.spec.shape for tensor in tensors], self.mesh, placed.placements)
-        assert shape is not None
-        spec = Spec(first.spec.dtype, shape)
-        bare = replace(
-            first, id=group, spec=spec, statistics=None, fingerprint=None, payload=None, facts=facts, parts={}
-        )
-        if self.arrays(group) is None:
-            return replace(bare, missing="the values of the ranks were not kept, so that it cannot be put together")
-        found = digest(self.array(group), spec.dtype)
-        return replace(
-            bare, statistics=found.statistics, fingerprint=found.fingerprint, payload=Location(0, nbytes(spec))
-        )
-
     # --- roles --------------------------------------------------------------------------------------------------------
 
     def _note_roles(self, calls: Sequence[Call]) -> None:
@@ -290,15 +185,25 @@ class Inference:
                     taken.get(gradient.slot) if gradient.role is Role.INPUT else made.get(gradient.slot, made.get("0"))
                 )
                 if value is not None:
-                    self._gradients.setdefault(gradient.tensor, value)
+                    self._gradients.setdefault(gradient.tensor, []).append(value)
+        taken_at_all = {
+            number for call in calls if call.site.phase is Phase.FORWARD for number in inputs_of(call).values()
+        }
+        self._ends = {
+            number
+            for call in calls
+            if call.gradients and call.site.phase is Phase.FORWARD
+            for number in set(outputs_of(call).values()) - taken_at_all
+            if not self.ranks_of(number)[0].spec.shape
+        }
         self._names = {
             ".".join(filter(None, (call.site.name, name))): number
             for call in reversed(calls)
             for name, number in call.parameters.items()
         }
-        for gradient in self._merged.gradients:
+        for gradient in self.merged.gradients:
             if gradient.slot in self._names:
-                self._gradients.setdefault(gradient.tensor, self._names[gradient.slot])
+                self._gradients.setdefault(gradient.tensor, []).append(self._names[gradient.slot])
 
     # --- the forward pass ---------------------------------------------------------------------------------------------
 
@@ -316,16 +221,15 @@ class Inference:
             reference = self._references.get(number)
             if self._place_plainly(number):
                 continue
-            computed = self._computed(call) if collective is None else {}
-            shape = reference.shape if reference is not None else None
-            if number in computed:
-                values = computed[number]
+            results = self.results_of(call) if collective is None else {}
+            if number in results:
+                values = results[number]
                 self._place(number, values.shape, functools.partial(_given, values), "its call", call=call)
-            elif shape is not None and reference is not None:
-                self._place(number, shape, reference.values, "the other side", call=call)
+            elif reference is not None:
+                self._place(number, reference.shape, reference.values, "the other side", call=call)
             else:
                 self.unplaced.setdefault(
-                    number, f"what {call.site} gives on the ranks is not told by its shape: {self._shapes(number)}"
+                    number, f"what {call.site} gives on the ranks is not told by its shape: {self.told_shapes(number)}"
                 )
 
     def _place_collected(self, group: int, collective: Collective) -> bool:
@@ -336,7 +240,7 @@ class Inference:
         scatters = collective.name.startswith("reduce_scatter")
         if scatters and len(collective.axes) > 1:
             return False
-        if not scatters and not all(self._same_along(group, axis) for axis in collective.axes):
+        if not scatters and not all(self.is_copy(group, axis) for axis in collective.axes):
             return False
         parts = list(before.placements)
         factor = before.factor
@@ -349,9 +253,6 @@ class Inference:
         self.placed[group] = Placed(tuple(parts), f"by {collective.name}", before.confidence, factor)
         return True
 
-    def _shapes(self, group: int) -> str:
-        return " | ".join(dict.fromkeys(str(tensor.spec) for tensor in self.ranks_of(group)))
-
     def _place_plainly(self, group: int) -> bool:
         """By what the run says, or because all ranks have the same bits."""
         if group in self.placed:
@@ -360,14 +261,10 @@ class Inference:
         if said[0] is not None and all(item == said[0] for item in said) and len(said[0]) == len(self.mesh.shape):
             self.placed[group] = Placed(said[0], SAID)
             return True
-        if self._same(group) and all(self._same_along(group, axis) for axis in range(len(self.mesh.shape))):
+        if self.bits(group) is not None and all(self.copies(group)):
             self.placed[group] = Placed((REPLICATE,) * len(self.mesh.shape), "the same bits on all ranks")
             return True
         return False
-
-    def _bits(self, group: int) -> tuple[tuple[str, str | None], ...] | None:
-        found = tuple((str(tensor.spec), tensor.fingerprint) for tensor in self.ranks_of(group))
-        return found if all(bits for _, bits in found) else None
 
     def _note_batch(self, group: int) -> None:
         """Takes note of data of which each rank has a part."""
@@ -381,16 +278,9 @@ class Inference:
         tensors, arrays = self.ranks_of(group), self.arrays(group)
         if arrays is None:
             return False
-        shapes = [tensor.spec.shape for tensor in tensors]
-        copies = [self._same_along(group, axis) for axis in range(len(self.mesh.shape))]
-        choices: list[tuple[int | None, ...]] = [()]
-        for copy in copies:
-            axes = [None] if copy else list(range(len(shapes[0])))
-            choices = [(*choice, axis) for choice in choices for axis in axes]
-        for choice in choices:
-            parts = tuple(REPLICATE if axis is None else shard(axis) for axis in choice)
-            shape = whole_shape(shapes, self.mesh, parts)
-            if shape is None:
+        copies = self.copies(group)
+        for parts, shape in sharded(self, group):
+            if any((item == REPLICATE) != copy for item, copy in zip(parts, copies, strict=True)):
                 continue
             spec = Spec(tensors[0].spec.dtype, shape)
             bits = fingerprint(put_together(arrays, spec, self.mesh, parts))
@@ -414,11 +304,11 @@ class Inference:
 
     def _place_copy(self, group: int) -> bool:
         """As another group of the same bits on every rank: a tensor that came about unseen, a DTensor's own piece."""
-        bits = self._bits(group)
+        bits = self.bits(group)
         while self._indexed < len(self.placed):
             known = list(self.placed)[self._indexed]
             self._indexed += 1
-            own = self._bits(known)
+            own = self.bits(known)
             if own is not None:
                 self._by_bits.setdefault(own, known)
         other = None if bits is None else self._by_bits.get(bits)
@@ -440,9 +330,13 @@ class Inference:
         """Axes of the mesh along which each rank has a part of the data."""
         return frozenset(self._batch)
 
+    def parameter_names(self) -> dict[int, str]:
+        """Names in the model of the parameters, by their numbers."""
+        return {number: name for name, number in self._names.items()}
+
     def gradients(self) -> Iterator[tuple[Call, Role, int, int]]:
         """`(call, end, gradient, value)` of every gradient of a merged call."""
-        for call in self._merged.calls:
+        for call in self.merged.calls:
             taken, made = inputs_of(call), outputs_of(call)
             for gradient in call.gradients:
                 value = (
@@ -453,29 +347,10 @@ class Inference:
 
     def results_of(self, call: Call) -> Mapping[int, Array]:
         """Results of a merged call for the whole, computed in float64; nothing where that cannot be done."""
-        return self._computed(self.calls.get(call.id, call))
-
-    def apart(self, group: int) -> float:
-        """Largest relative distance of the copies of the ranks that differ from those of the rest; infinite without values."""
-        arrays, dtype = self.arrays(group), self.ranks_of(group)[0].spec.dtype
-        odd = self.placed[group].odd
-        common = [place for place in range(self.mesh.size) if place not in odd]
-        if arrays is None or not common or len({array.shape for array in arrays}) > 1:
-            return float("inf")
-        values = [as_float(array, dtype) for array in arrays]
-        return max(min(_relative(values[place], values[other]) for other in common) for place in odd)
-
-    def is_copy(self, group: int, axis: int) -> bool:
-        """True if the ranks have the same bits along an axis of the mesh."""
-        return self._same_along(group, axis)
-
-    def _same(self, group: int) -> bool:
-        return all(tensor.fingerprint is not None for tensor in self.ranks_of(group))
-
-    def _same_along(self, group: int, axis: int) -> bool:
-        tensors = self.ranks_of(group)
-        bits = [(str(tensor.spec), tensor.fingerprint or tensor.statistics) for tensor in tensors]
-        return all(len({bits[place] for place in line}) == 1 for line in self.mesh.lines(axis))
+        results, done = computed(self, self.calls.get(call.id, call))
+        if call.id in self.calls:
+            self.calls[call.id] = done
+        return results
 
     def _place_leaf(self, group: int) -> None:
         if group in self.placed or (group in self.unplaced and group not in self._references):
@@ -491,7 +366,7 @@ class Inference:
             self._place(group, reference.shape, reference.values, "the other side")
         elif self._batch:  # data that comes with other data is cut as that is
             parts = tuple(
-                shard(self._batch[axis]) if axis in self._batch and not self._same_along(group, axis) else REPLICATE
+                shard(self._batch[axis]) if axis in self._batch and not self.is_copy(group, axis) else REPLICATE
                 for axis in range(len(self.mesh.shape))
             )
             if whole_shape([tensor.spec.shape for tensor in self.ranks_of(group)], self.mesh, parts) is not None:
@@ -500,7 +375,7 @@ class Inference:
             self._note_batch(group)
         if group not in self.placed:
             self.unplaced[group] = (
-                f"it is another on each rank ({self._shapes(group)}), and nothing tells of which whole"
+                f"it is another on each rank ({self.told_shapes(group)}), and nothing tells of which whole"
             )
 
     def _place(
@@ -512,59 +387,117 @@ class Inference:
         *,
         call: Call | None = None,
     ) -> None:
-        """Placements that give a whole of this shape; among several the nearest to the reference. `call` made it, if one did."""
-        leaf = call is None
-        tensors = self.ranks_of(group)
-        shapes = [tensor.spec.shape for tensor in tensors]
-        copies = [self._same_along(group, axis) for axis in range(len(self.mesh.shape))]
-        choices = []
-        for axes in itertools.product((None, *range(len(shape))), repeat=len(self.mesh.shape)):
-            parts = tuple(REPLICATE if axis is None else shard(axis) for axis in axes)
-            if whole_shape(shapes, self.mesh, parts) == tuple(shape):
-                cut_copies = sum(axis is not None and copies[place] for place, axis in enumerate(axes))
-                uncut = sum(axis is None and not copies[place] for place, axis in enumerate(axes))
-                choices.append(((cut_copies, uncut), parts))
-        if not choices:
-            spec = Spec(tensors[0].spec.dtype, tuple(shape))
-            self.unplaced[group] = f"the pieces of the ranks ({self._shapes(group)}) do not make up {spec} of {beside}"
+        """Placements that give a whole of this shape; among several the nearest to the reference. `call` made it, if one did.
+
+        What a call made and is far from the reference is placed only if its shape alone says how: then the call is unproven.
+        """
+        spec = self.ranks_of(group)[0].spec
+        fits, differ = fitting(self, group, shape)
+        if not fits:
+            whole = Spec(spec.dtype, tuple(shape))
+            self.unplaced[group] = (
+                f"the pieces of the ranks ({self.told_shapes(group)}) do not make up {whole} of {beside}"
+            )
             return
-        best = min(rank for rank, _ in choices)
+        copies = self.copies(group)
         candidates: list[Placements] = []
-        for rank, parts in choices:
-            if rank == best:
-                open_axes = [axis for axis, item in enumerate(parts) if item == REPLICATE and not copies[axis]]
-                candidates += self._filled(parts, open_axes, call, tensors[0].spec.dtype)
+        for parts in fits:
+            open_axes = [axis for axis, item in enumerate(parts) if item == REPLICATE and not copies[axis]]
+            candidates += self._filled(parts, open_axes, call, spec.dtype)
         candidates = list(dict.fromkeys(candidates))
-        if len(candidates) == 1 and not best[1]:
-            parts = candidates[0]
-            near = self._distance(group, parts, reference) if any(item.part is Part.SHARD for item in parts) else 0.0
+        if call is not None and self._place_end(group, candidates, reference, call):
+            return
+        measured = [(distance(self, group, parts, reference), parts) for parts in candidates]
+        if len(candidates) == 1 and not differ:
+            near, parts = measured[0]
             order: tuple[int, ...] = ()
-            if near is not None and near > _NEAR:
-                blocks = self._in_blocks(group, parts, reference, near)
+            if near is not None and near > NEAR and any(item.part is Part.SHARD for item in parts):
+                blocks = in_blocks(self, group, parts, reference, near)
                 if blocks is not None:
                     self.placed[group] = Placed(blocks, f"shape and values beside {beside}", 0.9)
                     return
-                order = self._order(group, parts, reference) if leaf else ()
+                order = order_of(self, group, parts, reference) if call is None else ()
+                if call is not None:
+                    self.unproven.add(call.id)
             self.placed[group] = Placed(parts, f"shape beside {beside}", order=order)
             return
-        if len(candidates) == 1:
-            odd = self._odd(group, candidates[0], copies)
+        if len(candidates) == 1 and (call is None or candidates[0] == fits[0]):
+            odd = self.odd_ranks(group, candidates[0])
             self.placed[group] = Placed(candidates[0], f"as what it is made of, shape beside {beside}", odd=odd)
             return
-        measured = [(self._distance(group, parts, reference), parts) for parts in candidates]
-        if any(distance is None for distance, _ in measured):
+        if any(apart is None for apart, _ in measured):
             self.unplaced[group] = (
                 "the ranks have values of the same shape that differ, and without values a sum is not told from copies"
             )
             return
-        told = sorted(((distance or 0.0), place) for place, (distance, _) in enumerate(measured))
+        told = sorted(((apart or 0.0), place) for place, (apart, _) in enumerate(measured))
         nearest, place = told[0]
         parts = measured[place][1]
-        sure = nearest <= _NEAR and (len(told) == 1 or told[1][0] > nearest)
-        odd = self._odd(group, parts, copies)
-        self.placed[group] = Placed(parts, f"values beside {beside}", 1.0 if sure else 0.5, odd=odd)
-        if nearest <= _NEAR:
-            self.averaged.update(axis for axis, item in enumerate(parts) if item == MEAN)
+        if nearest > NEAR and call is not None and not self._is_sum_with_copies(group, parts, reference, call):
+            self.unplaced[group] = f"neither copies nor parts of a sum give what is to be expected beside {beside}"
+            return
+        if nearest > NEAR and call is not None:
+            self.unproven.add(call.id)
+        sure = nearest <= NEAR and (len(told) == 1 or told[1][0] > nearest)
+        self.placed[group] = Placed(
+            parts, f"values beside {beside}", 1.0 if sure else 0.5, odd=self.odd_ranks(group, parts)
+        )
+        if nearest <= NEAR:
+            self._means.update(axis for axis, item in enumerate(parts) if item == MEAN)
+
+    def _place_end(
+        self, group: int, candidates: Sequence[Placements], reference: Callable[[], Any], call: Call
+    ) -> bool:
+        """A loss of which each rank has its share: together they are the other side's, whatever the call makes of the whole.
+
+        Where the call only divides each rank's mean by the number of ranks, it is left out: of the whole it is the identity.
+        """
+        arrays, spec = self.arrays(group), self.ranks_of(group)[0].spec
+        if group not in self._ends or arrays is None or spec.dtype not in ADDABLE:
+            return False
+
+        def near(parts: Placements) -> bool:
+            value = as_float(put_together(arrays, spec, self.mesh, parts), spec.dtype)
+            return any(abs(float(value) - loss) <= _LOSS * abs(loss) for loss in self._losses)
+
+        found = [parts for parts in candidates if near(parts)]
+        if len(found) != 1 or not any(item.part is Part.SUM for item in found[0]):
+            return False
+        self._summed.update(axis for axis, item in enumerate(found[0]) if item.part is Part.SUM)
+        self.placed[group] = Placed(found[0], "added up it is the other side's loss")
+        apart = distance(self, group, found[0], reference)
+        if apart is None or apart > NEAR:
+            taken = [self.values(number) for number in inputs_of(call).values()]
+            same = (
+                len(taken) == 1
+                and taken[0] is not None
+                and relative(taken[0], np.asarray(self.values(group))) <= _SHARE
+            )
+            if same:
+                self._dropped.add(call.id)
+            else:
+                self.unproven.add(call.id)
+        return True
+
+    def _is_sum_with_copies(self, group: int, parts: Placements, reference: Callable[[], Any], call: Call) -> bool:
+        """True if the ranks have parts of a sum to each of which something was added that is the same on all: a bias."""
+        count = number_of_addends(self.mesh, parts)
+        spec, arrays, wanted = self.ranks_of(group)[0].spec, self.arrays(group), reference()
+        if count == 1 or arrays is None or wanted is None:
+            return False
+        gap = np.asarray(as_float(put_together(arrays, spec, self.mesh, parts), spec.dtype), np.float64) - wanted
+        return self.copy_in_gap(call, gap, count) is not None
+
+    def copy_in_gap(self, call: Call, gap: Array, count: int) -> str | None:
+        """The argument that is the same on all ranks and makes up a difference, being added `count` times for once."""
+        for slot, number in inputs_of(call).items():
+            placed = self.placed.get(number)
+            values = self.values(number) if placed is not None and placed.is_copy else None
+            if values is None or values.dtype.kind != "f" or not _broadcasts(values.shape, gap.shape):
+                continue
+            if float(np.linalg.norm(gap - (count - 1) * values)) <= VISIBLE * float(np.linalg.norm(gap)):
+                return slot
+        return None
 
     def _filled(self, parts: Placements, open_axes: Sequence[int], call: Call | None, dtype: str) -> list[Placements]:
         """The placements with what the ranks may have along axes where they differ and are not cut.
@@ -592,147 +525,22 @@ class Inference:
             found.append(tuple(filled))
         return found
 
-    def _distance(self, group: int, parts: Placements, reference: Callable[[], Any]) -> float | None:
-        """Relative distance of the whole from the reference; None where either has no values."""
-        arrays, wanted = self.arrays(group), reference()
-        if arrays is None or wanted is None:
-            return None
-        spec = self.ranks_of(group)[0].spec
-        got = as_float(put_together(arrays, spec, self.mesh, parts), spec.dtype)
-        return _relative(got, wanted)
-
-    def _in_blocks(
-        self, group: int, parts: Placements, reference: Callable[[], Any], plain: float
-    ) -> Placements | None:
-        """The same cut from several blocks of the axis, where that is nearer."""
-        axes = [axis for axis, item in enumerate(parts) if item.part is Part.SHARD]
-        if len(axes) != 1:
-            return None
-        item = parts[axes[0]]
-        local = min(tensor.spec.shape[item.axis] for tensor in self.ranks_of(group))
-        best, found = plain, None
-        for blocks in range(2, min(local, _BLOCKS) + 1):
-            if local % blocks:
-                continue
-            tried = tuple(shard(item.axis, blocks) if axis == axes[0] else other for axis, other in enumerate(parts))
-            distance = self._distance(group, tried, reference)
-            if distance is not None and distance * _CLOSER < best:
-                best, found = distance, tried
-        return found if best <= _NEAR else None
-
-    def _order(self, group: int, parts: Placements, reference: Callable[[], Any]) -> tuple[int, ...]:
-        """Which piece of the reference each rank has, where they have the pieces in another order; else nothing."""
-        arrays = self.arrays(group)
-        pieces = cut_apart(np.asarray(reference()), self.mesh, parts)
-        if arrays is None or pieces is None:
-            return ()
-        dtype = self.ranks_of(group)[0].spec.dtype
-        found: list[int] = []
-        for array in arrays:
-            values = as_float(array, dtype)
-            same = [place for place, piece in enumerate(pieces) if np.array_equal(values, piece)]
-            if not same:
-                return ()
-            found.append(len(found) if len(found) in same else same[0])
-        return tuple(found) if found != list(range(len(found))) else ()
-
-    def _odd(self, group: int, parts: Placements, copies: Sequence[bool]) -> tuple[int, ...]:
-        """Ranks whose copy differs from that of most, where copies differ."""
-        axes = [axis for axis, item in enumerate(parts) if item.part is Part.REPLICATE and not copies[axis]]
-        tensors = self.ranks_of(group)
-        found: list[int] = []
-        for axis in axes:
-            for line in self.mesh.lines(axis):
-                bits = [tensors[place].fingerprint for place in line]
-                common = max(bits, key=lambda one: (bits.count(one), -bits.index(one)))
-                found += [place for place, one in zip(line, bits, strict=True) if one != common]
-        return tuple(sorted(set(found)))
-
-    def _computed(self, call: Call) -> Mapping[int, Array]:
-        """Results of a merged call for the whole, in float64, by their groups; nothing where it cannot be computed.
-
-        Sizes among its arguments may be those of a piece: each is tried as that of the whole where the call fails, or gives what no
-        pieces make up.
-        """
-        from ..operations.evaluation import NotRecomputable, Values, run
-        from ..operations.telling import meaning_of
-        from ..operations.traits import traits_of
-
-        assumed: dict[int, Spec] = {}
-
-        def spec(group: int) -> Spec:
-            return assumed.get(group) or self.whole(group).spec
-
-        if any(number not in self.placed for number in inputs_of(call).values()):
-            return {}
-        framework = self._journals[0].header.framework
-        values = Values(self.values, spec)
-        made = [number for number in outputs_of(call).values() if number not in self.placed]
-        shapes = self._possible_shapes(made[0]) if made else [()]
-        for tried, shape in itertools.product(self._with_whole_sizes(call), shapes):
-            if made:
-                assumed[made[0]] = replace(self.ranks_of(made[0])[0].spec, shape=shape)  # a view is read off its result
-            meaning = meaning_of(tried, framework, spec)
-            if meaning is None or traits_of(meaning).random:
-                continue
-            try:
-                results = {number: np.asarray(item.detach().numpy()) for number, item in run([meaning], values).items()}
-            except NotRecomputable:
-                continue
-            if results and all(tuple(item.shape) in self._possible_shapes(number) for number, item in results.items()):
-                self.calls[call.id] = tried
-                return results
-        return {}
-
-    def _possible_shapes(self, group: int) -> list[tuple[int, ...]]:
-        """Shapes of all wholes that the tensors of the ranks may be pieces of."""
-        shapes = [tensor.spec.shape for tensor in self.ranks_of(group)]
-        found: dict[tuple[int, ...], None] = {}
-        for axes in itertools.product((None, *range(len(shapes[0]))), repeat=len(self.mesh.shape)):
-            parts = tuple(REPLICATE if axis is None else shard(axis) for axis in axes)
-            shape = whole_shape(shapes, self.mesh, parts)
-            if shape is not None:
-                found[shape] = None
-        return list(found)
-
-    def _with_whole_sizes(self, call: Call) -> list[Call]:
-        """The call, then with one whole number among its arguments times the length of an axis of the mesh."""
-        found = [call]
-        lengths = sorted({length for length in (*self.mesh.shape, self.mesh.size) if length > 1})
-
-        def changed(value: Value, wanted: int, factor: int, count: list[int]) -> Value:
-            if isinstance(value, Nest):
-                return Nest(value.kind, tuple((key, changed(item, wanted, factor, count)) for key, item in value.items))
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                count[0] += 1
-                return value * factor if count[0] - 1 == wanted else value
-            return value
-
-        numbers = [0]
-        for value in (*call.args, *call.kwargs.values()):
-            changed(value, -1, 1, numbers)
-        for place, factor in itertools.product(range(min(numbers[0], 8)), lengths):
-            count = [0]
-            args = tuple(changed(value, place, factor, count) for value in call.args)
-            kwargs = {name: changed(value, place, factor, count) for name, value in call.kwargs.items()}
-            found.append(replace(call, args=args, kwargs=kwargs))
-        return found
-
     # --- the backward pass --------------------------------------------------------------------------------------------
 
     def _place_gradient(self, group: int, value: int) -> None:
         if group in self.placed or value not in self.placed:
             return
         shape = self.whole(value).spec.shape
-        if self._place_plainly(group):
+        own = self.placed[value].placements
+        # Of a mean each rank's gradient is a part, also where all are the same.
+        if MEAN not in own and self._place_plainly(group):
             placed = self.placed[group]
             if placed.because != SAID:
                 return
         else:
-            own = self.placed[value].placements
             parts = tuple(
                 REPLICATE
-                if self._same_along(group, axis) and item.part is not Part.SHARD
+                if self.is_copy(group, axis) and item.part not in (Part.SHARD, Part.MEAN)
                 else item
                 if item.part is Part.SHARD
                 else SUM
@@ -740,7 +548,7 @@ class Inference:
             )
             if whole_shape([tensor.spec.shape for tensor in self.ranks_of(group)], self.mesh, parts) != shape:
                 self.unplaced[group] = (
-                    f"the gradients of the ranks ({self._shapes(group)}) do not make up that of the value"
+                    f"the gradients of the ranks ({self.told_shapes(group)}) do not make up that of the value"
                 )
                 return
             self.placed[group] = Placed(parts, "as its value")
@@ -774,10 +582,9 @@ class Inference:
             parts = self.placed[owner].placements
             shape = whole_shape([tensor.spec.shape for tensor in self.ranks_of(number)], self.mesh, parts)
             if shape is None:
-                self.unplaced[number] = f"it is another on each rank ({self._shapes(number)})"
+                self.unplaced[number] = f"it is another on each rank ({self.told_shapes(number)})"
                 continue
-            copies = [self._same_along(number, axis) for axis in range(len(self.mesh.shape))]
-            self.placed[number] = Placed(parts, "as its parameter", odd=self._odd(number, parts, copies))
+            self.placed[number] = Placed(parts, "as its parameter", odd=self.odd_ranks(number, parts))
         self._name_parameters(call, slots)
 
     def _name_parameters(self, call: Call, slots: Mapping[str, int]) -> None:
@@ -785,7 +592,7 @@ class Inference:
         if call.id not in self.calls:
             return
         held: dict[tuple[Spec, str | None], list[int]] = {}
-        for number in dict.fromkeys(item for other in self._merged.calls for item in other.parameters.values()):
+        for number in dict.fromkeys(item for other in self.merged.calls for item in other.parameters.values()):
             tensor = self.whole(number)
             if tensor.fingerprint is not None:
                 held.setdefault((tensor.spec, tensor.fingerprint), []).append(number)
@@ -801,20 +608,20 @@ class Inference:
         if same:
             args = tuple(_renumbered(value, same) for value in call.args)
             self.calls[call.id] = replace(self.calls[call.id], args=args)
-        told = {gradient.slot for gradient in self._merged.gradients}
-        names = {number: name for name, number in self._names.items()}
+        told = {gradient.slot for gradient in self.merged.gradients}
+        names = self.parameter_names()
         for slot, number in slots.items():  # the gradients of the pieces are those that the modules' parameters get
             gradient, name = slots.get(f"kw.gradients.{slot.removeprefix('0.')}"), names.get(same.get(number, -1))
             if slot.startswith("0.") and gradient is not None and name is not None and name not in told:
                 first = self._before_changes(gradient)
-                self._merged.gradients.append(Gradient(Role.PARAMETER, name, first, order=call.order))
+                self.merged.gradients.append(Gradient(Role.PARAMETER, name, first, order=call.order))
 
     def _before_changes(self, gradient: int) -> int:
         """A gradient as it was before calls that take nothing else changed it: scaled it, clipped it."""
-        makers = {self._bits(number): call for call in self._merged.calls for number in outputs_of(call).values()}
+        makers = {self.bits(number): call for call in self.merged.calls for number in outputs_of(call).values()}
         makers.pop(None, None)
         seen = {gradient}
-        while (maker := makers.get(self._bits(gradient))) is not None:
+        while (maker := makers.get(self.bits(gradient))) is not None:
             taken = list(inputs_of(maker).values())
             if len(taken) != 1 or taken[0] in seen or taken[0] not in self.placed:
                 break
@@ -832,27 +639,25 @@ def _renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
     return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
 
 
+_SHARE = 1e-5
+"""Relative distance of a mean and of the sum of its shares: divided in float32, by a number that need not be a power of two."""
+_LOSS = 1e-2
+"""Relative distance of two losses that are the same: another number of ranks is far from it."""
+VISIBLE = 1e-3
+"""Relative size from which on a difference is more than the rounding of sums in 16 bits."""
+
+
+def number_of_addends(mesh: Mesh, parts: Placements) -> int:
+    """Parts of a sum that a whole is added up of; 1 if it is none."""
+    count = 1
+    for length, item in zip(mesh.shape, parts, strict=True):
+        count *= length if item.part is Part.SUM else 1
+    return count
+
+
+def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    return len(shape) <= len(whole) and shape == whole[len(whole) - len(shape) :]
+
+
 def _given(values: Array) -> Array:
     return values
-
-
-def _unwrapped(journal: Journal, tensor: Tensor) -> Tensor:
-    """The tensor inside one that only wraps it: the result of a collective that may be waited for later."""
-    if len(tensor.parts) != 1 or tensor.facts.get("layout") != "wrapper":
-        return tensor
-    inner = journal.tensor(next(iter(tensor.parts.values())))
-    return replace(inner, producer=tensor.producer, requires_grad=tensor.requires_grad)
-
-
-def _relative(got: Array, wanted: Array) -> float:
-    """Relative distance of two arrays of one shape, over the elements that are finite in both."""
-    wanted = np.asarray(wanted)
-    if got.shape != wanted.shape:
-        return float("inf")
-    with np.errstate(invalid="ignore", over="ignore"):  # NaN, infinities and memory that nobody has written to
-        one = np.asarray(got, np.complex128 if got.dtype.kind == "c" else np.float64).reshape(-1)
-        two = np.asarray(wanted, one.dtype).reshape(-1)
-        finite = np.isfinite(one) & np.isfinite(two)
-        size = float(np.linalg.norm(two[finite]))
-        gap = float(np.linalg.norm(one[finite] - two[finite]))
-    return gap / size if size else (0.0 if not gap else float("inf"))

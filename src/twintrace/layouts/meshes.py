@@ -26,12 +26,28 @@ class Mesh:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    def coordinates(self, place: int) -> tuple[int, ...]:
+        """Indices of a position along the axes."""
+        found = []
+        for length in reversed(self.shape):
+            place, index = divmod(place, length)
+            found.append(index)
+        return tuple(reversed(found))
+
     def lines(self, axis: int) -> list[tuple[int, ...]]:
         """Positions of the ranks that differ along one axis alone."""
         stride = math.prod(self.shape[axis + 1 :])
         length = self.shape[axis]
         starts = [number for number in range(self.size) if (number // stride) % length == 0]
         return [tuple(start + step * stride for step in range(length)) for start in starts]
+
+    def groups_along(self, axes: Sequence[int]) -> list[tuple[int, ...]]:
+        """Positions of the ranks that differ along some axes alone."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for place in range(self.size):
+            rest = tuple(index for axis, index in enumerate(self.coordinates(place)) if axis not in axes)
+            found.setdefault(rest, []).append(place)
+        return [tuple(places) for places in found.values()]
 
     def axes_of(self, ranks: Collection[int]) -> tuple[int, ...] | None:
         """Axes along which a group of ranks lies that holds the first of its line on all others; None if it lies otherwise."""

@@ -170,6 +170,42 @@ def cut_apart(whole: Array, mesh: Mesh, placements: Placements) -> list[Array] |
     return [found[place] for place in sorted(found)]
 
 
+def segments_of(
+    mesh: Mesh, placements: Placements, shapes: Sequence[tuple[int, ...]], place: int
+) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
+    """The piece of one rank in the whole: for each axis of the mesh that it is cut along, the axis of the tensor, and `(start,
+    length)` of what is taken of it, one cut after the other. Of copies and evenly cut blocks.
+    """
+    found: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+    cuts: tuple[tuple[int, int], ...]
+    here = mesh.coordinates(place)
+    for axis, placement in enumerate(placements):
+        if placement.part is not Part.SHARD:
+            continue
+        line = next(line for line in mesh.lines(axis) if place in line)
+        lengths = [_extent(shapes, mesh, placements, axis, other) for other in line]
+        index = here[axis]
+        if placement.blocks == 1:
+            cuts = ((sum(lengths[:index]), lengths[index]),)
+        else:
+            part, row = lengths[index] // placement.blocks, sum(lengths) // placement.blocks
+            cuts = tuple((block * row + index * part, part) for block in range(placement.blocks))
+        found.append((placement.axis, cuts))
+    return found
+
+
+def _extent(shapes: Sequence[tuple[int, ...]], mesh: Mesh, placements: Placements, axis: int, place: int) -> int:
+    """Length along the cut axis of what a rank has together with those that cut its piece further."""
+    tensor_axis = placements[axis].axis
+    total = shapes[place][tensor_axis]
+    for later in range(axis + 1, len(placements)):
+        if placements[later].part is Part.SHARD and placements[later].axis == tensor_axis:
+            line = next(line for line in mesh.lines(later) if place in line)
+            total = sum(_extent(shapes, mesh, placements, later, other) for other in line)
+            break
+    return total
+
+
 def narrowed(values: Array, dtype: str) -> Array:
     """Float64 rounded to one of the `ADDABLE` element types, in its storage type."""
     if dtype == "bf16":

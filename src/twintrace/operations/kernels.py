@@ -1185,6 +1185,41 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Result:
     return torch.cat(_one_type(tensors), dim)
 
 
+@kernel("cut")
+def _cut(input: Tensor, pieces: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Pieces of the ranks: of each, along one axis after the other, what is taken of it."""
+    found = []
+    for cuts in pieces:
+        piece = input
+        for dim, segments in cuts:
+            piece = torch.cat([piece.narrow(dim, start, length) for start, length in segments], dim)
+        found.append(piece)
+    return tuple(found)
+
+
+@kernel("joined")
+def _joined(tensors: Sequence[Tensor], steps: Sequence[Any]) -> Tensor:
+    """Tensors of the ranks as one, so many of them at a time."""
+    found = list(tensors)
+    for count, how, dim, segments in steps:
+        found = [_together(found[start : start + count], how, dim, segments) for start in range(0, len(found), count)]
+    (whole,) = found
+    return whole
+
+
+def _together(tensors: Sequence[Tensor], how: str, dim: int, segments: Sequence[Any]) -> Tensor:
+    if how == "first":
+        return tensors[0]
+    if how == "cat":
+        pieces = [tensors[which].narrow(dim, start, length) for which, start, length in segments]
+        return torch.cat(pieces or list(tensors), dim)
+    stacked = torch.stack(list(tensors))
+    if how in ("max", "min"):
+        return stacked.amax(0) if how == "max" else stacked.amin(0)
+    total = stacked.sum(0)
+    return total / len(tensors) if how == "mean" else total
+
+
 @kernel("stack")
 def _stack(tensors: Sequence[Tensor], dim: int) -> Result:
     return torch.stack(_one_type(tensors), dim)

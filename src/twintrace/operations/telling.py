@@ -8,6 +8,7 @@ from .meanings import Meaning, SpecOf
 from .mindspore_reading import read_call as read_mindspore_call
 from .module_reading import read_module
 from .optimizers import is_step, read_step
+from .put_together import PUT_TOGETHER, read_put_together
 from .rows import NotTold
 from .torch_reading import read_call as read_torch_call
 
@@ -36,6 +37,8 @@ def _read(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
         return read_module(call, framework, spec)
     if call.site.phase is Phase.UPDATE and is_step(call):
         return read_step(call)
+    if call.site.name in PUT_TOGETHER:
+        return read_put_together(call, spec)
     if framework == "mindspore" or call.site.name.startswith("mindspore."):
         return read_mindspore_call(call, spec)
     return read_torch_call(call, spec)

@@ -83,7 +83,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _MOVES = _names("""
-identity detach reshape permute expand tile getitem setitem cat stack split unbind gather gather_nd index_select take embedding
+identity detach reshape permute expand tile getitem setitem cat cut stack split unbind gather gather_nd index_select take embedding
 scatter index_copy index_fill index_put masked_fill masked_select masked_scatter copy fill fill_diagonal flip roll rot90 pad
 mirror_pad repeat_interleave tril triu diag diagonal diag_embed meshgrid broadcast_tensors pixel_shuffle pixel_unshuffle
 channel_shuffle depth_to_space space_to_depth where unfold unfold_axis zeros ones full tensor eye one_hot real imag conj positive

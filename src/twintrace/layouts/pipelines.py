@@ -1,0 +1,129 @@
+"""Stages of a pipeline: which ranks make the same calls, and what of their calls is one for the whole.
+
+    rank 0   embedding, blocks.0 ─send─▶ rank 1   blocks.1, head        stages 0 and 1
+
+A value that is sent is the value that is received, bit by bit: that is how the stages hang together. The sending itself is left
+out. Modules around the layers of several stages are one call, from the first one's arguments to the last one's result; the updates
+of the stages are one update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..model.records import Call, Role
+from ..model.sites import Kind, Phase
+from ..model.values import Nest, Token, Value
+from ..store.trace import Journal
+from .merging import SENDING, Merged
+
+
+def stages_by_sending(journals: Sequence[Journal]) -> list[int]:
+    """Stage of each rank: the number of ranks, at most, that a value goes through before it comes to it in the forward pass.
+
+    Ranks that send nothing forward and run other modules than all others are stages in their order.
+    """
+    links = {(place, other) for place, journal in enumerate(journals) for other in _sends_to(journal, journals)}
+    levels = [0] * len(journals)
+    for _ in journals:
+        for one, two in links:
+            levels[two] = max(levels[two], min(levels[one] + 1, len(journals)))
+    if links and max(levels) < len(journals):  # no circle
+        return levels
+    held = [_modules_of(journal) for journal in journals]
+    kinds = list(dict.fromkeys(held))
+    apart = all(not one & two for number, one in enumerate(kinds) for two in kinds[number + 1 :])
+    if len(kinds) > 1 and apart and all(kinds):
+        return [kinds.index(own) for own in held]
+    return [0] * len(journals)
+
+
+def _sends_to(journal: Journal, journals: Sequence[Journal]) -> Iterator[int]:
+    """Positions of the ranks that a rank sends to before its backward pass begins."""
+    calls = list(journal.calls())
+    backward = min((gradient.order for call in calls for gradient in call.gradients), default=None)
+    places = {other.header.rank: place for place, other in enumerate(journals)}
+    for call in calls:
+        if call.site.name not in SENDING or (backward is not None and call.order > backward):
+            continue
+        given = [*call.args[1:2], *(call.kwargs.get(name) for name in ("dst", "group_dst"))]
+        for rank in given:
+            if isinstance(rank, int) and places.get(rank, -1) >= 0 and rank != journal.header.rank:
+                yield places[rank]
+
+
+def _modules_of(journal: Journal) -> frozenset[str]:
+    return frozenset(call.site.name for call in journal.calls() if call.site.kind is Kind.MODULE and call.parameters)
+
+
+def join_stages(merged: Merged) -> None:
+    """Makes one call of the modules and of the updates of several stages, in place."""
+    inside = {call.parent for call in merged.calls}
+    around: dict[tuple[str, int], list[Call]] = {}
+    updates: dict[tuple[str, int], list[Call]] = {}
+    for call in sorted(merged.calls, key=lambda call: call.order):
+        if call.site.phase is Phase.UPDATE and call.parent is None:
+            updates.setdefault((call.site.name, call.site.call), []).append(call)
+        elif (
+            call.site.kind is Kind.MODULE
+            and call.site.phase is Phase.FORWARD
+            and call.id in inside
+            and not call.parameters
+        ):
+            around.setdefault((call.site.name, call.site.call), []).append(call)
+    changed: dict[int, Call | None] = {}
+    parents: dict[int, int] = {}
+    for calls in around.values():
+        first, last = calls[0], calls[-1]
+        if len(calls) == 1:
+            continue
+        gradients = [item for item in first.gradients if item.role is Role.INPUT]
+        gradients += [item for item in last.gradients if item.role is Role.OUTPUT]
+        changed[first.id] = replace(
+            first,
+            site=replace(first.site, type=last.site.type),
+            output=last.output,
+            gradients=tuple(gradients),
+            order=last.order,
+        )
+        for other in calls[1:]:
+            changed[other.id], parents[other.id] = None, first.id
+    for calls in updates.values():
+        if len(calls) > 1:
+            changed |= dict.fromkeys((call.id for call in calls[1:]), None)
+            changed[calls[0].id] = replace(
+                calls[0],
+                args=tuple(
+                    _one_after_the_other(values) for values in zip(*(call.args for call in calls), strict=False)
+                ),
+                kwargs={
+                    name: _one_after_the_other([call.kwargs.get(name) for call in calls]) for name in calls[0].kwargs
+                },
+                output=_one_after_the_other([call.output for call in calls]),
+                order=calls[-1].order,
+            )
+    kept = [changed.get(call.id, call) for call in merged.calls]
+    merged.calls = [
+        replace(call, parent=parents.get(call.parent, call.parent)) if call.parent in parents else call
+        for call in kept
+        if call is not None
+    ]
+
+
+def _one_after_the_other(values: Sequence[Value]) -> Value:
+    """Lists, and what is numbered like them, as one; everything else as the first has it."""
+    nests = [value for value in values if isinstance(value, Nest)]
+    if not nests or len(nests) < len(values):
+        return (
+            values[0] if all(value == values[0] for value in values) else Token("stages", " | ".join(map(str, values)))
+        )
+    if all(key.isdigit() for nest in nests for key, _ in nest.items):
+        items, offset = [], 0
+        for nest in nests:
+            items += [(str(int(key) + offset), item) for key, item in nest.items]
+            offset += 1 + max((int(key) for key, _ in nest.items), default=-1)
+        return Nest(nests[0].kind, tuple(items))
+    keys = dict.fromkeys(key for nest in nests for key, _ in nest.items)
+    held = [dict(nest.items) for nest in nests]
+    return Nest(nests[0].kind, tuple((key, _one_after_the_other([own.get(key) for own in held])) for key in keys))
