@@ -72,6 +72,24 @@ def test_a_copy_that_came_about_unseen_is_the_same_value():
     assert gradients(found, 11) == gradients(found, 21) == [90, 91]
 
 
+@pytest.mark.parametrize(("bits", "expected"), [({12: "same", 13: "same"}, 12), ({}, 13)])
+def test_a_write_in_place_that_returns_another_object_makes_one_value(bits, expected):
+    """MindSpore's `index_add_` returns 12 and has written to 13: they are one value if they have the same bits."""
+    call = Call(
+        1,
+        Site(Kind.API, "mindspore.Tensor.index_add_", 0),
+        None,
+        (TensorRef(10), 0, TensorRef(11), TensorRef(20)),
+        {},
+        TensorRef(12),
+        mutates=("0",),
+        after={"0": 13},
+        order=1,
+    )
+    made = side([call], bits, {11: "i64"})
+    assert (made.origin(13), made.origin(12)) == (expected, 12)
+
+
 def recomputation(**arrays):
     """Gradients `g1`, `g2`, … by their numbers, on both sides."""
     known = {int(name[1:]): np.asarray(value, dtype=np.float32) for name, value in arrays.items()}

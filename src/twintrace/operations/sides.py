@@ -101,7 +101,11 @@ class Side:
     def _find_origin(self, number: int) -> int:
         maker = self._maker(number)
         if maker is not None and self.meaning(maker) is not None:
-            return number
+            if number not in maker.after.values():
+                return number
+            # MindSpore's writes in place return another object than the one they wrote to: one value under two numbers.
+            returned = [leaf.id for _, leaf in leaves(maker.output) if isinstance(leaf, TensorRef)]
+            return min((number, *(other for other in self._made_alike(number) if other in returned)))
         return min((number, *self._made_alike(number)))
 
     def _made_alike(self, number: int) -> Sequence[int]:
