@@ -276,7 +276,7 @@ class Planner:
             self._failures += 1
             plan = self._plan_of(draft, pattern)  # how far stacks and so on were counted is known until the next step
             if plan is not None:
-                plan.script.wire(self.report)
+                self._plans.wire(plan.script, self.gradients, self.reporter)
                 self._known.insert(0, plan)
                 del self._known[_MAX_PLANS:]
         self._observer.marks = {}
@@ -344,6 +344,15 @@ class Planner:
                 self.report(key, tensor)
 
         return report
+
+    def gradients(self, slots: Sequence[tuple[bool, int, Any]], sent: Sequence[Any], received: Sequence[Any]) -> None:
+        """Gradients of calls that were planned, as a node of the graph has sent or received them."""
+        follower = self.follower
+        done = 0 if follower is None else follower.gradients(slots, sent, received)
+        for is_sent, position, key in slots[done:]:
+            given = sent if is_sent else received
+            if position < len(given) and given[position] is not None:
+                self.report(key, given[position])
 
     def report(self, key: tuple[int, Role, str], tensor: Any) -> None:
         """A gradient of a call that was planned."""

@@ -252,9 +252,28 @@ def stirred(run, i, rec):
     run.update()
 
 
+def shifted(run, i, rec):
+    """A weight that is written to in the same way: it was there when the step began, and is another when it is used."""
+    if i == 0:
+        run.net[0].register_forward_pre_hook(lambda module, args: _stir(module.conv.weight))
+        with torch.no_grad():
+            for _ in range(20):  # else the version of the view is, in some steps, that of the weight
+                run.net[0].conv.weight.mul_(1.0)
+    run.loss().backward()
+    run.update()
+
+
+def hooked(run, i, rec):
+    """A hook of the user's on one of torch's layers, which writes to its argument."""
+    if i == 0:
+        run.net[0].down.register_forward_pre_hook(lambda module, args: _stir(args[0]))
+    run.loss().backward()
+    run.update()
+
+
 SCENARIOS = [
     plain, scheduled, branches, shapes, extra, fewer, raises, raises_inside, accumulates, swapped, rebound, aliases, written,
-    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange,
+    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange, shifted, hooked,
 ]  # fmt: skip
 
 

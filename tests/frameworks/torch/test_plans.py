@@ -3,13 +3,15 @@
 A stand-in plays the device, as in test_digests.py.
 """
 
+import contextlib
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
-from twintrace.frameworks.torch import adapter, digests, tensors  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, drafts, tensors, writes  # noqa: E402
 
 from . import plan_cases as cases  # noqa: E402
 
@@ -133,8 +135,8 @@ def test_a_tensor_that_was_not_read_is_missing(stand_in, tmp_path, monkeypatch):
         assert {tensor.missing for tensor in missing} == {"it was not read"}
 
 
-def test_buffers_that_are_written_to_are_read_in_one_batch(stand_in, tmp_path, monkeypatch):
-    """Not copied one by one: they are there, unchanged, when the step begins."""
+def test_arguments_that_last_are_read_in_one_batch(stand_in, tmp_path, monkeypatch):
+    """Weights, and buffers that are written to later: they are there, unchanged, when the step begins."""
     ahead, copied = [], []
     read_ahead, take = digests.DeviceDigests.read_ahead, digests.DeviceDigests.take
     monkeypatch.setattr(
@@ -144,10 +146,89 @@ def test_buffers_that_are_written_to_are_read_in_one_batch(stand_in, tmp_path, m
         digests.DeviceDigests, "take", lambda self, *given: copied.append(given[-1]) or take(self, *given)
     )
     cases.record(tmp_path / "trace", cases.scheduled, level="module", keep="fingerprint")
-    assert ahead[-1] >= 3  # mean, variance and count of the batch norm
+    # Weight and bias of three layers, mean, variance and count of the batch norm; not the data.
+    assert ahead == [0, 0, 0, 9, 9]
     del copied[:]
     cases.record(tmp_path / "stirred", cases.stirred, level="module", keep="fingerprint")
     assert any(copied)
+
+
+ALIKE = torch.zeros(2, 3)
+UNLIKE = {
+    "shape": torch.zeros(2, 4),
+    "strides": torch.zeros(3, 2).t(),
+    "type": torch.zeros(2, 3, dtype=torch.float64),
+    "gradient": torch.zeros(2, 3, requires_grad=True),
+    "class": torch.nn.Parameter(torch.zeros(2, 3), requires_grad=False),
+    "negated": torch._neg_view(torch.zeros(2, 3)),
+    "sparse": torch.zeros(2, 3).to_sparse(),
+    "device": torch.zeros(2, 3, device="meta"),
+    "no tensor": 3,
+}
+
+
+@pytest.mark.parametrize("other", UNLIKE.values(), ids=UNLIKE.keys())
+@pytest.mark.parametrize("torchs", [True, False])
+def test_a_guard_tells_tensors_apart(monkeypatch, other, torchs):
+    if not torchs:
+        monkeypatch.setattr(drafts, "_TensorGuards", None)
+    is_alike = drafts.guard_of(ALIKE)
+    assert is_alike(torch.ones(2, 3))
+    assert not is_alike(other)
+
+
+def test_settings_are_compared_by_value_and_type():
+    settings = drafts.Settings({"p": 1.0, "flag": True, "kept": object()})
+    assert settings.are_those_of({"p": 1.0, "flag": True, "kept": object()})
+    for other in ({"p": 2.0, "flag": True}, {"p": 1.0, "flag": 1}, {"p": 1.0, "flag": True, "more": 1}):
+        assert not settings.are_those_of({"kept": object(), **other})
+        assert not settings.are_those_of(other)
+
+
+class Counting(torch.overrides.TorchFunctionMode):
+    """A mode of the user's."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_layers_of_torch_are_called_without_the_mode_that_sees_writes(stand_in, tmp_path, monkeypatch):
+    """In steps that follow a plan; a mode of the user's sees all that it would see."""
+    seen, users = [0], []
+    pass_on = writes._WriteMode.__torch_function__
+
+    def counted(self, *given, **named):
+        seen[0] += 1
+        return pass_on(self, *given, **named)
+
+    monkeypatch.setattr(writes._WriteMode, "__torch_function__", counted)
+    run = cases.Run("conv")
+    with tt.record(tmp_path / "trace", run.net, level="module", keep="fingerprint") as rec:
+        for i in range(6):
+            with Counting() if i % 2 else contextlib.nullcontext() as mode:
+                seen.append(0)
+                run.loss().backward()
+                run.update()
+            users.append(mode.count if mode else 0)
+            rec.step()
+            seen[0], seen[-1] = 0, seen[0]
+    assert seen[5] < seen[3] - 4  # convolution, norm, count of batches, relu, linear
+    assert users[1] == users[3] == users[5]
+
+
+def test_a_mode_of_the_users_that_is_alone_is_not_switched_off():
+    """As in a thread of the user's own, where the recorder has none."""
+    watching = writes.Writes(None, calls=True)
+    watching._mode = Counting()
+    with watching._mode:
+        assert watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
+    with Counting():
+        assert not watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
 
 
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):

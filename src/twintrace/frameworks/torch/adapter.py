@@ -44,11 +44,17 @@ class TorchWatch:
         self._calls = Calls(sink, self._gradients) if level in (Level.API, Level.MIX) else None
         self._ops = Ops(sink) if level is Level.OP else None
         self._collectives = Collectives(sink)
+        self._writes = Writes(sink, calls=level is Level.MODULE)
         self._modules = Modules(
-            models, sink, self._gradients, follow_thread=self._follow_thread, grow=level is not Level.OP, eager=eager
+            models,
+            sink,
+            self._gradients,
+            follow_thread=self._follow_thread,
+            grow=level is not Level.OP,
+            eager=eager,
+            may_be_off=self._writes.may_be_off,
         )
         self._compiled = CompiledRegions(sink, self._step_aside, eager=eager)
-        self._writes = Writes(sink, calls=level is Level.MODULE)
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:

@@ -20,11 +20,11 @@ from torch.overrides import TorchFunctionMode
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
 from .collectives import finished
+from .drafts import HANDLERS, draft_of
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .modules import end, end_without_result, in_backward, written_by
 from .names import Api, arguments, describe
 from .patches import patch
-from .plans import HANDLERS, draft_of
 from .updates import Updates
 
 _UNKNOWN = object()
@@ -52,48 +52,45 @@ class CallMode(TorchFunctionMode):
         phase = self._phase()
         if api.is_kernel and phase is Phase.RECOMPUTE:  # the backward of compiled code, run kernel by kernel
             return func(*args, **kwargs)
-        sink, event = self._sink, None
-        follower: Any = None
-        call: Open | None
+        sink, planner, event = self._sink, self.planner, None
+        follower: Any = None if planner is None else planner.follower
+        call: Open | None = None
+        inputs: list[tuple[str, Any, int]] = []
         with unseen():  # a subclass of the user's has a function of its own for every question about a tensor
             mutates = api.mutates(args, kwargs)
-            if self.planner is not None:
-                follower = self.planner.follower
-                if follower is not None and not sink.busy:
-                    event = follower.enter(Kind.API, api.name, args, kwargs, phase, mutates, None, sys._getframe(1))
-            call = None
+            if follower is not None and not sink.busy:
+                event = follower.enter(Kind.API, api.name, args, kwargs, phase, mutates, None, None, sys._getframe(1))
             if event is None:
                 call = sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=mutates)
-                draft = draft_of(self.planner)
+                draft = draft_of(planner)
                 if draft is not None and call is not None:
                     draft.entered(call, args, kwargs, mutates=mutates, depth=call.state.depth)
+                if call is not None and call.wants_gradients and _grad_enabled():
+                    inputs = edges_of(call)
             if mutates and sink.waits:
                 if event is not None:
                     sink.before_write(follower.written_by(event, args, kwargs))
                 else:
                     sink.before_write(arguments(args, kwargs) if call is None else written_by(call, mutates))
-            follows = _grad_enabled() and (event is not None or (call is not None and call.wants_gradients))
-            inputs = edges_of(call) if call is not None and follows else []
         if call is None and event is None:
             return func(*args, **kwargs)
         start = next_sequence_number()
         try:
-            output = func(*args, **kwargs)
+            output = func(*args, **kwargs) if kwargs else func(*args)
             if api.is_collective:
                 output = finished(output)
         except BaseException as error:
-            end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
+            end_without_result(sink, call or planner.reopen(event, args, kwargs), error)
             raise
         with unseen():
+            gradients = self._gradients if _grad_enabled() and (call is None or call.wants_gradients) else None
             if event is not None:
-                if self.planner.follower is follower and follower.leave(
-                    event, args, kwargs, output, self._gradients if follows else None
-                ):
+                if planner.follower is follower and follower.leave(event, args, kwargs, output, gradients):
                     return output
-                call = self.planner.reopen(event, args, kwargs)
-                inputs = edges_of(call) if follows else []
+                call = planner.reopen(event, args, kwargs)
+                inputs = [] if gradients is None else edges_of(call)
             assert call is not None
-            end(sink, call, output, draft_of(self.planner), self._gradients if follows else None, inputs, start)
+            end(sink, call, output, draft_of(planner), gradients, inputs, start)
         return output
 
 

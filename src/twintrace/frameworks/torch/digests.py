@@ -116,6 +116,7 @@ class DeviceDigests:
         self._pinned: list[tuple[Tensor, np.ndarray[Any, Any]]] = []  # on the host, to copy tables from
         self._pins = 0  # of these, used in this step
         self._ahead: dict[int, tuple[int, int, int]] = {}  # by number: storage, address, version when it was read ahead
+        self._ahead_in: dict[int, list[int]] = {}  # by storage: the numbers of those in it
         self.overwritten: set[int] = set()
         """Tickets of this step that were copied because somebody was about to write to them."""
         self._where: tuple[torch.device, int] | None = None  # where such a step runs
@@ -221,6 +222,7 @@ class DeviceDigests:
         if self._where is not None:
             kinds = script.kinds
             self._script, self._kinds = script, [*kinds, *self._kinds[len(kinds) :]]
+            self._ahead.clear()  # the numbers to come are other tensors
 
     def take(
         self, number: int, tensor: Tensor, storage: int, room: int, address: int, version: int, copied: bool
@@ -258,12 +260,14 @@ class DeviceDigests:
                 self._flush()
 
     def read_ahead(self, found: Iterable[tuple[int, Tensor, int, int, int, int]]) -> None:
-        """Tensors of a plan (as `take` has them) that it will see later, and that are written to afterwards: read at once, in one
-        batch, instead of copied one by one. Until then `is_ahead` says whether somebody has written to them.
+        """Tensors of a plan (as `take` has them) that it will see later: read at once, in one batch. Until then `is_ahead` says
+        whether somebody has written to them.
         """
+        self._ahead_in.clear()
         for number, tensor, storage, room, address, version in found:
             self.take(number, tensor, storage, room, address, version, False)
             self._ahead[number] = storage, address, version
+            self._ahead_in.setdefault(storage, []).append(number)
         if self._ahead:
             self._flush()
 
@@ -398,9 +402,9 @@ class DeviceDigests:
         taken, others, storage = self._taken_storages, self._storages, looking.storage
         keys = [storage(tensor) for tensor in tensors]
         if self._ahead:
-            for number, (held, _, _) in list(self._ahead.items()):
-                if held in keys:
-                    del self._ahead[number]
+            for key in keys:
+                for number in self._ahead_in.get(key, ()):
+                    self._ahead.pop(number, None)
         return any(key in taken or key in others for key in keys)
 
     def before_write(self, tensors: Iterable[Any]) -> None:

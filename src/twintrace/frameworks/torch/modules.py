@@ -18,19 +18,19 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
+from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .compiled import WAY_IN
+from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
-from .plans import ANCHORS, HANDLERS, draft_of
 from .quiet import quiet
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _WRAPPED = "_orig_mod."
 """Of the name of a parameter, what torch.compile adds to it."""
-_SCALARS = (bool, int, float, str, tuple, type(None))
 
 
 def end_without_result(sink: Sink, call: Open, error: BaseException) -> None:
@@ -106,6 +106,11 @@ def is_opaque(module: nn.Module, *, eager: bool = False) -> bool:
     return not eager and (getattr(module, "_compiled_call_impl", None) is not None or _is_compiled(module))
 
 
+def _inside(module: nn.Module) -> Any:
+    """The module itself, of one that torch.compile has made of it."""
+    return module._orig_mod if _is_compiled(module) else module
+
+
 def _is_compiled(module: nn.Module) -> bool:
     """Is it what torch.compile makes of a module?"""
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
@@ -113,14 +118,14 @@ def _is_compiled(module: nn.Module) -> bool:
 
 def view_of(path: str, module: nn.Module) -> ModuleView:
     """Facts about a module that the sink may ask for."""
-    inner: Any = module._orig_mod if _is_compiled(module) else module
+    inner = _inside(module)
     return ModuleView(
         path,
         inner.original_name if isinstance(inner, torch.jit.ScriptModule) else type(inner).__name__,
         own_parameters=lambda: {name: p for name, p in inner._parameters.items() if p is not None},
         own_buffers=lambda: {name: b for name, b in inner._buffers.items() if b is not None},
         configuration=lambda: configuration(inner),
-        state=lambda: [value for value in vars(inner).values() if type(value) in _SCALARS],
+        state=lambda: [value for value in vars(inner).values() if type(value) in SCALARS],
     )
 
 
@@ -157,11 +162,13 @@ class Modules:
         follow_thread: Callable[[], Callable[[], None]],
         grow: bool = True,
         eager: bool = False,
+        may_be_off: Callable[[nn.Module, Any], bool] = lambda module, args: False,
     ) -> None:
         """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see.
 
-        `eager`: what is compiled runs uncompiled.
+        `eager`: what is compiled runs uncompiled. `may_be_off`: need no mode see this call?
         """
+        self._may_be_off = may_be_off
         self._models, self._sink, self._gradients = models, sink, gradients
         self._follow_thread, self._grow, self._eager = follow_thread, grow, eager
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
@@ -258,7 +265,9 @@ class Modules:
             if self.planner is not None:
                 follower = self.planner.follower
                 if follower is not None:
-                    event = follower.enter(Kind.MODULE, view.path, args, kwargs, phase, (), view, sys._getframe(2))
+                    event = follower.enter(
+                        Kind.MODULE, view.path, args, kwargs, phase, (), view, _inside(module), sys._getframe(2)
+                    )
             call = None
             if event is None:
                 call = sink.enter(Kind.MODULE, view.path, args, kwargs, phase=phase, module=view)
@@ -266,8 +275,9 @@ class Modules:
                 if draft is not None and call is not None:
                     around = self.planner.around()
                     pushed = around[-1] if len(around) > call.state.depth else None
-                    seen = view if call.id >= 0 else None
-                    draft.entered(call, args, kwargs, view=seen, depth=call.state.depth, pushed=pushed)
+                    draft.entered(
+                        call, args, kwargs, view=view, module=_inside(module), depth=call.state.depth, pushed=pushed
+                    )
             elif grad and event.id >= 0:  # asked before the call, in case that it ends otherwise than planned
                 edges = [(each, each.grad_fn, each.output_nr) for each in args if isinstance(each, Tensor)]
             follows = grad and (event.id >= 0 if event is not None else call is not None and call.wants_gradients)
@@ -277,7 +287,11 @@ class Modules:
         start = next_sequence_number()
         leave_thread = self._enter_thread()
         try:
-            output = original(module, *args, **kwargs)
+            if event is not None and not kwargs and self._may_be_off(module, args):
+                with unseen():
+                    output = original(module, *args)
+            else:
+                output = original(module, *args, **kwargs)
         except BaseException as error:
             end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise
@@ -384,9 +398,14 @@ class Modules:
             self._hooked.popitem()[1][1].remove()
 
     def _parameter_hook(self, name: str) -> Callable[[Any], None]:
+        key = (-1, Role.PARAMETER, name)
+
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
-            if gradients and gradients[0] is not None:
+            gradient = gradients[0] if gradients else None
+            if gradient is not None:
                 with unseen():
-                    self._sink.parameter_gradient(name, gradients[0])
+                    follower = None if self.planner is None else self.planner.follower
+                    if follower is None or not follower.gradient(key, gradient):
+                        self._sink.parameter_gradient(name, gradient)
 
         return hook

@@ -24,8 +24,15 @@ _MAX_SETTINGS = 1024  # combinations that are kept; a run has two or three
 
 def precision() -> Mapping[str, Any]:
     """The settings of this thread now."""
-    key = _ask()
-    known: Mapping[str, Any] | None = _LATEST[1] if key == _LATEST[0] else _SETTINGS.get(key)
+    try:
+        key = _ask()
+    except RuntimeError:  # see `float32_matmul`
+        key = _ask_carefully()
+    latest: Mapping[str, Any]
+    if key == _LATEST[0]:
+        latest = _LATEST[1]
+        return latest
+    known = _SETTINGS.get(key)
     if known is None:
         if len(_SETTINGS) >= _MAX_SETTINGS:
             _SETTINGS.clear()
@@ -89,7 +96,7 @@ def _is_on(answer: Any) -> bool:
 def _questions() -> dict[str, _Question]:
     """Name of an entry to the question that answers it. What only a GPU listens to is asked where there is one."""
     found: dict[str, _Question | None] = {
-        "float32_matmul": (float32_matmul, ""),
+        "float32_matmul": (_ask_float32_matmul, ""),
         "deterministic": _question("_get_deterministic_algorithms"),
         "sums_cpu_f16": _question("_get_cpu_allow_fp16_reduced_precision_reduction"),
         "onednn_enabled": _question("_get_mkldnn_enabled"),
@@ -134,13 +141,17 @@ _ASKED = _questions()
 _NAMES = tuple(_ASKED)
 
 
-def _asking() -> Callable[[], tuple[Any, ...]]:
-    """One function that asks all: written out, so that nothing is looked up or looped over between the answers."""
-    given: dict[str, Any] = {f"ask{i}": ask for i, (ask, _) in enumerate(_ASKED.values())}
+def _asking(instead: Mapping[Any, Any]) -> Callable[[], tuple[Any, ...]]:
+    """One function that asks all: written out, so that nothing is looked up or looped over between the answers.
+
+    `instead`: functions that are asked in the place of others.
+    """
+    given: dict[str, Any] = {f"ask{i}": instead.get(ask, ask) for i, (ask, _) in enumerate(_ASKED.values())}
     asked = ", ".join(f"{name}({words})" for name, (_, words) in zip(given, _ASKED.values(), strict=True))
     given |= {"_autocast": _autocast, "is_any": _is_any_autocast_enabled}
     found: Callable[[], tuple[Any, ...]] = eval(f"lambda: (_autocast() if is_any() else (), {asked})", given)
     return found
 
 
-_ask = _asking()
+_ask = _asking({})
+_ask_carefully = _asking({_ask_float32_matmul: float32_matmul})

@@ -23,10 +23,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
+from .drafts import HANDLERS, caller, draft_of
 from .gradients import unseen
 from .modules import end
 from .patches import patch
-from .plans import HANDLERS, caller, draft_of
 
 _MUTATES = ("0", "kw.state")
 _STEP = "Optimizer.step#"
@@ -101,7 +101,7 @@ class Updates:
         here = self._here
         follower = None if self.planner is None else self.planner.follower
         if follower is not None and not self._sink.busy:
-            event = follower.enter(Kind.API, name, args, kwargs, Phase.UPDATE, _MUTATES, None, caller())
+            event = follower.enter(Kind.API, name, args, kwargs, Phase.UPDATE, _MUTATES, None, None, caller())
             if event is not None:
                 here.planned = follower, event, args, kwargs
                 return

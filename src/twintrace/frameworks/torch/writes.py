@@ -5,7 +5,8 @@
     optimizer.step(), graph.replay(), storage.resize_(0)           at every level
 
 Installed only where there is a device: on a host without one tensors are read at the moment of the call, and nothing waits. The
-mode is in place only while something waits, since every question to a tensor passes it: an optimizer asks thousands a step.
+mode is in place only while something waits, since every question to a tensor passes it: an optimizer asks thousands a step. And
+not during the calls of torch's own layers (`Linear`, `BatchNorm2d`) in a step that follows a plan: what these write to is known.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks_of_all
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
@@ -27,6 +30,45 @@ from .names import Api, arguments, describe
 from .patches import patch
 
 _UNKNOWN = object()
+_LAYERS = frozenset(
+    getattr(nn, name)
+    for name in (
+        "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
+        "LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Identity", "Flatten",
+        "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Hardswish", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
+        "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+        "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
+    )
+    if hasattr(nn, name)
+)  # fmt: skip
+"""Layers of torch's own that write to nothing but their buffers and, where they say `inplace`, their argument."""
+_PLAIN = (Tensor, nn.Parameter)
+_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
+
+
+def written_by_layer(layer: nn.Module, args: Any) -> list[Any] | None:
+    """Tensors that this call of a layer writes to; None where that is not known, because code of the user's may run in it."""
+    kept = layer.__dict__
+    if (
+        type(layer) not in _LAYERS
+        or kept["_forward_pre_hooks"]
+        or kept["_forward_hooks"]
+        or kept["_backward_pre_hooks"]
+        or kept["_backward_hooks"]
+        or hooks_of_all._global_forward_pre_hooks
+        or hooks_of_all._global_forward_hooks
+        or hooks_of_all._global_backward_pre_hooks
+        or hooks_of_all._global_backward_hooks
+        or "forward" in kept
+        or kept.get("max_norm") is not None  # of an embedding, whose weight is scaled
+    ):
+        return None
+    for value in args:
+        if type(value) not in _PLAIN:
+            return None
+    found = [buffer for buffer in kept["_buffers"].values() if buffer is not None] if kept["_buffers"] else []
+    return [*found, *args] if kept.get("inplace") else found
 
 
 class _WriteMode(TorchFunctionMode):
@@ -88,6 +130,17 @@ class Writes:
         self._sink.before_unseen()
         if self._mode is not None and not self._sink.waits and threading.get_ident() == self._thread:
             _take_out(self._mode)
+
+    def may_be_off(self, layer: nn.Module, args: Any) -> bool:
+        """Need the mode not see this call? What it writes to is known, and has been read now. Only where no other mode is on: all
+        are off then.
+        """
+        if self._mode is None or _modes() != 1 or _mode_at(0) is not self._mode:
+            return False
+        written = written_by_layer(layer, args)
+        if written and self._sink.waits:
+            self._sink.before_write(written)
+        return written is not None
 
     def _put_in(self) -> None:
         """Something begins to wait: be told of writes, by the lowest mode of all. The others are left from the top."""
