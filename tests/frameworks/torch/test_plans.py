@@ -108,6 +108,43 @@ def test_a_step_that_repeats_is_followed_to_its_end(stand_in, tmp_path, followed
     assert followed == [True] * (cases.STEPS - 2)
 
 
+@pytest.fixture
+def one_rank():
+    """A group of one process."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        pytest.skip("this torch has no distributed package")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("level", ["module", "mix"])
+def test_ddp_is_followed(stand_in, tmp_path, monkeypatch, followed, one_rank, level):
+    """It has tensors among its settings, and calls collectives of its own."""
+
+    def trained(path):
+        run = cases.Run("conv")
+        net = torch.nn.parallel.DistributedDataParallel(run.net, bucket_cap_mb=0.0001)
+        with tt.record(path, net, level=level, keep="fingerprint", strict=True) as rec:
+            for _ in range(7):
+                net(run.batch()).float().pow(2).mean().backward()
+                run.update()
+                rec.step()
+        return [*run.net.parameters(), *run.net.buffers()]
+
+    made = []
+    for plan in (True, False):
+        with monkeypatch.context() as patched:
+            if not plan:
+                patched.setattr(adapter.TorchFramework, "plans", lambda self: None)
+            made.append(trained(tmp_path / f"{plan}"))
+    assert all(map(torch.equal, *made))
+    assert followed[-2:] == [True, True]
+    for left, right in zip(cases.lines(tmp_path / "True"), cases.lines(tmp_path / "False"), strict=True):
+        assert left == right
+
+
 def test_steps_that_accumulate_change_from_plan_to_plan(stand_in, tmp_path, followed):
     cases.record(tmp_path / "trace", cases.accumulates, level="api", keep="fingerprint")
     assert followed[-2:] == [True, True]

@@ -158,7 +158,7 @@ class Event:
     """One thing that happened in a step that was recorded in full."""
 
     __slots__ = (
-        "after", "args", "arity", "buffers", "depth", "flat", "hooked", "id", "key", "kind", "kwargs", "mark", "mutated",
+        "after", "args", "arity", "buffers", "depth", "flat", "hooked", "id", "kept", "key", "kind", "kwargs", "mark", "mutated",
         "mutates", "name", "names", "only", "output", "parameters", "phase", "place", "posts", "precision", "pres", "pushed",
         "settings", "sight", "sort", "state", "text", "thread", "type", "whole", "written",
     )  # fmt: skip
@@ -179,6 +179,8 @@ class Event:
         self.only: Sight | None = None
         """The result, where it is one tensor."""
         self.names: tuple[str, ...] = ()
+        self.kept: list[tuple[str, list[Item]]] = []
+        """Attributes of a module that are told of with its configuration and have tensors, by name."""
         self.kwargs: list[Item] = []
         self.parameters: tuple[tuple[str, ...], list[Sight | None]] = (), []
         self.buffers: tuple[tuple[str, ...], list[Sight | None]] = (), []
@@ -219,11 +221,11 @@ class Event:
 
     def sights(self) -> list[Sight]:
         """The tensors among the arguments, or the results, in order."""
-        return [*_sights(self.args), *_sights(self.kwargs), *_sights(self.output)]
+        return [*sights_of(self.args), *sights_of(self.kwargs), *sights_of(self.output)]
 
     def signature(self) -> Any:
         """Equal for events that cannot be told apart by what is compared."""
-        own = (*self.parameters[1], *self.buffers[1])
+        own = (*sights_of([item for _, items in self.kept for item in items]), *self.parameters[1], *self.buffers[1])
         sights = [*(sight for sight in own if sight is not None), *self.sights()]
         sights += [sight for _, sight in self.after] + ([self.sight] if self.sight else [])
         return (
@@ -232,13 +234,14 @@ class Event:
         )  # fmt: skip
 
 
-def _sights(items: Sequence[Item]) -> list[Sight]:
+def sights_of(items: Sequence[Item]) -> list[Sight]:
+    """The tensors in a template, in order."""
     found: list[Sight] = []
     for kind, content in items:
         if kind == TENSOR:
             found.append(content)
         elif kind in (ITEMS, ENTRIES):
-            found += _sights(content[1])
+            found += sights_of(content[1])
     return found
 
 
@@ -335,6 +338,8 @@ class Draft:
                     found += [tensor for tensor in own if tensor is not None]
                 items = [_item(value, found) for value in (*args, *kwargs.values())]
                 event.args, event.kwargs, event.names = items[: len(args)], items[len(args) :], tuple(kwargs)
+                if view is not None and len(numbers) > len(found):  # its configuration was told as well
+                    numbers = self._configured(event, view, numbers, len(numbers) - len(found))
                 sights = self._sights(found, numbers)
                 for sight in sights:
                     sight.is_given = True
@@ -348,6 +353,22 @@ class Draft:
         except Departed as error:
             self.spoil(str(error))
         self._add(event)
+
+    def _configured(self, event: Event, view: ModuleView, numbers: list[int], count: int) -> list[int]:
+        """Note the tensors that a module has among its settings: lists of parameters, of DDP for one. The other numbers."""
+        for name, value in view.configuration().items():
+            found: list[Tensor] = []
+            items = [_item(value, found)]
+            if found:
+                sights = self._sights(found, numbers[: len(found)])
+                for sight in sights:
+                    sight.is_given = True
+                _fill(items, sights, 0)
+                event.kept.append((name, items))
+                numbers, count = numbers[len(found) :], count - len(found)
+        if count:
+            raise Departed("a tensor is where a plan does not look")
+        return numbers
 
     def left(self, call: Open, output: Any, after: Sequence[tuple[int, Tensor]], mutated: Sequence[int]) -> None:
         """A call has ended. `after`: arguments that were written to and are told of once more, by their place among the tensors."""

@@ -58,6 +58,7 @@ from .drafts import (
     Sight,
     caller,
     draft_of,
+    sights_of,
 )
 from .gradients import Gradients
 from .precision import precision
@@ -327,6 +328,11 @@ class Follower:
         settings = event.settings
         if view is None or event.type != view.type or settings is None or not settings.are_those_of(module.__dict__):
             raise Departed
+        for name, items in event.kept:
+            kept: list[Tensor] = []
+            _gather(items, (module.__dict__[name],), kept)
+            for planned, each in zip(sights_of(items), kept, strict=True):
+                self._take(planned, each)
         for (names, sights), found in ((event.parameters, module._parameters), (event.buffers, module._buffers)):
             if tuple(found) != names:
                 raise Departed
