@@ -194,6 +194,47 @@ def test_mistakes_are_named(name, runs):
     assert all(word in told for word in WRONG[name]), told
 
 
+TWO = (
+    ("megatron 2", "data 2"),
+    ("megatron 2", "megatron 4"),
+    ("data 2", "megatron 4"),
+    ("fsdp 2", "ddp 2"),
+    ("fsdp 2", "ddp 4"),
+    ("pipeline 2", "megatron 2"),
+    ("megatron 2", "pipeline 4"),
+    ("tensor and data 4", "pipeline 2"),
+    ("vocabulary 2", "dtensor 4"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("left", "right"), TWO)
+def test_two_layouts_agree(left, right, runs):
+    """Neither is the run on one rank: the weights are what pieces of both sides make up."""
+    out = runs(_world(left))
+    runs(_world(right))
+    found = tt.compare(out / left, out / right)
+    assert found.code == 0, (found.untold, found.first)
+    assert sum("put together" in remark for remark in found.remarks) == 2
+
+
+@pytest.mark.slow
+def test_a_mistake_beside_another_layout(runs):
+    out = runs(2)
+    runs(4)
+    assert "a reduction over the ranks is missing" in _everything(
+        tt.compare(out / "megatron 4", out / "no reduction 2")
+    )
+
+
+@pytest.mark.slow
+def test_the_same_layout_put_together_if_asked(runs):
+    out = runs(2)
+    found = tt.compare(out / "ddp 2", out / "data 2", layout="whole")
+    assert found.code == 0
+    assert {result.rank for result in found.results} == {0}
+
+
 @pytest.mark.slow
 def test_gradients_that_nothing_is_seen_to_reduce(runs, tmp_path, monkeypatch):
     """Their sum is right, and nothing says that anybody takes it."""

@@ -62,6 +62,7 @@ class Inference(Wholes):
         references: the other side's tensors, by the number of the group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
         losses: numbers at which the other side's backward pass begins.
+        known: placements of parameters by their names in the model, where nothing else tells them.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class Inference(Wholes):
         references: Mapping[int, Reference],
         leaves: Collection[tuple[Spec, str | None]] = (),
         losses: Sequence[float] = (),
+        known: Mapping[str, Placements] | None = None,
     ) -> None:
         super().__init__(journals, merged, mesh)
-        self._losses = losses
+        self._losses, self._declared = losses, known or {}
         self._references, self._leaves = references, leaves
         self.calls: dict[int, Call] = {call.id: call for call in merged.calls}
         """Merged calls by id; collectives with their meaning for the whole, sizes as those of the whole."""
@@ -383,8 +385,11 @@ class Inference(Wholes):
             if group not in self._parameters and not self.ranks_of(group)[0].requires_grad:
                 self._note_batch(group)
             return
+        known = self._declared.get(self.parameter_names().get(group, ""))
         if reference is not None:
             self._place(group, reference.shape, reference.values, "the other side")
+        elif known is not None and whole_shape(self.shapes(group), self.mesh, known) is not None:
+            self.placed[group] = Placed(known, "as in the step before", odd=self.odd_ranks(group, known))
         elif self._batch:  # data that comes with other data is cut as that is
             parts = tuple(
                 shard(self._batch[axis]) if axis in self._batch and not self.is_copy(group, axis) else REPLICATE
