@@ -132,7 +132,39 @@ def _accumulated(path: str, **kwargs) -> None:
     nets.train(nets.whole(), nets.batches(), path, **kwargs)
 
 
+def _experts(path: str) -> None:
+    nets.train(nets.with_experts(), nets.batches(), path)
+
+
+@case("expert parallel", 2, 4)
+def experts(path: str, rank: int, world: int, mistake: str = "") -> None:
+    """Data parallel, with some of the experts on each rank, whose gradients are those of all ranks' losses."""
+    model = nets.with_experts()
+    model.experts = nets.ExpertParallel(model.experts, mistake=mistake)
+
+    def after() -> None:
+        for name, parameter in model.named_parameters():
+            if name == "experts.weight":
+                if mistake != "experts' gradients added up":
+                    parameter.grad /= world
+            elif name != "experts.router.weight" or mistake != "router's gradient not reduced":
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= world
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+plant(
+    experts,
+    "experts of another rank",
+    "not put back in order",
+    "score twice",
+    "experts' gradients added up",
+    "router's gradient not reduced",
+)
+
 ALONE: dict[str, Callable[[str], None]] = {
+    "experts": _experts,
     "one": _accumulated,
     "accumulated": functools.partial(_accumulated, micro=2),
     "accumulated four times": functools.partial(_accumulated, micro=4),

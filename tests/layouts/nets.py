@@ -365,3 +365,108 @@ class SequenceModel(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(gathered_copies(self.norm(x), self.group)).transpose(0, 1)
+
+
+# --- experts ----------------------------------------------------------------------------------------------------------
+
+EXPERTS = 4
+
+
+class Experts(nn.Module):
+    """Each position goes to the one of four experts that a router chooses; their weights lie in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.weight = nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / 2)
+
+    def chosen(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.router(x).softmax(-1)
+        choice = scores.argmax(-1)
+        return choice, scores.gather(-1, choice.unsqueeze(-1))
+
+    def run(self, x: Tensor, choice: Tensor, first: int = 0) -> Tensor:
+        found = torch.zeros_like(x)
+        for number in range(self.weight.shape[0]):
+            rows = (choice == first + number).nonzero().squeeze(-1)
+            found = found.index_add(0, rows, F.gelu(x[rows] @ self.weight[number]))
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        choice, score = self.chosen(x)
+        return self.run(x, choice) * score
+
+
+class ExpertParallel(Experts):
+    """Some of the experts on each rank; positions travel to theirs and back."""
+
+    def __init__(self, experts: Experts, group=None, mistake: str = "") -> None:
+        nn.Module.__init__(self)
+        rank, count = dist.get_rank(group), dist.get_world_size(group)
+        self.router = experts.router
+        self.weight = nn.Parameter(experts.weight.detach().chunk(count)[rank].clone())
+        self.group, self.mistake = group, mistake
+        self.first = rank * self.weight.shape[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        choice, score = self.chosen(x)
+        order = choice.argsort(stable=True)
+        ranks = dist.get_world_size(self.group)
+        here = torch.bincount(choice // self.weight.shape[0], minlength=ranks)
+        there = torch.empty_like(here)
+        dist.all_to_all_single(there, here, group=self.group)
+        give, get = here.tolist(), there.tolist()
+        numbers = torch.empty(sum(get), dtype=choice.dtype)
+        dist.all_to_all_single(numbers, choice[order], get, give, group=self.group)
+        came = exchanged(x[order], give, get, self.group)
+        if self.mistake == "experts of another rank":
+            numbers = (numbers + self.weight.shape[0]) % EXPERTS
+            done = self.run(came, numbers, self.first)
+        else:
+            done = self.run(came, numbers, self.first)
+        back = exchanged(done, get, give, self.group)
+        if self.mistake == "not put back in order":
+            return back * score
+        found = torch.zeros_like(x).index_copy(0, order, back)
+        return found * score * score if self.mistake == "score twice" else found * score
+
+
+class _Exchanged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, give, get, group):
+        ctx.sizes, ctx.group = (give, get), group
+        found = torch.empty(sum(get), *x.shape[1:])
+        dist.all_to_all_single(found, x.contiguous(), get, give, group=group)
+        return found
+
+    @staticmethod
+    def backward(ctx, gradient):
+        give, get = ctx.sizes
+        found = torch.empty(sum(give), *gradient.shape[1:])
+        dist.all_to_all_single(found, gradient.contiguous(), give, get, group=ctx.group)
+        return found, None, None, None
+
+
+def exchanged(x: Tensor, give: list[int], get: list[int], group) -> Tensor:
+    """Rows for the other ranks, and theirs for this one; backward the other way."""
+    return _Exchanged.apply(x, give, get, group)
+
+
+class ExpertModel(nn.Module):
+    """Embedding, experts, head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.experts = Experts()
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        x = x + self.experts(x.flatten(0, 1)).view_as(x)
+        return self.head(x)
+
+
+def with_experts(seed: int = 0) -> ExpertModel:
+    torch.manual_seed(seed)
+    return ExpertModel()

@@ -38,6 +38,11 @@ def _world(name: str) -> int:
     return int(name[-1]) if name[-1].isdigit() else 2
 
 
+def _beside(name: str) -> str:
+    """The run on one rank that a case is compared with."""
+    return "experts" if name in EXPERTS or name.startswith("expert parallel") else "one"
+
+
 def _everything(found) -> str:
     first = found.first
     assert first is not None
@@ -126,13 +131,22 @@ RIGHT = (
     "pipeline of one batch 2",
     "pipeline 2",
     "pipeline 4",
+    "expert parallel 2",
+    "expert parallel 4",
     "megatron 4",
     "dtensor 4",
     "data 4",
     "ddp 4",
     "tensor and data 4",
 )
-WRONG = {
+EXPERTS = {
+    "experts of another rank 2": ("experts",),
+    "not put back in order 2": ("experts", "mean something else"),
+    "score twice 2": ("experts", "mean something else"),
+    "experts' gradients added up 2": ("torch.optim.SGD.step", "2 times the gradient of experts.weight", "not divided"),
+    "router's gradient not reduced 2": ("torch.optim.SGD.step", "experts.router.weight", "not reduced"),
+}
+WRONG = EXPERTS | {
     "loss of each micro-batch": (
         "torch.optim.SGD.step",
         "2 times the gradient of the batch",
@@ -166,7 +180,7 @@ WRONG = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_layouts_agree(name, runs):
     out = runs(_world(name))
-    found = tt.compare(out / "one", out / name)
+    found = tt.compare(out / _beside(name), out / name)
     assert found.code == 0, (found.untold, found.first)
 
 
@@ -174,10 +188,51 @@ def test_right_layouts_agree(name, runs):
 @pytest.mark.parametrize("name", WRONG)
 def test_mistakes_are_named(name, runs):
     out = runs(_world(name))
-    found = tt.compare(out / "one", out / name)
+    found = tt.compare(out / _beside(name), out / name)
     assert found.code == 1
     told = _everything(found)
     assert all(word in told for word in WRONG[name]), told
+
+
+TWO = (
+    ("megatron 2", "data 2"),
+    ("megatron 2", "megatron 4"),
+    ("data 2", "megatron 4"),
+    ("fsdp 2", "ddp 2"),
+    ("fsdp 2", "ddp 4"),
+    ("pipeline 2", "megatron 2"),
+    ("megatron 2", "pipeline 4"),
+    ("tensor and data 4", "pipeline 2"),
+    ("vocabulary 2", "dtensor 4"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("left", "right"), TWO)
+def test_two_layouts_agree(left, right, runs):
+    """Neither is the run on one rank: the weights are what pieces of both sides make up."""
+    out = runs(_world(left))
+    runs(_world(right))
+    found = tt.compare(out / left, out / right)
+    assert found.code == 0, (found.untold, found.first)
+    assert sum("put together" in remark for remark in found.remarks) == 2
+
+
+@pytest.mark.slow
+def test_a_mistake_beside_another_layout(runs):
+    out = runs(2)
+    runs(4)
+    assert "a reduction over the ranks is missing" in _everything(
+        tt.compare(out / "megatron 4", out / "no reduction 2")
+    )
+
+
+@pytest.mark.slow
+def test_the_same_layout_put_together_if_asked(runs):
+    out = runs(2)
+    found = tt.compare(out / "ddp 2", out / "data 2", layout="whole")
+    assert found.code == 0
+    assert {result.rank for result in found.results} == {0}
 
 
 @pytest.mark.slow

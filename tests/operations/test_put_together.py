@@ -28,9 +28,9 @@ def joined(tensors, steps):
     return run([meaning], lambda number: tensors[number])[99]
 
 
-def pieces_of(whole, pieces):
+def pieces_of(whole, pieces, **more):
     output = Nest("list", tuple((str(place), TensorRef(10 + place)) for place in range(len(pieces))))
-    call = Call(0, Site(Kind.API, "twintrace.cut", 0), None, (TensorRef(0),), {"pieces": nest(pieces)}, output)
+    call = Call(0, Site(Kind.API, "twintrace.cut", 0), None, (TensorRef(0),), {"pieces": nest(pieces), **more}, output)
     meaning = meaning_of(call, "torch", lambda number: Spec("f32", tuple(whole.shape)))
     found = run([meaning], lambda number: whole)
     return [found[10 + place] for place in range(len(pieces))]
@@ -62,3 +62,8 @@ def test_pieces_along_two_axes_and_their_gradient():
     torch.testing.assert_close(pieces[1], WHOLE[3:])
     (gradient,) = torch.autograd.grad(pieces[0].sum(), whole)
     assert gradient.nonzero().tolist() == [[0, 0], [0, 2], [1, 0], [1, 2], [2, 0], [2, 2]]
+
+
+def test_pieces_of_a_whole_that_was_scaled():
+    (piece,) = pieces_of(WHOLE, (((0, ((0, 3),)),),), factor=2.0)
+    torch.testing.assert_close(piece, 2 * WHOLE[:3])

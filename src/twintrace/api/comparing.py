@@ -44,7 +44,7 @@ from .places import (
     side_of,
     silent,
 )
-from .ranks import WholeTrace, micro_batches, with_findings, without_unplaced
+from .ranks import WholeTrace, is_same_layout, micro_batches, with_findings, without_unplaced
 from .results import Comparison
 from .stepping import sentence, spans
 from .walking import Walk
@@ -102,8 +102,8 @@ def compare(
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
             structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
             alone.
-        layout: "auto": where one run has one rank and the other several, these are put together; "ranks": each rank beside the
-            same rank.
+        layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
+            together; "whole": always; "ranks": never, each rank beside the same rank.
         workers: threads to measure with; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
@@ -366,13 +366,18 @@ def _assembled(
     ranks: Collection[int] | None,
     pair: Callable[[Side, Side], Alignment],
 ) -> tuple[Trace, Trace]:
-    """The traces, that of several ranks or micro-batches put together where the other has one."""
+    """The traces, those of several ranks or micro-batches put together where the two have other layouts."""
     counts = [len(trace.ranks) for trace in traces]
-    if layout == "ranks" or ranks is not None or min(counts) != 1:
+    if layout == "ranks" or ranks is not None:
         return traces
     if counts == [1, 1]:
         counts = micro_batches(traces)
-    if counts[0] == counts[1] or min(counts) != 1:
+        if min(counts) != 1:
+            return traces
+    if min(counts) > 1 and (counts[0] != counts[1] or layout == "whole" or not is_same_layout(traces)):
+        left = WholeTrace(traces[0], traces[1], pair, flipped=True)
+        return left, WholeTrace(traces[1], left, pair, flipped=False)
+    if counts[0] == counts[1]:
         return traces
     if counts[0] > 1:
         return WholeTrace(traces[0], traces[1], pair, flipped=True), traces[1]

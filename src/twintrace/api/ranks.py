@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..model.pairs import Alignment, Match, Side
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
+from ..model.sites import Phase
 from ..model.tensors import Spec, Tensor
 from ..operations.sides import inputs_of, outputs_of
 from ..store.trace import Journal, Trace
@@ -31,7 +32,7 @@ class WholeTrace(Trace):
 
     Args:
         trace: the run on several ranks.
-        other: the run that it is compared with, on one rank.
+        other: the run that it is compared with: on one rank, put together, or on several ranks, which then only tell their data.
         pair: pairs the calls of two sides.
         flipped: True if the other run is the right one.
     """
@@ -54,12 +55,14 @@ class WholeTrace(Trace):
             from ..layouts import assemble
 
             journals = [composed(self._trace.journal(step, rank)) for rank in self.run_ranks]
+            earlier = [known for known in self._found if known < step]
             self._found[step] = assemble(
                 journals,
                 lambda side: self._beside(step, side),
                 self._leaves(step),
                 self._losses(step),
                 self._micro_batches(step),
+                self._found[max(earlier)].parameters if earlier else None,
             )
         return self._found[step]
 
@@ -78,34 +81,37 @@ class WholeTrace(Trace):
     def _put_together(self, step: int, rank: int) -> Journal:
         return cast(Journal, self.assembled(step).journal)
 
+    def _is_beside_one(self, step: int) -> bool:
+        """True if the other run has this step, on one rank."""
+        return len(self._other.ranks) == 1 and (step, 0) in self._other.places
+
+    def _others(self, step: int) -> list[Journal]:
+        """The other run's journals of a step."""
+        return [
+            composed(self._other.journal(step, rank))
+            for rank in self._other.ranks
+            if (step, rank) in self._other.places
+        ]
+
     def _micro_batches(self, step: int) -> int:
         """Micro-batches of this run for one of the other's."""
         from ..layouts import count_of
 
-        if (step, 0) not in self._other.places:
-            return 1
-        own = count_of(self._trace.journal(step, self.run_ranks[0]))
-        other = count_of(self._other.journal(step, 0))
-        return own // other if own % other == 0 and other == 1 else 1
+        counts = {count_of(journal) for journal in self._others(step)}
+        return count_of(self._trace.journal(step, self.run_ranks[0])) if counts == {1} else 1
 
     def _losses(self, step: int) -> list[float]:
-        """Numbers at which the other run's backward pass begins."""
-        if (step, 0) not in self._other.places:
-            return []
-        side = side_of(composed(self._other.journal(step, 0)))
-        taken = {number for call in side.calls for number in inputs_of(call).values()}
-        found = []
-        for call in side.calls:
-            for number in set(outputs_of(call).values()) - taken if call.gradients else ():
-                values = side.values(number) if not side.tensor(number).spec.shape else None
-                if values is not None:
-                    found.append(float(values))
-        return found
+        """Numbers at which the other run's backward pass begins; of several ranks their means, which copies have as well."""
+        found = [_losses_of(side_of(journal)) for journal in self._others(step)]
+        return [sum(items) / len(items) for items in zip(*found, strict=False)]
 
     def _leaves(self, step: int) -> set[tuple[Spec, str | None]]:
         """The other run's tensors that no recorded call made: data and weights."""
-        if (step, 0) not in self._other.places:
-            return set()
+        if not self._is_beside_one(step):
+            from ..layouts import leaves_of_ranks
+
+            journals = self._others(step)
+            return leaves_of_ranks(journals) if journals else set()
         journal = self._other.journal(step, 0)
         taken: set[int] = set()
         made: set[int] = set()
@@ -118,7 +124,7 @@ class WholeTrace(Trace):
 
     def _beside(self, step: int, side: Side) -> Mapping[int, tuple[Tensor, Callable[[], Any]]]:
         """The other run's tensors beside the groups of the ranks."""
-        if (step, 0) not in self._other.places:
+        if not self._is_beside_one(step):
             return {}
         other = side_of(composed(self._other.journal(step, 0)))
         sides = (side, other) if self._flipped else (other, side)
@@ -130,6 +136,18 @@ class WholeTrace(Trace):
             if pair.layout.axes is None and not pair.layout.reshaped:
                 found.setdefault(mine, (other.tensor(theirs), functools.partial(other.values, theirs)))
         return found
+
+
+def _losses_of(side: Side) -> list[float]:
+    """Numbers that calls of a backward pass gave and that none took."""
+    taken = {number for call in side.calls for number in inputs_of(call).values()}
+    found = []
+    for call in side.calls:
+        for number in set(outputs_of(call).values()) - taken if call.gradients else ():
+            values = side.values(number) if not side.tensor(number).spec.shape else None
+            if values is not None:
+                found.append(float(values))
+    return found
 
 
 def micro_batches(traces: Sequence[Trace]) -> list[int]:
@@ -146,6 +164,25 @@ def micro_batches(traces: Sequence[Trace]) -> list[int]:
 
 _LONGER = 1.5
 """Times that a journal of several micro-batches is as long as that of one batch, at least: two make nearly all calls twice."""
+
+
+def is_same_layout(traces: Sequence[Trace]) -> bool:
+    """True if the first ranks of two runs hold and update parameters of the same shapes, in the first step that both have."""
+    places = sorted(set(traces[0].places) & set(traces[1].places))
+    return not places or len({_held(trace.journal(*places[0])) for trace in traces}) == 1
+
+
+def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:
+    """Names, shapes and placements of the parameters of modules, and of those that optimizers take."""
+    found = set()
+    for call in journal.calls():
+        numbers = {f"{call.site.name}.{name}".removeprefix("module."): item for name, item in call.parameters.items()}
+        if call.site.phase is Phase.UPDATE:
+            numbers = {slot: item for slot, item in inputs_of(call).items() if slot.startswith("0.")}
+        for name, item in numbers.items():
+            tensor = journal.tensor(item)
+            found.add((name, tensor.spec, str(tensor.facts.get("placements", ""))))
+    return frozenset(found)
 
 
 def without_unplaced(part: PlaceResult, assembled: Assembled, which: int) -> PlaceResult:

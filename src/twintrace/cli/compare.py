@@ -45,10 +45,10 @@ from .progress import bar
 )
 @click.option(
     "--layout",
-    type=click.Choice(["auto", "ranks"]),
+    type=click.Choice(["auto", "whole", "ranks"]),
     default="auto",
     show_default=True,
-    help="auto: where one run has one rank and the other several, these are put together. ranks: each rank beside the same rank.",
+    help="auto: where the two have other layouts, the ranks of each are put together. whole: always. ranks: never, rank by rank.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="All mistakes after the verdict, each with its place and cause."

@@ -21,8 +21,8 @@ In: journals of all ranks of a step, and pairs of their calls with those of the 
 Nothing is judged here: a placement that is wrong shows as a call whose result is not what it computes.
 """
 
-from .assembled import Assembled, assemble
+from .assembled import Assembled, assemble, leaves_of_ranks
 from .findings import Finding
 from .microbatches import count_of
 
-__all__ = ["Assembled", "Finding", "assemble", "count_of"]
+__all__ = ["Assembled", "Finding", "assemble", "count_of", "leaves_of_ranks"]

@@ -8,7 +8,7 @@ found.findings                         differences among the ranks themselves
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model.errors import TraceError
@@ -18,7 +18,9 @@ from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
 from ..operations.sides import inputs_of, outputs_of
+from ..store.digest import fingerprint
 from ..store.trace import Journal
+from .candidates import sharded
 from .collectives import collective_of
 from .findings import Finding, findings_of
 from .inference import Inference
@@ -27,8 +29,8 @@ from .meshes import Mesh, mesh_of
 from .microbatches import split
 from .parts import Parts
 from .pipelines import join_stages, stages_by_sending
-from .placements import Array, Part, told
-from .wholes import Placed, Reference
+from .placements import REPLICATE, Array, Part, Placements, put_together, told
+from .wholes import Placed, Reference, Wholes
 
 
 class WholeJournal:
@@ -112,6 +114,8 @@ class Assembled:
     unplaced: Mapping[int, str]
     micro: int = 1
     """Micro-batches of each rank, along the last axis of the mesh."""
+    parameters: Mapping[str, Placements] = field(default_factory=dict)
+    """Placements of the parameters by their names in the model."""
     unmerged: tuple[str, ...] = ()
     """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
@@ -138,6 +142,7 @@ def assemble(
     leaves: Collection[tuple[Spec, str | None]] = (),
     losses: Sequence[float] = (),
     micro: int = 1,
+    known: Mapping[str, Placements] | None = None,
 ) -> Assembled:
     """The journals of all ranks of a step as one.
 
@@ -147,6 +152,7 @@ def assemble(
         leaves: shape, element type and bits of the other side's tensors that no call made.
         losses: numbers at which the other side's backward pass begins.
         micro: micro-batches of the ranks for one batch of the other side.
+        known: placements of parameters by their names in the model, where nothing else tells them.
     """
     if len({journal.header.framework for journal in journals}) > 1:
         raise TraceError("The ranks of one run are of different frameworks, and cannot be put together.")
@@ -164,7 +170,7 @@ def assemble(
         number: Reference(tensor.spec.shape, values)
         for number, (tensor, values) in align(_raw(journals, merged)).items()
     }
-    inference = Inference(journals, merged, mesh, references, leaves, losses)
+    inference = Inference(journals, merged, mesh, references, leaves, losses, known)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
     found = findings_of(inference, merged, ranks, micro)
@@ -186,8 +192,37 @@ def assemble(
         inference.placed,
         {number: why for number, why in inference.unplaced.items() if number in told},
         micro,
+        {
+            name: inference.placed[number].placements
+            for number, name in inference.parameter_names().items()
+            if number in inference.placed
+        },
         tuple(unmerged),
     )
+
+
+def leaves_of_ranks(journals: Sequence[Journal]) -> set[tuple[Spec, str | None]]:
+    """Shape, element type and bits of everything that tensors which no call made, on several ranks, may be pieces or copies of."""
+    mesh = mesh_of(len(journals), {group for journal in journals for group in journal.header.groups})
+    merged = merge(journals, mesh, stages_by_sending(journals))
+    wholes = Wholes(journals, merged, mesh)
+    taken: dict[int, None] = {}
+    made: set[int] = set()
+    for call in merged.calls:
+        own = inputs_of(call).values()
+        taken.update(dict.fromkeys(own))
+        made |= set(outputs_of(call).values()) - set(own)
+    found: set[tuple[Spec, str | None]] = set()
+    for group in taken:
+        arrays = None if group in made else wholes.arrays(group)
+        if arrays is None:
+            continue
+        copies = wholes.copies(group)
+        for parts, shape in sharded(wholes, group):
+            if all((item == REPLICATE) == copy for item, copy in zip(parts, copies, strict=True)):
+                spec = Spec(wholes.ranks_of(group)[0].spec.dtype, shape)
+                found.add((spec, fingerprint(put_together(arrays, spec, mesh, parts))))
+    return found
 
 
 def _not_seen_reduced(inference: Inference, merged: Merged) -> Iterator[str]:
@@ -224,4 +259,4 @@ def _raw(journals: Sequence[Journal], merged: Merged) -> Side:
     return Side(journals[0].header.framework, merged.calls, tensor, tuple(merged.gradients))
 
 
-__all__ = ["Assembled", "WholeJournal", "assemble", "told"]
+__all__ = ["Assembled", "WholeJournal", "assemble", "leaves_of_ranks", "told"]

@@ -77,7 +77,10 @@ def in_blocks(
     if len(axes) != 1:
         return None
     item = parts[axes[0]]
-    local = min(shape[item.axis] for shape in wholes.shapes(group))
+    lengths = {shape[item.axis] for shape in wholes.shapes(group)}
+    if len(lengths) > 1:  # blocks are cut evenly
+        return None
+    local = lengths.pop()
     best, found = plain, None
     for blocks in range(2, min(local, _BLOCKS) + 1):
         if local % blocks:

@@ -60,6 +60,7 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         *_gradients_that_stay(inference, merged, ranks),
         *_gradients_between_stages(inference, merged),
         *_micro_batches_added(inference, merged, micro),
+        *_gradients_not_averaged(inference, merged),
         *_calls_of_some(inference, merged, ranks),
     ]
     parents = {call.id: call.parent for call in merged.calls}
@@ -391,6 +392,26 @@ def _micro_batches_added(inference: Inference, merged: Merged, micro: int) -> It
                 f"the optimizer takes {micro} times the gradient of the batch",
                 "the loss is averaged for each micro-batch, and not divided by their number",
                 f"divide the loss of each micro-batch by {micro} before its backward pass",
+            )
+
+
+def _gradients_not_averaged(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Gradients of pieces of a weight that an optimizer takes as they are, where each rank's loss is a mean of its own."""
+    names = inference.parameter_names()
+    for call in merged.calls:
+        if call.site.phase is not Phase.UPDATE:
+            continue
+        found = {name: inference.factor(gradient) for name, gradient in updated_with(call, names).items()}
+        large = {name: 1 / factor for name, factor in found.items() if factor != 1.0}
+        if large:
+            name, times = next(iter(large.items()))
+            more = f" and of {len(large) - 1} more" if len(large) > 1 else ""
+            yield Finding(
+                call,
+                f"the optimizer takes {times:.6g} times the gradient of {name}{more}: those of all ranks' losses are added up, "
+                "and the loss of each is a mean of its own",
+                "the gradient is not divided by the number of ranks that have a part of the data",
+                f"divide the gradient of {name} by {times:.6g} before the optimizer's step",
             )
 
 

@@ -40,6 +40,7 @@ from .placements import (
     SUM,
     Array,
     Part,
+    Placement,
     Placements,
     put_together,
     read,
@@ -61,6 +62,7 @@ class Inference(Wholes):
         references: the other side's tensors, by the number of the group.
         leaves: shape, element type and bits of the other side's tensors that no call made.
         losses: numbers at which the other side's backward pass begins.
+        known: placements of parameters by their names in the model, where nothing else tells them.
     """
 
     def __init__(
@@ -71,9 +73,10 @@ class Inference(Wholes):
         references: Mapping[int, Reference],
         leaves: Collection[tuple[Spec, str | None]] = (),
         losses: Sequence[float] = (),
+        known: Mapping[str, Placements] | None = None,
     ) -> None:
         super().__init__(journals, merged, mesh)
-        self._losses = losses
+        self._losses, self._declared = losses, known or {}
         self._references, self._leaves = references, leaves
         self.calls: dict[int, Call] = {call.id: call for call in merged.calls}
         """Merged calls by id; collectives with their meaning for the whole, sizes as those of the whole."""
@@ -90,6 +93,8 @@ class Inference(Wholes):
         """Axes along which the losses of the ranks add up to that of the whole: each was divided by their number."""
         self._dropped: set[int] = set()
         """Calls that do nothing to the whole."""
+        self._made: set[int] = set()
+        """Groups that calls have made."""
         self._ends: set[int] = set()
         """Numbers at which the backward pass begins."""
         self._by_bits: dict[tuple[tuple[str, str | None], ...], int] = {}
@@ -180,6 +185,7 @@ class Inference(Wholes):
         for call in calls:
             self._parameters.update(call.parameters.values())
             taken, made = inputs_of(call), outputs_of(call)
+            self._made.update(set(made.values()) - set(taken.values()))
             for gradient in call.gradients:
                 value = (
                     taken.get(gradient.slot) if gradient.role is Role.INPUT else made.get(gradient.slot, made.get("0"))
@@ -219,7 +225,7 @@ class Inference(Wholes):
             if collective is not None and self._place_collected(number, collective):
                 continue
             reference = self._references.get(number)
-            if self._place_plainly(number):
+            if not self._is_alike_by_chance(number, call, collective) and self._place_plainly(number):
                 continue
             results = self.results_of(call) if collective is None else {}
             if number in results:
@@ -231,6 +237,15 @@ class Inference(Wholes):
                 self.unplaced.setdefault(
                     number, f"what {call.site} gives on the ranks is not told by its shape: {self.told_shapes(number)}"
                 )
+
+    def _is_alike_by_chance(self, group: int, call: Call, collective: Collective | None) -> bool:
+        """True if what is the same on all ranks is made of pieces, and larger for the whole: zeros like a piece."""
+        taken = [self.placed.get(number) for number in inputs_of(call).values()]
+        cut = any(item is not None and any(one.part is Part.SHARD for one in item.placements) for item in taken)
+        if not cut or collective is not None or not all(self.copies(group)):
+            return False
+        values = self.results_of(call).get(group)
+        return values is not None and tuple(values.shape) != self.shapes(group)[0]
 
     def _place_collected(self, group: int, collective: Collective) -> bool:
         """Results of a collective: along the axes of its group a reduction and a gathering leave copies, a scattering pieces."""
@@ -302,6 +317,11 @@ class Inference(Wholes):
                 self._known.add((first.spec, first.fingerprint))
         return self._known
 
+    def _is_copy_of_unplaced(self, group: int) -> bool:
+        """True if the ranks have the bits of what a call made that could not be placed: what a function of the user's hands out."""
+        bits = self.bits(group)
+        return bits is not None and any(self.bits(other) == bits for other in self.unplaced if other in self._made)
+
     def _place_copy(self, group: int) -> bool:
         """As another group of the same bits on every rank: a tensor that came about unseen, a DTensor's own piece."""
         bits = self.bits(group)
@@ -353,7 +373,10 @@ class Inference(Wholes):
         return results
 
     def _place_leaf(self, group: int) -> None:
-        if group in self.placed or (group in self.unplaced and group not in self._references):
+        if group in self.placed or group in self._made or (group in self.unplaced and group not in self._references):
+            return
+        if self._is_copy_of_unplaced(group):
+            self.unplaced[group] = "it is a copy of what cannot be placed"
             return
         reference = self._references.get(group)
         if self._place_plainly(group):
@@ -362,8 +385,11 @@ class Inference(Wholes):
             if group not in self._parameters and not self.ranks_of(group)[0].requires_grad:
                 self._note_batch(group)
             return
+        known = self._declared.get(self.parameter_names().get(group, ""))
         if reference is not None:
             self._place(group, reference.shape, reference.values, "the other side")
+        elif known is not None and whole_shape(self.shapes(group), self.mesh, known) is not None:
+            self.placed[group] = Placed(known, "as in the step before", odd=self.odd_ranks(group, known))
         elif self._batch:  # data that comes with other data is cut as that is
             parts = tuple(
                 shard(self._batch[axis]) if axis in self._batch and not self.is_copy(group, axis) else REPLICATE
@@ -405,6 +431,11 @@ class Inference(Wholes):
             open_axes = [axis for axis, item in enumerate(parts) if item == REPLICATE and not copies[axis]]
             candidates += self._filled(parts, open_axes, call, spec.dtype)
         candidates = list(dict.fromkeys(candidates))
+        if not candidates:
+            self.unplaced[group] = (
+                f"each rank has made its own of its piece, and they are not added up: {self.told_shapes(group)}"
+            )
+            return
         if call is not None and self._place_end(group, candidates, reference, call):
             return
         measured = [(distance(self, group, parts, reference), parts) for parts in candidates]
@@ -504,19 +535,20 @@ class Inference(Wholes):
 
         Of copies come copies, of pieces parts of a sum; where each rank has a part of the data, also of a mean.
         """
-        kinds = []
+        kinds: list[tuple[Placement, ...]] = []
         for axis in open_axes:
             taken = set()
             for number in inputs_of(call).values() if call is not None else ():
                 own = self.placed.get(number)
                 taken.add(None if own is None else own.placements[axis].part)
             mean = (MEAN,) if axis in self._batch else ()
-            if call is None or dtype not in ADDABLE or taken == {Part.REPLICATE}:
+            sums = (SUM, *mean) if dtype in ADDABLE else ()
+            if call is None or taken == {Part.REPLICATE}:
                 kinds.append((REPLICATE,))
             elif Part.SHARD in taken:
-                kinds.append((SUM, *mean))
+                kinds.append(sums)
             else:
-                kinds.append((REPLICATE, SUM, *mean))
+                kinds.append((REPLICATE, *sums))
         found = []
         for chosen in itertools.product(*kinds):
             filled = list(parts)

@@ -27,6 +27,7 @@ from .collectives import Collective, collective_of, splits_of
 from .inference import Inference
 from .merging import DIFFERENT, Member
 from .placements import Array, Part, Placement, Placements, narrowed, segments_of
+from .wholes import Placed
 
 CUT, JOINED = "twintrace.cut", "twintrace.joined"
 Step = tuple[int, str, int, tuple[tuple[int, int, int], ...]]
@@ -166,17 +167,18 @@ class Parts:
             if group not in self._made and placed is not None and placed.is_copy and not placed.odd:
                 found |= {(place, slot): group for place in places}
             elif group not in self._made and placed is not None and _is_cut(placed.placements):
-                found |= self._cut(call, slot, group, places, placed.placements)
+                found |= self._cut(call, slot, group, places, placed)
             else:
                 found |= {(place, slot): self._number(members[place]) for place in places}
         return found
 
     def _cut(
-        self, call: Call, slot: str, group: int, places: Sequence[int], placements: Placements
+        self, call: Call, slot: str, group: int, places: Sequence[int], placed: Placed
     ) -> dict[tuple[int, str], int]:
         members, shapes = self._merged.groups[group], self._inference.shapes(group)
         numbers = [self._number(members[place], (call.id, slot)) for place in places]
-        pieces = [segments_of(self._mesh, placements, shapes, place) for place in places]
+        pieces = [segments_of(self._mesh, placed.placements, shapes, place) for place in places]
+        kwargs = {"pieces": _nest(pieces)} | ({} if placed.factor == 1.0 else {"factor": 1.0 / placed.factor})
         gradients: list[Gradient] = []
         sent = next((item for item in call.gradients if item.role is Role.INPUT and item.slot == slot), None)
         if sent is not None and sent.tensor in self._inference.placed:
@@ -185,7 +187,7 @@ class Parts:
                 own = self._gradient(self._merged.groups[sent.tensor][place], sent.tensor)
                 gradients.append(replace(sent, role=Role.OUTPUT, slot=str(index), tensor=own))
         self._add(
-            CUT, call, -2, (TensorRef(group),), {"pieces": _nest(pieces)},
+            CUT, call, -2, (TensorRef(group),), kwargs,
             Nest("list", tuple((str(index), TensorRef(number)) for index, number in enumerate(numbers))), gradients,
         )  # fmt: skip
         return {(place, slot): number for place, number in zip(places, numbers, strict=True)}

@@ -10,4 +10,4 @@ from typing import Literal
 LevelName = Literal["module", "api", "mix", "op"]
 KeepName = Literal["statistics", "fingerprint", "tensor"]
 PolicyName = Literal["auto", "msprobe", "troubleshooter", "torch_testing"]
-LayoutName = Literal["auto", "ranks"]
+LayoutName = Literal["auto", "whole", "ranks"]

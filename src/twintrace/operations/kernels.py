@@ -1186,11 +1186,12 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Result:
 
 
 @kernel("cut")
-def _cut(input: Tensor, pieces: Sequence[Any]) -> tuple[Tensor, ...]:
+def _cut(input: Tensor, pieces: Sequence[Any], factor: float = 1.0) -> tuple[Tensor, ...]:
     """Pieces of the ranks: of each, along one axis after the other, what is taken of it."""
     found = []
+    whole = input if factor == 1.0 else input * factor
     for cuts in pieces:
-        piece = input
+        piece = whole
         for dim, segments in cuts:
             piece = torch.cat([piece.narrow(dim, start, length) for start, length in segments], dim)
         found.append(piece)
