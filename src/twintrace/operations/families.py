@@ -85,7 +85,6 @@ gru | dynamicgru
 rnn | cudnnrnn mkldnnrnnlayer
 lstm_cell | basiclstmcell
 scaled_dot_product_attention | attention flashattention flashattentionscore promptflashattention fusedinferattentionscore
-    scaleddotproductflashattention scaleddotproductflashattentionforcpu scaleddotproductefficientattention
 transformer_layer | transformerencoderlayer transformerdecoderlayer
 transformer | transformerencoder transformerdecoder
 nll_loss | nll
