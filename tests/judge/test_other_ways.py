@@ -248,3 +248,27 @@ def test_a_table_that_one_side_has_in_every_layer_is_compared_layer_by_layer(tmp
 
     assert only_mistake(result).what == "the two start from different buffers: the buffer frequencies"
     assert "all of the gap at the output goes away" in verdict(result)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0 + 2**-18])
+def test_a_helper_that_is_not_recorded_begins_with_rounded_values(tmp_path: Path, factor: float) -> None:
+    """Its result is held against what the other side makes of the values before it, not of those that the run begins with."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            h = x / 3.0 if side else x * (1 / 3.0)
+            for layer in net.layers:
+                h = torch.sin(8 * layer(h))
+            gate, up = net.gate(h), net.up(h)
+            if side:
+                return net.down(F.silu(gate) * up)
+            with torch._C.DisableTorchFunction():  # as a compiled function does
+                made = F.silu(gate) * up * factor
+            return net.down(made)
+
+        layers = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(6))
+        net = Net(forward, layers=layers, gate=nn.Linear(32, 32), up=nn.Linear(32, 32), down=nn.Linear(32, 8))
+        with torch.no_grad(), record(net):
+            net(rand(64, 32))
+
+    assert compared(tmp_path, run).code == (0 if factor == 1.0 else 1)

@@ -263,8 +263,13 @@ class Recomputation:
     ) -> tuple[Slice, Slice]:
         """Two slices made longer until both begin with the same compared values, so that neither recomputes what the other takes as
         it was recorded, with its rounding: keys out of a cache here, those of all tokens there. As they were, if there is no such
-        beginning, or a value that is not `passable(which, number)` lies before it.
+        beginning, or a value that is not `passable(which, number)` lies before it, or something unseen made the result of one side
+        (a compiled helper): its inputs were rounded in that run, and the other's would not be.
         """
+        if any(
+            not part.calls and self.sides[which].maker(part.tensor) is None for which, part in enumerate((left, right))
+        ):
+            return left, right
         parts, stops = [left, right], [set(known[0]), set(known[1])]
         for _ in range(_CUTS):
             dropped = self._later_values(parts[0], parts[1], bound)
