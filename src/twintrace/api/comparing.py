@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engine.choosing import engine_named
 from ..judge import Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import LayoutName, PolicyName
+from ..model.choices import EngineName, LayoutName, PolicyName
 from ..model.errors import ReportError, TraceError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Part, Side
@@ -31,8 +32,10 @@ from ..model.results import (
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
+from ..model.words import spans
 from ..store.registry import open_trace
 from ..store.trace import Trace
+from .fleet import compare_many, is_large, scan_ranks
 from .places import (
     PlaceResult,
     Progress,
@@ -46,7 +49,7 @@ from .places import (
 )
 from .ranks import WholeTrace, is_same_layout, micro_batches, with_findings, without_unplaced
 from .results import Comparison
-from .stepping import sentence, spans
+from .stepping import sentence
 from .walking import Walk
 
 if TYPE_CHECKING:
@@ -75,6 +78,7 @@ def compare(
     recompute: bool = True,
     every_step: bool = False,
     layout: LayoutName = "auto",
+    engine: EngineName = "auto",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -101,10 +105,12 @@ def compare(
         recompute: compute again in float64 what is not equal (policy auto, without noise, with torch installed).
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
             structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
-            alone.
+            alone; of very many ranks, those that differ first are judged (`Comparison.ranks` has the standing of all).
         layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
             together; "whole": always; "ranks": never, each rank beside the same rank.
-        workers: threads to measure with; all cores if None.
+        engine: where many ranks are looked at: "processes" or "threads" of this machine; "auto": processes, where there are
+            several cores.
+        workers: threads to measure with, and processes; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
     Returns:
@@ -132,20 +138,30 @@ def compare(
         return align(one, two, mapping=mapped)
 
     traces = _assembled(traces, layout, ranks, pair)
-    found = compare_traces(
-        traces,
-        chosen,
-        pair,
-        repeat=repeat,
-        steps=steps,
-        ranks=None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks,
-        equal_nan=equal_nan,
-        pictures=pictures,
-        recompute=recompute and chosen.name == "auto" and repeat is None,
-        shortcuts=not every_step and repeat is None,
-        workers=workers,
-        progress=progress,
-    )
+    wanted = None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks
+
+    def compare_ranks(some: Collection[int] | None) -> Comparison:
+        return compare_traces(
+            traces,
+            chosen,
+            pair,
+            repeat=repeat,
+            steps=steps,
+            ranks=some,
+            equal_nan=equal_nan,
+            pictures=pictures,
+            recompute=recompute and chosen.name == "auto" and repeat is None,
+            shortcuts=not every_step and repeat is None,
+            workers=workers,
+            progress=progress,
+        )
+
+    common, left_out = _places(traces, steps, wanted)
+    if every_step or repeat is not None or not is_large(traces, common):
+        found = compare_ranks(wanted)
+    else:
+        scans = scan_ranks(traces, common, engine_named(engine, workers=workers), progress or silent)
+        found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
     told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
     if steps is not None and found.code:
         told += _not_compared_before(traces, steps)

@@ -314,8 +314,8 @@ class Bench:
                 yield name, Weight(evidence.left, error, uncertain[name])
 
     def _apart_of(self, came: Sequence[TensorResult]) -> Callable[[Evidence], float]:
-        """Tells the difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state; of
-        all of them where none has it. By a table: optimizers take thousands.
+        """Tells the difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state;
+        of all of them where none has it. By a table: optimizers take thousands.
         """
         found: dict[str, float] = {}
         for item in came:
