@@ -9,7 +9,9 @@ import twintrace as tt
 from benchmarks.simulated import Fault, record_base, write_run
 from twintrace.api import fleet, scanning
 from twintrace.model.results import RankState
+from twintrace.model.verdicts import Outcome
 from twintrace.report.document import read_json
+from twintrace.store.lines import seal, unseal
 
 pytestmark = pytest.mark.needs_torch
 RANKS = 6
@@ -115,6 +117,13 @@ def test_the_structure_that_ranks_share_is_worked_out_once(runs):
     assert scanning._units.cache_info().misses <= 3
 
 
+@pytest.fixture(params=[True, False], ids=["very many", "few"])
+def either(request, monkeypatch):
+    """As if there were too many calls to judge them all, and not."""
+    if request.param:
+        monkeypatch.setattr(fleet, "MANY_CALLS", 30)
+
+
 def copied(runs, tmp_path, name="fault"):
     shutil.copytree(runs / name, tmp_path / name)
     return tmp_path / name
@@ -135,3 +144,71 @@ def test_a_rank_that_was_killed_is_named_and_the_rest_compared(runs, large, tmp_
     assert {state for rank, state in states(found).items() if rank != 3} == {"same"}
     assert found.left_out == ((1, 3), (2, 3), (3, 3))
     assert any("ended before" in text for text in (*found.untold, *found.remarks))
+
+
+def test_a_rank_that_is_missing_is_named_and_the_rest_compared(runs, either, tmp_path):
+    """Of two runs of one size: that a rank was not recorded does not make another layout of it."""
+    right = copied(runs, tmp_path, "again")
+    for step in range(4):
+        shutil.rmtree(right / f"step{step}" / "rank5")
+
+    found = tt.compare(runs / "a", right)
+
+    assert found.code == 1
+    assert found.left_out == tuple((step, 5) for step in range(4))
+    assert "Not compared, only on one side" in str(found)
+    assert found.count(Outcome.SAME) == found.count(*Outcome) > 0
+
+
+def test_a_rank_of_another_step_is_named_and_the_rest_compared(runs, either, tmp_path):
+    right = copied(runs, tmp_path, "again")
+    shutil.copy(right / "step0" / "rank0" / "journal.jsonl", right / "step3" / "rank0" / "journal.jsonl")
+
+    found = tt.compare(runs / "a", right)
+
+    assert found.code == 3
+    assert any("field 'step': expected 3" in text for text in found.untold)
+    assert found.count(Outcome.SAME) == found.count(*Outcome) > 0
+
+
+def test_a_rank_that_nobody_can_read_is_an_error(runs, tmp_path):
+    right = copied(runs, tmp_path, "again")
+    for step in range(4):
+        for rank in range(RANKS):
+            (right / f"step{step}" / f"rank{rank}" / "journal.jsonl").write_text("nothing\n")
+
+    with pytest.raises(tt.errors.TraceFormatError, match=r"journal.jsonl: line 1"):
+        tt.compare(runs / "a", right)
+
+
+def test_clocks_and_paths_that_differ_are_no_difference(runs, large, tmp_path):
+    right = tmp_path / "elsewhere"
+    shutil.copytree(runs / "a", right)
+    manifest = json.loads((right / "manifest.json").read_text())
+    (right / "manifest.json").write_text(json.dumps(manifest | {"created": 1.0}))
+    for step in (1, 2, 3):
+        shutil.rmtree(right / f"step{step}")
+    for rank in range(RANKS):
+        journal = right / "step0" / f"rank{rank}" / "journal.jsonl"
+        lines = [unseal(line) for line in journal.read_bytes().splitlines()]
+        for line in lines:
+            if line["k"] == "stack":
+                line["frames"] = [[f"/elsewhere/{frame[0]}", *frame[1:]] for frame in line["frames"]]
+        assert any(line["k"] == "stack" for line in lines)
+        journal.write_bytes(b"".join(map(seal, lines)))
+
+    found = tt.compare(runs / "a", right, steps=[0])
+
+    assert found.code == 0
+    assert set(states(found).values()) == {"same"}
+
+
+def test_two_layouts_that_cannot_be_one_model_are_told_as_that(runs, tmp_path):
+    write_run(record_base(tmp_path / "base", records=300, steps=1), tmp_path / "other", ranks=2)
+
+    found = tt.compare(runs / "a", tmp_path / "other")
+
+    assert not found
+    told = [text for text in found.remarks if text.startswith("The two cannot be layouts of one model")]
+    assert [text.partition(" holds ")[0].rpartition(": ")[2] for text in told] == ["the left alone", "the right alone"]
+    assert "1.down.bias" in told[1]

@@ -19,7 +19,7 @@ from ..judge import Policy, first_backward, first_forward, first_mistake, policy
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
 from ..model.choices import EngineName, LayoutName, PolicyName
-from ..model.errors import ReportError, TraceError, UsageError
+from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Part, Side
 from ..model.results import (
@@ -47,7 +47,7 @@ from .places import (
     side_of,
     silent,
 )
-from .ranks import WholeTrace, is_same_layout, micro_batches, with_findings, without_unplaced
+from .ranks import WholeTrace, is_same_layout, micro_batches, unlike_models, with_findings, without_unplaced
 from .results import Comparison
 from .stepping import sentence
 from .walking import Walk
@@ -137,7 +137,7 @@ def compare(
             unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
-    traces = _assembled(traces, layout, ranks, pair)
+    recorded, traces = traces, _assembled(traces, layout, ranks, pair)
     wanted = None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks
 
     def compare_ranks(some: Collection[int] | None) -> Comparison:
@@ -162,7 +162,15 @@ def compare(
     else:
         scans = scan_ranks(traces, common, engine_named(engine, workers=workers), progress or silent)
         found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
-    told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
+        if left_out:
+            which = f"{_count(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
+            found = replace(found, remarks=(f"Not compared, only on one side: {which}.", *found.remarks))
+    told = [
+        *(unlike_models(recorded) if traces is not recorded else ()),
+        *_not_there(traces, steps, ranks),
+        *_zoomed(traces),
+        *([unused.sentence()] if unused is not None else []),
+    ]
     if steps is not None and found.code:
         told += _not_compared_before(traces, steps)
     if any(told):
@@ -205,8 +213,14 @@ def compare_traces(
     shortcuts = shortcuts and len(common) > 1
     recompute = recompute and can_recompute()
     walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
+    unreadable: dict[tuple[int, int], TraceFormatError] = {}
     for number, place in enumerate(common):
-        walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
+        try:
+            walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
+        except TraceFormatError as error:  # a rank or a step that cannot be read costs itself alone
+            unreadable[place] = error
+            if len(unreadable) == len(common):
+                raise
     for which, trace in enumerate(traces):
         if isinstance(trace, WholeTrace):
             for place, part in walk.parts.items():
@@ -245,7 +259,7 @@ def compare_traces(
         sum(part.strays for part in parts.values()),
         recompute,
         any(part.parted for part in parts.values()) or any(map(any, (item.values() for item in among.values()))),
-        tuple(dict.fromkeys(text for part in parts.values() for text in part.untold)),
+        (*_unreadable(unreadable), *dict.fromkeys(text for part in parts.values() for text in part.untold)),
         tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
         tuple(walk.followed),
         walk.first_bit,
@@ -390,6 +404,9 @@ def _assembled(
         counts = micro_batches(traces)
         if min(counts) != 1:
             return traces
+    worlds = [trace.manifest.get("world") for trace in traces]
+    if layout == "auto" and worlds[0] == worlds[1] and (worlds[0] or 1) > 1 and is_same_layout(traces):
+        return traces  # of one layout; a rank of which nothing was recorded is missing, and said to be
     if min(counts) > 1 and (counts[0] != counts[1] or layout == "whole" or not is_same_layout(traces)):
         left = WholeTrace(traces[0], traces[1], pair, flipped=True)
         return left, WholeTrace(traces[1], left, pair, flipped=False)
@@ -601,6 +618,12 @@ def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[i
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
+
+
+def _unreadable(errors: Mapping[tuple[int, int], TraceFormatError]) -> Iterator[str]:
+    """A sentence for each step of a rank that could not be read at all."""
+    for (step, rank), error in errors.items():
+        yield f"step {step} of rank {rank} cannot be read ({error})"
 
 
 def _of_followed(followed: Sequence[FollowedStep]) -> str:

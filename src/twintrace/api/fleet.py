@@ -9,12 +9,14 @@ is neither equal bit by bit nor judged never agrees: it follows one that has par
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from ..engine.protocol import Engine
+from ..model.errors import TraceFormatError
 from ..model.results import RankResult, RankState
 from ..model.verdicts import Outcome
 from ..model.words import spans
@@ -41,7 +43,12 @@ def is_large(traces: tuple[Trace, Trace], places: Sequence[tuple[int, int]]) -> 
     """True if there is too much to judge all of it, and the ranks can be looked at one by one."""
     ours = all(trace.layout == "twintrace" for trace in traces)
     several = len({rank for _, rank in places}) > 1
-    return ours and several and len(traces[0].journal(*places[0])) * len(places) > MANY_CALLS
+    if not ours or not several:
+        return False
+    for place in places:
+        with contextlib.suppress(TraceFormatError):  # told where it is compared; another tells as much
+            return len(traces[0].journal(*place)) * len(places) > MANY_CALLS
+    return False
 
 
 def scan_ranks(

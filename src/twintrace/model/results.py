@@ -540,7 +540,7 @@ class Comparison:
         if self.recomputed:
             return self.code == 0
         compared = any(result.verdict.outcome.good for result in self.judged)
-        return compared and not (self._differ or self._damaged or self.followed)
+        return compared and not (self._differ or self._damaged or self.followed or self.untold)
 
     @property
     def _differ(self) -> bool:
