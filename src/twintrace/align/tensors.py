@@ -111,14 +111,16 @@ class Mapper:
             chosen += _gradients(left, right, chosen)
             chosen += self._loose_gradients(left, right, chosen, operation)
         pairs: list[TensorPair] = []
+        carried = False  # a pair before does not lie as it is
         for item in chosen:
             followed = None if item.follows is None else pairs[item.follows].layout
             if named:
-                pair = self._named_pair(item, operation, pairs, ends, same)
+                pair = self._named_pair(item, operation, pairs, ends, same, carried)
             else:
                 inherited = computes and item.left.part in OUT and all(self._as_it_is(pair) for pair in pairs)
                 pair = self._pair(item, operation, followed, inherited)
             pairs.append(pair)
+            carried = carried or pair.layout != AS_IT_IS
             if followed is None:
                 self._arranger.remember(pair.left, pair.right, pair.layout)
             self._partners[0].setdefault(pair.left, pair.right)
@@ -187,13 +189,18 @@ class Mapper:
         return _laid_pair(chosen, layout or AS_IT_IS)
 
     def _named_pair(
-        self, chosen: _Chosen, operation: str, pairs: Sequence[TensorPair], ends: bool, same_call: bool
+        self,
+        chosen: _Chosen,
+        operation: str,
+        pairs: Sequence[TensorPair],
+        ends: bool,
+        same_call: bool,
+        carried: bool,
     ) -> TensorPair:
         """A pair in one program, where another shape is a difference unless the values lie in another order, or came in so."""
         left, right = chosen.left, chosen.right
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same = one.spec.shape == two.spec.shape
-        carried = any(pair.layout != AS_IT_IS for pair in pairs)
         weights = left.part in _HELD or (one.producer is None and one.requires_grad)
         moved = not (weights and same_call) and alike(one, two) == 1 and in_other_places(one, two)
         if numel(one) != numel(two) or numel(one) < 2 or (same and not carried and not moved):

@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engine.choosing import engine_named
 from ..judge import Policy, first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import LayoutName, PolicyName
-from ..model.errors import ReportError, TraceError, UsageError
+from ..model.choices import EngineName, LayoutName, PolicyName
+from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Part, Side
 from ..model.results import (
@@ -31,8 +32,10 @@ from ..model.results import (
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
+from ..model.words import spans
 from ..store.registry import open_trace
 from ..store.trace import Trace
+from .fleet import compare_many, is_large, scan_ranks
 from .places import (
     PlaceResult,
     Progress,
@@ -44,9 +47,9 @@ from .places import (
     side_of,
     silent,
 )
-from .ranks import WholeTrace, is_same_layout, micro_batches, with_findings, without_unplaced
+from .ranks import WholeTrace, is_same_layout, micro_batches, unlike_models, with_findings, without_unplaced
 from .results import Comparison
-from .stepping import sentence, spans
+from .stepping import sentence
 from .walking import Walk
 
 if TYPE_CHECKING:
@@ -75,6 +78,7 @@ def compare(
     recompute: bool = True,
     every_step: bool = False,
     layout: LayoutName = "auto",
+    engine: EngineName = "auto",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -101,10 +105,12 @@ def compare(
         recompute: compute again in float64 what is not equal (policy auto, without noise, with torch installed).
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
             structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
-            alone.
+            alone; of very many ranks, those that differ first are judged (`Comparison.ranks` has the standing of all).
         layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
             together; "whole": always; "ranks": never, each rank beside the same rank.
-        workers: threads to measure with; all cores if None.
+        engine: where many ranks are looked at: "processes" or "threads" of this machine; "auto": processes, where there are
+            several cores.
+        workers: threads to measure with, and processes; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
     Returns:
@@ -131,22 +137,40 @@ def compare(
             unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
-    traces = _assembled(traces, layout, ranks, pair)
-    found = compare_traces(
-        traces,
-        chosen,
-        pair,
-        repeat=repeat,
-        steps=steps,
-        ranks=None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks,
-        equal_nan=equal_nan,
-        pictures=pictures,
-        recompute=recompute and chosen.name == "auto" and repeat is None,
-        shortcuts=not every_step and repeat is None,
-        workers=workers,
-        progress=progress,
-    )
-    told = [*_not_there(traces, steps, ranks), *_zoomed(traces), *([unused.sentence()] if unused is not None else [])]
+    recorded, traces = traces, _assembled(traces, layout, ranks, pair)
+    wanted = None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks
+
+    def compare_ranks(some: Collection[int] | None) -> Comparison:
+        return compare_traces(
+            traces,
+            chosen,
+            pair,
+            repeat=repeat,
+            steps=steps,
+            ranks=some,
+            equal_nan=equal_nan,
+            pictures=pictures,
+            recompute=recompute and chosen.name == "auto" and repeat is None,
+            shortcuts=not every_step and repeat is None,
+            workers=workers,
+            progress=progress,
+        )
+
+    common, left_out = _places(traces, steps, wanted)
+    if every_step or repeat is not None or not is_large(traces, common):
+        found = compare_ranks(wanted)
+    else:
+        scans = scan_ranks(traces, common, engine_named(engine, workers=workers), progress or silent)
+        found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
+        if left_out:
+            which = f"{_count(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
+            found = replace(found, remarks=(f"Not compared, only on one side: {which}.", *found.remarks))
+    told = [
+        *(unlike_models(recorded) if traces is not recorded else ()),
+        *_not_there(traces, steps, ranks),
+        *_zoomed(traces),
+        *([unused.sentence()] if unused is not None else []),
+    ]
     if steps is not None and found.code:
         told += _not_compared_before(traces, steps)
     if any(told):
@@ -189,8 +213,14 @@ def compare_traces(
     shortcuts = shortcuts and len(common) > 1
     recompute = recompute and can_recompute()
     walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
+    unreadable: dict[tuple[int, int], TraceFormatError] = {}
     for number, place in enumerate(common):
-        walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
+        try:
+            walk.visit(place, silent if progress is None else _among(progress, number, len(common)))
+        except TraceFormatError as error:  # a rank or a step that cannot be read costs itself alone
+            unreadable[place] = error
+            if len(unreadable) == len(common):
+                raise
     for which, trace in enumerate(traces):
         if isinstance(trace, WholeTrace):
             for place, part in walk.parts.items():
@@ -229,7 +259,7 @@ def compare_traces(
         sum(part.strays for part in parts.values()),
         recompute,
         any(part.parted for part in parts.values()) or any(map(any, (item.values() for item in among.values()))),
-        tuple(dict.fromkeys(text for part in parts.values() for text in part.untold)),
+        (*_unreadable(unreadable), *dict.fromkeys(text for part in parts.values() for text in part.untold)),
         tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
         tuple(walk.followed),
         walk.first_bit,
@@ -374,6 +404,9 @@ def _assembled(
         counts = micro_batches(traces)
         if min(counts) != 1:
             return traces
+    worlds = [trace.manifest.get("world") for trace in traces]
+    if layout == "auto" and worlds[0] == worlds[1] and (worlds[0] or 1) > 1 and is_same_layout(traces):
+        return traces  # of one layout; a rank of which nothing was recorded is missing, and said to be
     if min(counts) > 1 and (counts[0] != counts[1] or layout == "whole" or not is_same_layout(traces)):
         left = WholeTrace(traces[0], traces[1], pair, flipped=True)
         return left, WholeTrace(traces[1], left, pair, flipped=False)
@@ -585,6 +618,12 @@ def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[i
     strays = sum(part.strays for part in parts)
     if strays:
         yield f"{strays} gradients are on one side only."
+
+
+def _unreadable(errors: Mapping[tuple[int, int], TraceFormatError]) -> Iterator[str]:
+    """A sentence for each step of a rank that could not be read at all."""
+    for (step, rank), error in errors.items():
+        yield f"step {step} of rank {rank} cannot be read ({error})"
 
 
 def _of_followed(followed: Sequence[FollowedStep]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ..model.errors import TraceFormatError
 from ..model.pairs import Alignment, Match, Side
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
@@ -168,8 +169,32 @@ _LONGER = 1.5
 
 def is_same_layout(traces: Sequence[Trace]) -> bool:
     """True if the first ranks of two runs hold and update parameters of the same shapes, in the first step that both have."""
-    places = sorted(set(traces[0].places) & set(traces[1].places))
-    return not places or len({_held(trace.journal(*places[0])) for trace in traces}) == 1
+    for place in sorted(set(traces[0].places) & set(traces[1].places)):
+        try:
+            return len({_held(trace.journal(*place)) for trace in traces}) == 1
+        except TraceFormatError:  # told where it is compared; another will tell of the layout
+            continue
+    return True
+
+
+def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
+    """A sentence for each run that holds parameters of names that the other does not have on any rank: another layout of one model
+    has all of them somewhere.
+    """
+    steps = sorted(set(traces[0].steps) & set(traces[1].steps))
+    if not steps or traces[0].framework != traces[1].framework:
+        return
+    names: list[set[str]] = []
+    for trace in traces:
+        journals = (trace.journal(*place) for place in trace.places if place[0] == steps[0])
+        calls = (call for journal in journals for call in journal.calls())
+        held = (f"{call.site.name}.{name}" for call in calls for name in call.parameters)
+        names.append({name.removeprefix("module.") for name in held})
+    for side, mine, other in (("left", names[0], names[1]), ("right", names[1], names[0])):
+        alone = sorted(mine - other)
+        if alone and other:
+            shown = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
+            yield f"The two cannot be layouts of one model: the {side} alone holds {shown}."
 
 
 def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:

@@ -158,15 +158,3 @@ def sentence(found: FirstBit) -> str:
     """The first bit, told."""
     rank = f" of rank {found.rank}" if found.rank else ""
     return f"The first bit that differs is in step {found.step}{rank}, {found.where}: {ORIGINS[found.origin]}."
-
-
-def spans(steps: list[int]) -> str:
-    """`0-36, 40`: numbers of steps."""
-    found: list[list[int]] = []
-    for step in sorted(set(steps)):
-        if found and found[-1][1] == step - 1:
-            found[-1][1] = step
-        else:
-            found.append([step, step])
-    shown = [str(one) if one == two else f"{one}-{two}" for one, two in found]
-    return ", ".join(shown[:6]) + (" …" if len(shown) > 6 else "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .. import api
-from ..model.choices import LayoutName, PolicyName
+from ..model.choices import EngineName, LayoutName, PolicyName
 from . import reports
 from .numbers import numbers_option
 from .outputs import STDOUT, check_output, force
@@ -65,7 +65,14 @@ from .progress import bar
 )
 @force
 @reports.options
-@click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "threads", "processes"]),
+    default="auto",
+    show_default=True,
+    help="Where many ranks are looked at; auto: processes, where there are several cores.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Threads or processes.  [default: all cores]")
 def compare(
     left: str,
     right: str,
@@ -95,6 +102,7 @@ def compare(
     json: Path | None,
     columns: str,
     quiet: bool,
+    engine: EngineName,
     workers: int | None,
 ) -> None:
     """Say where two runs first part, and why.
@@ -122,6 +130,7 @@ def compare(
             # Whoever accepts the first difference wants to know of all others.
             every_step=every_step or accept is not None or write_accept is not None,
             layout=layout,
+            engine=engine,
             workers=workers,
             progress=progress,
         )

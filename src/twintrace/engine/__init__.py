@@ -2,6 +2,8 @@
 
     protocol.py   Engine (all that is ever asked of one), Done (a task and what became of it)
     local.py      Local: threads of this process, on all cores
+    processes.py  Processes: processes of this machine, for tasks that can be pickled
+    choosing.py   engine_named: the engine that a name stands for
     forked.py     forked: copies of this process, for work that holds the interpreter lock and whose results are bytes
     cores.py      cores: how many things can be done at once
     compiling.py  compiled: a kernel by numba, from its cache or compiled now, which is said

@@ -41,14 +41,14 @@ class Local:
 
     def _serially(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Done[Item, Value]]:
         for item in items:
-            yield _attempt(function, item)
+            yield attempt(function, item)
 
     def _in_threads(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Done[Item, Value]]:
         waiting: deque[Future[Done[Item, Value]]] = deque()
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="twintrace")
         try:
             for item in items:
-                waiting.append(pool.submit(_attempt, function, item))
+                waiting.append(pool.submit(attempt, function, item))
                 if len(waiting) > self.workers * AHEAD:
                     yield waiting.popleft().result()
             while waiting:
@@ -57,7 +57,8 @@ class Local:
             pool.shutdown(cancel_futures=True)
 
 
-def _attempt(function: Callable[[Item], Value], item: Item) -> Done[Item, Value]:
+def attempt(function: Callable[[Item], Value], item: Item) -> Done[Item, Value]:
+    """The task, done here; an error is a result."""
     try:
         return Done(item, function(item))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this task's; the caller decides what it costs

@@ -199,15 +199,16 @@ class Explainer:
     def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:
         """A cast in a slice to an element type that is coarser than what goes in and than the other side's result."""
         side, other = self._state.sides[which], self._state.sides[1 - which]
+        meanings = [(call, side.meaning(call)) for call in part.calls]
+        casts = [(call, meaning) for call, meaning in meanings if meaning is not None and meaning.operation == "cast"]
+        if not casts:  # before all else: an optimizer's step begins with thousands of values
+            return None
         ends = [*(side.tensor(number).spec.dtype for number in part.edge), other.tensor(partner).spec.dtype]
         taken = [self._state.sides[1 - which].meaning(call) for call in other.takers(partner)]
         if any(meaning is not None and traits_of(meaning).casts for meaning in taken):
             return None  # the other side casts it next
         finest = max((unit(dtype, dtype) for dtype in ends if is_float(dtype)), default=1.0)
-        for call in part.calls:
-            meaning = side.meaning(call)
-            if meaning is None or meaning.operation != "cast":
-                continue
+        for call, meaning in casts:
             made = [side.tensor(number).spec.dtype for number in meaning.results]
             if any(is_float(dtype) and unit(dtype, dtype) > finest for dtype in made):
                 return call

@@ -153,13 +153,14 @@ def find_absorbed(trials: Sequence[Trial], *, backward: bool) -> None:
             weights = [item for item in results if item.pair.part in (Part.PARAMETER, Part.BUFFER)]
             known = bool(went) and all(item.verdict.outcome is not Outcome.UNKNOWN for item in went)
             came = [item for item in results if item.pair.part.incoming and item.verdict.outcome is Outcome.DIFFERENT]
-            fades = all(_fades(item, went) for item in came)
+            left_over = _left_over(went)
+            fades = all(_fades(item, left_over) for item in came)
             trial.absorbed[backward] = (
                 known and fades and not effect and any_differs(results) and not any_differs(weights)
             )
             for item in results:
                 if item.pair.part in (Part.INPUT, Part.OUTPUT_GRADIENT):
-                    lasting = effect or not known or not _fades(item, went)
+                    lasting = effect or not known or not _fades(item, left_over)
                     effective[item.pair.left] = effective.get(item.pair.left, False) or lasting
             for stray in trial.case.match.only_left:
                 if stray.part in (Part.INPUT, Part.OUTPUT_GRADIENT):  # what becomes of it here is not known
@@ -177,7 +178,11 @@ def _averages(trial: Trial, went: Sequence[TensorResult]) -> bool:
     return any(elements(item.left) > most for item in bad)
 
 
-def _fades(came: TensorResult, went: Sequence[TensorResult]) -> bool:
+def _left_over(went: Sequence[TensorResult]) -> float:
+    """Difference in those results that agree."""
+    return max((item.verdict.error or 0.0 for item in went if item.verdict.outcome.good), default=0.0)
+
+
+def _fades(came: TensorResult, left_over: float) -> bool:
     """Is little left of a difference in those results that agree? A small one that is handed on undiminished has an effect."""
-    left = max((item.verdict.error or 0.0 for item in went if item.verdict.outcome.good), default=0.0)
-    return left <= 0.1 * (came.verdict.error or 0.0)
+    return left_over <= 0.1 * (came.verdict.error or 0.0)

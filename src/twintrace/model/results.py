@@ -356,6 +356,39 @@ class FirstBit:
     """Its number on the left."""
 
 
+class RankState(Word):
+    """Standing of one rank of many."""
+
+    SAME = "same"
+    """Equal bit by bit in all steps that both sides have."""
+    AGREES = "agrees"
+    """Judged: what differs is rounding."""
+    PARTED = "parted"
+    """Judged: a mistake was made here, or has reached it, before any other rank differed."""
+    FOLLOWS = "follows"
+    """It differs, not before another rank has parted. Not judged."""
+    UNTOLD = "untold"
+    """It differs, and could not be told, or was not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """One rank of a comparison of many."""
+
+    rank: int
+    state: RankState
+    step: int | None = None
+    """The first step in which a bit differs; None if none does."""
+    where: str = ""
+    """The first value that differs, where it was looked up: of the first rank of those that begin to differ in one place."""
+    different: int = 0
+    """Values of that step of which a bit differs."""
+    tensors: int = 0
+    """Values of that step; 0 where the two make different calls."""
+    because: str = ""
+    """Why it could not be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
@@ -393,6 +426,8 @@ class Comparison:
     """Steps that were not judged, because the runs had parted before them."""
     first_bit: FirstBit | None = None
     """Place of the first bit that differs; None where none does, or where the two make different calls."""
+    ranks: tuple[RankResult, ...] = ()
+    """Standing of every rank, where there are so many that not all were judged."""
 
     @property
     def judged(self) -> Sequence[CallResult]:
@@ -505,7 +540,7 @@ class Comparison:
         if self.recomputed:
             return self.code == 0
         compared = any(result.verdict.outcome.good for result in self.judged)
-        return compared and not (self._differ or self._damaged or self.followed)
+        return compared and not (self._differ or self._damaged or self.followed or self.untold)
 
     @property
     def _differ(self) -> bool:

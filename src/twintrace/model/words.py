@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable
 
 
 class Word(str, enum.Enum):
@@ -24,3 +25,15 @@ def times(number: float) -> str:
         unit, name = (1e9, "billion") if number >= 1e9 else (1e6, "million")
         return f"{float(f'{number / unit:.2g}'):.3g} {name}"
     return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """`0-36, 40`: numbers of steps or ranks; the first six spans of many."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    shown = [str(one) if one == two else f"{one}-{two}" for one, two in found]
+    return ", ".join(shown[:6]) + (" …" if len(shown) > 6 else "")

@@ -23,7 +23,17 @@ from ..model.errors import ReportError
 from ..model.measurements import Heat, Measurement, StatisticsDifference, Worst
 from ..model.pairs import Alone, Layout, Match, Part, Stray, TensorPair
 from ..model.records import Call, Config, Frame
-from ..model.results import CallResult, Comparison, Divergence, Mistake, Recording, TensorResult, Terms
+from ..model.results import (
+    CallResult,
+    Comparison,
+    Divergence,
+    Mistake,
+    RankResult,
+    RankState,
+    Recording,
+    TensorResult,
+    Terms,
+)
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token
@@ -65,6 +75,7 @@ def pieces(comparison: Comparison) -> Iterator[str]:
         "remarks": comparison.remarks,
         "untold": comparison.untold,
         "lone": comparison.lone,
+        "ranks": [_rank(item) for item in comparison.ranks],
         "forward": _divergence(comparison.forward, places),
         "backward": _divergence(comparison.backward, places),
     }
@@ -184,6 +195,14 @@ def _recording(side: Recording) -> dict[str, Any]:
     }
 
 
+def _rank(item: RankResult) -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in dataclasses.fields(RankResult)}
+
+
+def _rank_of(wire: dict[str, Any]) -> RankResult:
+    return RankResult(**wire | {"state": RankState(wire["state"])})
+
+
 def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str, Any] | None:
     """It points into `results`, so that nothing is said twice."""
     if found is None:
@@ -291,6 +310,7 @@ def _comparison(content: dict[str, Any]) -> Comparison:
         content.get("parted", False),
         tuple(content.get("untold", ())),
         tuple(content.get("lone", ())),
+        ranks=tuple(_rank_of(item) for item in content.get("ranks", ())),
     )
 
 

@@ -14,6 +14,8 @@ from xml.etree.ElementTree import Element
 from ..model.records import Frame
 from ..model.results import Comparison, Divergence
 from ..model.verdicts import Outcome
+from ..model.words import spans
+from . import ranks
 from .sheets import element, place, shorten
 from .text import advice, balance, described, difference, extent, places, reason, remarks, sureness, telling_settings
 
@@ -46,9 +48,12 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
         title, tone = [f"{both} agree where both have a record, but not everywhere"], "unknown"
     else:
         title, tone = ["No pair of values could be compared"], "unknown"
-    found = [element("h1", *title, class_=f"title {tone}"), element("p", balance(comparison), class_="sentence")]
+    found = [element("h1", *title, class_=f"title {tone}")]
+    found += [element("p", ranks.sentence(comparison), class_="sentence")] if comparison.ranks else []
+    found += [element("p", balance(comparison), class_="sentence")]
     if linked:
         found.append(element("div", *(_parting(comparison, *item) for item in linked), class_="cards"))
+    found += _ranks(comparison)
     found += _mistakes(comparison)
     untold = (f"Could not be told: {text}" for text in comparison.untold)
     return [*found, *_remarks([*remarks(comparison), *untold, *_missing(comparison)])]
@@ -56,6 +61,22 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
 
 _SHOWN = 50
 """Mistakes that the page lists; more would bury the table below."""
+
+
+def _ranks(comparison: Comparison) -> list[Element]:
+    """Standing of all ranks, those together that have the same."""
+    items = []
+    groups = ranks.groups(comparison)
+    for group in groups[:_SHOWN]:
+        number = len(group.ranks)
+        which = f"{number:,} rank{'s' if number > 1 else ''} ({spans(group.ranks)})"
+        since = "" if group.step is None else f" since step {group.step}"
+        told = ": ".join(filter(None, (f"{which} {group.state}{since}", group.where, group.because)))
+        items.append(element("li", shorten(told)))
+    if len(groups) > _SHOWN:
+        items.append(element("li", f"and {len(groups) - _SHOWN} more places where ranks begin to differ: --json"))
+    title = f"All ranks ({len(comparison.ranks):,})"
+    return [element("details", element("summary", title), element("ol", *items), class_="mistakes")] if items else []
 
 
 def _mistakes(comparison: Comparison) -> list[Element]:

@@ -31,6 +31,7 @@ from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorR
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..model.words import times
+from . import ranks
 
 MAX_LINES = 15
 _REMARKS = 3
@@ -77,6 +78,8 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
     """
     found = result.divergence
     lines = list(_parting(result, found) if found else _agreement(result))
+    if result.ranks:
+        lines.insert(1, _Line("ranks", ranks.sentence(result)))
     lines += [_Line("", f"  {remark}", 1) for remark in _aside(result)]
     lines += [_Line("", f"  {remark}") for remark in result.remarks[:_REMARKS]]
     if len(result.remarks) > _REMARKS:
@@ -270,7 +273,7 @@ def _allowed(result: Comparison) -> str:
 def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
     left, right = found.calls
     where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
-    where += f", rank {found.result.rank}" if found.result.rank else ""
+    where += f", rank {found.result.rank}" if found.result.rank or result.ranks else ""
     yield _Line("", f"{_both(result)} part at {places(found.result, found.mistake)}{'' if result.saved else where}")
     yield _Line("", "", 3)
     if (left or right) and not result.saved:

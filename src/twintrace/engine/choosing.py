@@ -1,0 +1,26 @@
+"""The engine that a name stands for.
+
+engine_named("auto", workers=None)      processes where there are several cores, else this thread
+"""
+
+from __future__ import annotations
+
+from ..model.choices import EngineName
+from ..model.errors import UsageError
+from .cores import cores
+from .local import Local
+from .processes import Processes
+from .protocol import Engine
+
+
+def engine_named(name: EngineName, *, workers: int | None = None) -> Engine:
+    """An engine for tasks that can be pickled."""
+    match name:
+        case "threads":
+            return Local(workers)
+        case "processes":
+            return Processes(workers)
+        case "auto":
+            count = workers or cores()
+            return Processes(count) if count > 1 else Local(1)
+    raise UsageError(f"engine {name!r}: expected auto, threads or processes.")

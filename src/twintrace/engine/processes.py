@@ -1,0 +1,87 @@
+"""Processes of this machine: for work in Python itself, on all cores. A process that is lost is replaced, and its work done again.
+
+Processes().run(function, items)      function and items are sent, so they must be such that they can be pickled
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from ..model.errors import TwintraceError, UsageError
+from .cores import cores
+from .local import AHEAD, attempt
+from .protocol import Done, Item, Value
+
+ATTEMPTS = 3
+"""Times that a task is tried whose process is lost: a task that ends every process that it runs in is not tried for ever."""
+
+
+class Processes:
+    """An engine on this machine whose tasks run in processes of their own. They live as long as one `run`."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise UsageError(f"workers: expected a number of processes from 1 on, got {workers}.")
+        self.workers = workers or cores()
+
+    def run(
+        self,
+        function: Callable[[Item], Value],
+        items: Iterable[Item],
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[Done[Item, Value]]:
+        """See `protocol.Engine.run`."""
+        waiting: deque[tuple[Item, int, Future[Done[Item, Value]]]] = deque()
+        pending, number = iter(items), 0
+        pool = self._pool()
+        try:
+            while True:
+                while len(waiting) <= self.workers * AHEAD:
+                    item = next(pending, waiting)  # the queue itself stands for the end
+                    if item is waiting:
+                        break
+                    waiting.append((item, 1, pool.submit(attempt, function, item)))  # type: ignore[arg-type]
+                if not waiting:
+                    return
+                item, tries, future = waiting[0]
+                try:
+                    done = future.result()
+                except BrokenProcessPool as error:
+                    pool.shutdown(cancel_futures=True)
+                    pool = self._pool()
+                    if tries == ATTEMPTS:
+                        told = f"the process of a task ended {ATTEMPTS} times before the task did ({error})."
+                        done = Done(item, error=TwintraceError(told))
+                    else:
+                        # Whose process it was is not known: what was under way is tried again, the first counts its tries.
+                        again = [(other, count + (place == 0)) for place, (other, count, _) in enumerate(waiting)]
+                        waiting = deque((other, count, pool.submit(attempt, function, other)) for other, count in again)
+                        continue
+                waiting.popleft()
+                number += 1
+                if progress is not None:
+                    progress(number)
+                yield done
+        finally:  # also when nobody listens any more, or the user has had enough: what has begun is not awaited
+            idle = not waiting
+            processes = list((pool._processes or {}).values())
+            pool.shutdown(wait=idle, cancel_futures=True)
+            for process in processes if not idle else ():
+                process.terminate()
+
+    def _pool(self) -> ProcessPoolExecutor:
+        # Forked where that can be: a process that is started anew imports the user's script, which may compare when imported.
+        start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+        return ProcessPoolExecutor(
+            self.workers, mp_context=multiprocessing.get_context(start), initializer=_leave_interrupts_to_the_parent
+        )
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
