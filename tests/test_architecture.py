@@ -56,6 +56,7 @@ HOMES = {
         "operations/kernels.py",
         "operations/leaves.py",
         "operations/causes.py",
+        "operations/paths.py",
         "operations/audits.py",
         "operations/evaluation.py",
         "operations/recomputation.py",

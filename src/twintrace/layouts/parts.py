@@ -252,7 +252,7 @@ class Parts:
         self._add_joined(call, 2, numbers, steps, group, gradients)
 
     def _steps(self, group: int, placements: Placements) -> list[Step]:
-        """How the tensors of the ranks are put together, the last axis of the mesh first."""
+        """Steps that put the tensors of the ranks together, the last axis of the mesh first."""
         steps: list[Step] = []
         shapes = self._inference.shapes(group)
         for length, item in zip(reversed(self._mesh.shape), reversed(placements), strict=True):
@@ -325,7 +325,7 @@ class Parts:
         line: Sequence[int],
         numbers: Sequence[Sequence[int]],
     ) -> None:
-        """What one rank has after a collective. `numbers`: of what was given, by argument and rank."""
+        """Value of one rank after a collective. `numbers`: of what was given, by argument and rank."""
         name, count = collective.name, len(ranks)
         made = [self._merged.groups[group][line[index]] for group in collective.made]
         if name == "all_gather":  # the pieces one by one

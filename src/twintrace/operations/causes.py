@@ -147,7 +147,7 @@ class Search:
 
     def call(self, which: int, meaning: Meaning) -> Call:
         """The recorded call of a meaning."""
-        meanings = self._right if which else self._left
+        meanings = self.meanings(which)
         return self._slices[which].calls[next(place for place, item in enumerate(meanings) if item is meaning)]
 
     def values(self, which: int) -> Callable[[Operand], Tensor]:
@@ -178,7 +178,7 @@ class Search:
     def makers(self, which: int, number: int) -> list[Meaning]:
         """Calls of a slice that make a value, in their order."""
         part, needed, found = self._slices[which], {number}, []
-        for meaning in reversed(self._right if which else self._left):
+        for meaning in reversed(self.meanings(which)):
             if (
                 needed & {part.copies.get(result, result) for result in meaning.results}
                 or needed & meaning.results.keys()
@@ -317,7 +317,7 @@ class Search:
         out is no single call.
         """
         side, calls = self._re.sides[which], self._slices[which].calls
-        meanings = self._right if which else self._left
+        meanings = self.meanings(which)
         modules = {call.parent: side.around(call) for call in reversed(calls)}
         for module in modules.values():
             inside = {call.id for call in calls if module is not None and call.parent == module.id}
@@ -373,7 +373,7 @@ class Search:
 
     def _variants(self, which: int) -> Iterator[Candidate]:
         """Known variants of the calls of one side: the one that gives the other's result is what the other computes."""
-        for meaning in self._right if which else self._left:
+        for meaning in self.meanings(which):
             for text, variant in variants(meaning, self._re.values[which].spec):
                 name = meaning.called or meaning.operation
                 said = f"{name}: {text} on the {SIDES[1 - which]}, not on the {SIDES[which]}"
@@ -494,9 +494,8 @@ class Search:
             value = self.values(which)
         except NotRecomputable:
             return None
-        for meaning in reversed(
-            self._right if which else self._left
-        ):  # the last that is added to the scores: masks are built of masks
+        # The last that is added to the scores: masks are built of masks.
+        for meaning in reversed(self.meanings(which)):
             arguments = meaning.arguments
             own = arguments.get("attn_mask")
             if isinstance(own, Operand):
