@@ -258,6 +258,27 @@ def test_layers_of_torch_are_called_without_the_mode_that_sees_writes(stand_in, 
     assert users[1] == users[3] == users[5]
 
 
+def test_what_a_layer_writes_to_is_known_only_of_torchs_own():
+    x = torch.ones(2, 2)
+    norm = torch.nn.BatchNorm1d(2)
+    assert [id(each) for each in writes.written_by_layer(norm, (x,))] == [id(each) for each in norm.buffers()]
+    assert writes.written_by_layer(torch.nn.ReLU(inplace=True), (x,)) == [x]
+    assert writes.written_by_layer(torch.nn.ReLU(), (x,)) == []
+    changed = [torch.nn.Linear(2, 2) for _ in range(6)]
+    changed[0].register_forward_hook(lambda *_: None)
+    changed[1].register_full_backward_hook(lambda *_: None)
+    changed[2].forward = lambda x: x
+    changed[3].compile(backend="eager")
+    changed[4].__class__ = type("Own", (torch.nn.Linear,), {})
+    for layer in (*changed[:5], torch.nn.Embedding(2, 2, max_norm=1.0), torch.nn.Sequential(norm)):
+        assert writes.written_by_layer(layer, (x,)) is None
+    assert writes.written_by_layer(changed[5], (x.as_subclass(type("Mine", (torch.Tensor,), {})),)) is None
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.nn.modules.module.register_module_forward_hook(lambda *_: None).remove)
+        assert writes.written_by_layer(changed[5], (x,)) is None
+    assert writes.written_by_layer(changed[5], (x,)) == []
+
+
 def test_a_mode_of_the_users_that_is_alone_is_not_switched_off():
     """As in a thread of the user's own, where the recorder has none."""
     watching = writes.Writes(None, calls=True)

@@ -61,6 +61,7 @@ def written_by_layer(layer: nn.Module, args: Any) -> list[Any] | None:
         or hooks_of_all._global_backward_pre_hooks
         or hooks_of_all._global_backward_hooks
         or "forward" in kept
+        or kept.get("_compiled_call_impl") is not None  # compiled for the modes that are on
         or kept.get("max_norm") is not None  # of an embedding, whose weight is scaled
     ):
         return None
