@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: E402
+from twintrace.judge.backward import Gradients  # noqa: E402
+from twintrace.judge.state import Judged  # noqa: E402
+from twintrace.model.records import Call, Gradient, Role  # noqa: E402
+from twintrace.model.results import Status  # noqa: E402
+from twintrace.model.sites import Kind, Site  # noqa: E402
+from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -35,6 +43,27 @@ def trained(forward: Callable[[int, Any, torch.Tensor], torch.Tensor]) -> Callab
             net(torch.arange(24).reshape(4, 6) % 12).square().mean().backward()
 
     return run
+
+
+def test_a_way_back_may_be_longer_than_the_stack() -> None:
+    """Gradients of a deep network that nothing was compared with: the standing of the first is that of the last."""
+    depth = 2 * sys.getrecursionlimit()
+    last = Judged(Status.PARTED)
+    calls = [
+        Call(n, Site(Kind.API, "torch.Tensor.exp", n), None, (TensorRef(n),), {}, TensorRef(n + 1),
+             gradients=(Gradient(Role.OUTPUT, "", n + 1, 0), Gradient(Role.INPUT, "0", n, 0)))
+        for n in range(depth)
+    ]  # fmt: skip
+    audit = SimpleNamespace(backward={n: SimpleNamespace(ratio=0.0) for n in range(depth)})
+    state: Any = SimpleNamespace(
+        gradient_of=({depth: last}, {}),
+        senders=({call.id: [(call, call.id)] for call in calls}, {}),
+        received=({}, {}),
+        sides=(SimpleNamespace(meaning=lambda call: None), None),
+        standing=lambda which, number: Judged(Status.CLEAN),
+        recomputation=SimpleNamespace(audit=lambda which, call: audit),
+    )
+    assert Gradients(state)._comes_back(0, calls[0]).status is Status.PARTED
 
 
 @SIDES

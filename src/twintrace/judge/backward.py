@@ -246,7 +246,7 @@ class Gradients:
     def _comes_back(self, which: int, call: Call) -> Judged:
         """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
         found = [
-            self._standing_of_gradient(which, gradient.tensor, set())
+            self._standing_of_gradient(which, gradient.tensor)
             for gradient in call.gradients
             if gradient.role == "output"
         ]
@@ -266,25 +266,26 @@ class Gradients:
             taken = [judged for judged in taken if judged.status is not Status.PARTED]
         return [*made, *taken]
 
-    def _standing_of_gradient(self, which: int, number: int, seen: set[int]) -> Judged:
+    def _standing_of_gradient(self, which: int, number: int) -> Judged:
         """Standing of a gradient; of one that was not compared, that of what it was made of."""
-        known = self._state.gradient_of[which].get(number)
-        if known is not None or number in seen:
-            return known or UNSEEN
-        seen.add(number)
         found: list[Judged] = []
-        for call, _ in self._state.senders[which].get(number, ()):
-            found.append(self._audited_gradient(which, call, number))
-            found += [
-                self._standing_of_gradient(which, gradient.tensor, seen)
-                for gradient in call.gradients
-                if gradient.role == "output"
-            ]
-            found += self._behind_gradients(which, call)
-        for _, value in self._state.received[which].get(number, ()):
-            for _, other in self._state.sides[which].contributions(value):
-                if other != number:
-                    found.append(self._standing_of_gradient(which, other, seen))
+        waiting, seen = [number], set[int]()  # no recursion: the chain of calls may be as long as the run
+        while waiting:
+            current = waiting.pop()
+            known = self._state.gradient_of[which].get(current)
+            if known is not None:
+                found.append(known)
+                continue
+            if current in seen:
+                continue
+            seen.add(current)
+            for call, _ in self._state.senders[which].get(current, ()):
+                found.append(self._audited_gradient(which, call, current))
+                waiting += [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+                found += self._behind_gradients(which, call)
+            for _, value in self._state.received[which].get(current, ()):
+                contributions = self._state.sides[which].contributions(value)
+                waiting += [other for _, other in contributions if other != current]
         return together(found)
 
     def _audited_gradient(self, which: int, call: Call, number: int) -> Judged:
@@ -316,7 +317,7 @@ class Gradients:
         parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
         lone = [self._lone_parts(which, parts) for which in (0, 1)]
         incoming = together(
-            [self._standing_of_gradient(which, gradient, set()) for which in (0, 1) for _, gradient in parts[which]]
+            [self._standing_of_gradient(which, gradient) for which in (0, 1) for _, gradient in parts[which]]
         )
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
