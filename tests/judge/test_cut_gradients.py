@@ -20,7 +20,7 @@ from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: 
 from twintrace.judge.backward import Gradients  # noqa: E402
 from twintrace.judge.state import Judged  # noqa: E402
 from twintrace.model.records import Call, Gradient, Role  # noqa: E402
-from twintrace.model.results import Status  # noqa: E402
+from twintrace.model.results import Mistake, Status  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
@@ -64,6 +64,25 @@ def test_a_way_back_may_be_longer_than_the_stack() -> None:
         recomputation=SimpleNamespace(audit=lambda which, call: audit),
     )
     assert Gradients(state)._comes_back(0, calls[0]).status is Status.PARTED
+
+
+def test_a_wrong_gradient_is_the_source_of_all_that_is_made_of_it() -> None:
+    """A kernel is accused once, on the way of the gradient that is judged first; others that it reaches part by it, too."""
+    mistake = Mistake("kernel", "wrong")
+    call = Call(0, Site(Kind.API, "torch.Tensor.exp", 0), None, (TensorRef(0),), {}, TensorRef(1))
+    audit = SimpleNamespace(backward={0: SimpleNamespace(ratio=5.0)})
+    state: Any = SimpleNamespace(
+        accused={},
+        between=[],
+        recomputation=SimpleNamespace(audit=lambda which, call: audit),
+        kernel_mistake=lambda *details: mistake,
+    )
+    gradients = Gradients(state)
+    first, again = (gradients._audited_gradient(0, call, 0) for _ in range(2))
+    assert first.status is again.status is Status.PARTED
+    assert len(first.mistakes) == 1
+    assert again.mistakes == ()
+    assert first.sources == again.sources == frozenset(first.mistakes)
 
 
 @SIDES

@@ -150,6 +150,35 @@ def test_the_bound_of_a_product_is_that_of_a_random_walk() -> None:
     assert WALK == 3.0
 
 
+@pytest.mark.parametrize("convolution", [False, True])
+def test_a_sum_of_one_value_many_times_rounds_in_one_direction(convolution: bool) -> None:
+    """The gradient of a mean over 2048 places, summed one after another in float32: 5 times what a random walk explains."""
+    share = torch.tensor([0.7, -0.3, 0.21]) / 2048
+    terms = share.expand(2048, 3)
+    got = torch.zeros(3)
+    for term in terms:
+        got += term
+    with RunningError(2.0**-24, 2.0**-24) as errors:
+        if convolution:
+            g, weight = terms.double().T.reshape(1, 3, 32, 64), torch.zeros(3, 1, 1, 1, dtype=torch.float64)
+            image = torch.zeros(1, 1, 32, 64, dtype=torch.float64)
+            want = torch.ops.aten.convolution_backward(
+                g, image, weight, [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
+            )[2]
+        else:
+            want = terms.double().sum(0)
+    error = errors.of(want)
+    walk = WALK * math.sqrt(2048) * 2.0**-24 * want.abs()
+    assert error is not None
+    assert ((got - want).abs() > walk).any()
+    assert ((got - want).abs() <= error).all()
+    assert (error < 1e-3 * want.abs()).all()
+    spread = terms.double() * torch.linspace(1, 2, 2048, dtype=torch.float64)[:, None]
+    with RunningError(2.0**-24, 2.0**-24) as errors:  # only where values repeat
+        total = spread.sum(0)
+    assert torch.allclose(errors.of(total), (WALK * math.sqrt(2048) + 1) * 2.0**-24 * total.abs())
+
+
 def test_an_elementary_function_may_be_off_by_eight_units() -> None:
     x = rand(1000).double()
 

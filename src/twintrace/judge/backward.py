@@ -67,7 +67,9 @@ class Gradients:
         if key not in self._state.gradients:
             if self._values_of_gradient(item.pair) in self._state.discarded:
                 return Judged(Status.SAME, because="gradients of values that do not belong together", discarded=True)
-            alone = self._is_on_detour(item.pair) or self._is_a_part(item.pair)
+            values = self._state.values.get(self._values_of_gradient(item.pair))  # type: ignore[arg-type]
+            reordered = values is not None and values.reordered
+            alone = reordered or self._is_on_detour(item.pair) or self._is_a_part(item.pair)
             judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
@@ -230,9 +232,12 @@ class Gradients:
                 continue
             ratios[which] = score.ratio
             self._state.remark_on(which, call, score, "a gradient")
-            if score.ratio > 1 and (which, number) not in self._state.accused:
-                self._state.accused.add((which, number))
+            accused = self._state.accused.get((which, number))
+            if score.ratio > 1 and accused is None:
                 mistakes.append(replace(self._state.kernel_mistake(which, call, number, score), backward=True))
+                self._state.accused[which, number] = mistakes[-1]
+            elif score.ratio > 1 and accused is not None:  # on the way of a gradient that was judged before
+                incoming = together([incoming, Judged(Status.PARTED, sources=frozenset((accused,)))])
         terms = Terms(ratios[0], None, None, ratios[1])
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
@@ -297,15 +302,16 @@ class Gradients:
             return Judged(Status.SAME, unaudited=why)
         if score.ratio <= 1:
             return UNSEEN
-        if (which, number) not in self._state.accused:
-            self._state.accused.add((which, number))
+        accused = self._state.accused.get((which, number))
+        if accused is None:
             at = ((call,), ()) if which == 0 else ((), (call,))
             mistake = replace(
                 self._state.kernel_mistake(which, call, number, score), backward=True, left=at[0], right=at[1]
             )
             self._state.between.append((which, call, mistake))
+            self._state.accused[which, number] = mistake
             return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
-        return Judged(Status.PARTED)
+        return Judged(Status.PARTED, sources=frozenset((accused,)))
 
     def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
         """A gradient that is the sum of what the calls that took its value sent back."""

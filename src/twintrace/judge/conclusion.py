@@ -79,7 +79,8 @@ class Conclusion:
                     continue
                 if self._scale is not None and item.pair.part is Part.PARAMETER_GRADIENT:
                     continue
-                reached |= own.sources if own.status is Status.PARTED else set()
+                if own.status is Status.PARTED:
+                    reached |= own.sources - self._state.tables or own.sources
                 if own.status is Status.PARTED and not own.sources and unknown:
                     untold.append(f"{name_of_pair(item.pair)} differs by what an earlier step left behind")
                 if own.status is Status.UNTOLD:

@@ -51,6 +51,8 @@ class Judged:
     """True if the two values do not belong together after all."""
     detour: bool = False
     """True if each side goes its own way here, and they meet again: see `detours.py`."""
+    reordered: bool = False
+    """True if the two lie in another order because calls before them may give their results in any."""
     unaudited: str = ""
     """Why a gradient on the way, which has no partner, could not be recomputed."""
 
@@ -103,7 +105,9 @@ class JudgeState:
         """Mistakes that count because they are in a result."""
         self.between: list[tuple[int, Call, Mistake]] = []
         """Mistakes in gradients that are in no pair, with the side and the call that sent them back."""
-        self.accused: set[tuple[int, int]] = set()
+        self.tables: set[Mistake] = set()
+        """Tables that each side computed for itself, apart by little: their effect at the results tells."""
+        self.accused: dict[tuple[int, int], Mistake] = {}
         """Results of kernels that were told already, by side."""
         self.senders = tuple(side.senders() for side in self.sides)
         self.received = tuple(side.received() for side in self.sides)

@@ -19,7 +19,7 @@ from ..model.sites import Kind, Phase
 from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
-from ..operations.traits import traits_of
+from ..operations.traits import gives_any_order, traits_of
 from .detours import Detours, is_detour
 from .explanations import Explainer
 from .rounding import unit
@@ -218,7 +218,18 @@ class Values:
         status = worse(Status.CLEAN, incoming.status)
         updated = bool(left.calls) and left.calls[-1].site.phase is Phase.UPDATE
         detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
-        return Judged(status, terms, told(terms, incoming.status), sources=incoming.sources, detour=detour)
+        because, reordered = told(terms, incoming.status), self._is_reordered(item, left, right)
+        return Judged(status, terms, because, sources=incoming.sources, detour=detour, reordered=reordered)
+
+    def _is_reordered(self, item: TensorResult, left: Slice, right: Slice) -> bool:
+        """True if two values that are both right differ because a call before them may give its results in any order."""
+        if item.verdict.outcome is not Outcome.DIFFERENT:
+            return False
+        meanings = [
+            self._state.sides[which].meaning(call) for which, part in enumerate((left, right)) for call in part.calls
+        ]
+        chosen = any(meaning is not None and gives_any_order(meaning) for meaning in meanings)
+        return chosen or any(judged.reordered for judged in self._state.begins_with(left, right))
 
     def _rounded_away(self, item: TensorResult) -> Judged | None:
         """Verdict on calls that mean something else, whose results are equal because they were rounded to 16 bits, and whose
@@ -296,7 +307,8 @@ class Values:
         """
         pair = self._state.values.get((left, right))
         if pair is not None:
-            return Judged(pair.status, because="a copy of what was compared", sources=pair.sources)
+            because = "a copy of what was compared"
+            return Judged(pair.status, because=because, sources=pair.sources, reordered=pair.reordered)
         known = [self._state.of_left[left], self._state.values[self._state.bound[right].left, right]]
         status = worse(*(judged.status for judged in known))
         sources = frozenset().union(*(judged.sources for judged in known))
@@ -355,7 +367,7 @@ class Values:
             if shapes
             else f"the two start from different {kind}: {name_of_pair(pair)}"
         )
-        size = (item.verdict.error or 0.0) / coarse if coarse else 0.0
+        size = self._error_of_taken(item) / coarse if coarse else 0.0
         table = kind != "weights" and 0 < size < SMALL and not shapes and self._is_constant(pair)
         mistake = Mistake(
             "leaf" if kind == "data" or table else "weights",
@@ -366,7 +378,26 @@ class Values:
         )
         self._state.origins[mistake] = pair, Slice(pair.left, (), (pair.left,)), Slice(pair.right, (), (pair.right,))
         # Of a table that each side computed for itself, in float32, its effect at the results will tell.
+        if table:
+            self._state.tables.add(mistake)
         return Judged(Status.CLEAN if table else Status.PARTED, because=what, mistakes=(mistake,))
+
+    def _error_of_taken(self, item: TensorResult) -> float:
+        """Relative error of a leaf; of a table that calls take parts of, that of the parts: nobody sees the rest."""
+        whole = item.verdict.error or 0.0
+        takers = [self._state.sides[which].takers((item.pair.left, item.pair.right)[which]) for which in (0, 1)]
+        for which, calls in enumerate(takers):
+            meanings = [self._state.sides[which].meaning(call) for call in calls]
+            if not meanings or any(meaning is None or meaning.operation not in _PICKING for meaning in meanings):
+                return whole
+        taken = {number for call in takers[0] for number in outputs_of(call).values()}
+        errors = {
+            value.pair.left: value.verdict.error or 0.0
+            for result in self._state.results
+            for value in result.tensors
+            if value.pair.part is Part.OUTPUT and value.pair.left in taken and value.left.spec == value.right.spec
+        }
+        return max(errors.values()) if taken <= errors.keys() else whole
 
     def _is_constant(self, pair: TensorPair) -> bool:
         """True if neither of two values was given to the run: the code has made them, before the recording."""
@@ -439,8 +470,8 @@ class Values:
                     ratios[which] = max(ratios[which] or 0.0, score.ratio)
                     self._state.remark_on(which, call, score, "its result")
                     if score.ratio > 1 and (which, number) not in self._state.accused:
-                        self._state.accused.add((which, number))
                         mistakes.append(self._state.kernel_mistake(which, call, number, score))
+                        self._state.accused[which, number] = mistakes[-1]
         return Judged(
             Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
         )

@@ -20,7 +20,7 @@ from .rounding import NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, exact, judge_result, precision_of
 from .simulation import Simulation, corrected, in_two_steps, is_half, pytorch_sums, rounded_steps, step_by_step
 from .steps import STEPS
-from .traits import Accuracy, accuracy_of, traits_of
+from .traits import Accuracy, accuracy_of, gives_any_order, traits_of
 from .workers import plain_attention
 
 Tensor = torch.Tensor
@@ -153,6 +153,8 @@ def _audit(
         computed = _step_in_blocks(meaning, operands, mode)
     else:
         computed = _evaluate_with_errors(meaning, operands, mode, precision, accuracy, operand_unit, wanted)
+    if gives_any_order(meaning):
+        computed = _in_recorded_order(meaning, computed, values)
     squares = functools.cache(lambda: _squares(meaning, operands))
     scores: dict[int, Score] = {}
     for number, key in results:
@@ -402,6 +404,20 @@ def _tied(meaning: Meaning, operands: Mapping[str, Tensor], got: Tensor, want: T
         places = [item if item.dim() == source.dim() else item.unsqueeze(dim) for item in (got, want)]
         values = source.detach().gather(dim, places[0].long()), source.detach().gather(dim, places[1].long())
     return Score(0.0) if bool((values[0] == values[1]).all()) else score
+
+
+def _in_recorded_order(meaning: Meaning, computed: dict[int | str, Tensor], values: Values) -> dict[int | str, Tensor]:
+    """The largest values and their places, which a call gives in any order, in the order in which they were recorded."""
+    number, key = next(((number, key) for number, key in meaning.results.items() if key == 0), (None, 0))
+    if number is None:
+        return computed
+    got, want, axis = values(number), computed[key].detach(), meaning.arguments["dim"]
+    if got.shape != want.shape or not want.dim() or not isinstance(axis, int):
+        return computed
+    ranks = torch.argsort(got, dim=axis, stable=True).argsort(axis)
+    order = torch.argsort(want, dim=axis, stable=True).gather(axis, ranks)
+    with torch.enable_grad():
+        return {place: result.gather(axis, order) for place, result in computed.items()}
 
 
 def _at_kinks(

@@ -724,8 +724,24 @@ def _reduce(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any)
     size = x.abs().sum(*args, **kwargs)
     error = _of(mode, x)
     passed = None if error is None else error.sum(*args, **kwargs)
-    total = _sum(passed, mode.walk(terms) * size if terms > 1 else None)
+    total = _sum(passed, mode.walk(terms) * size if terms > 1 else None, _of_repeats(mode, x, size, *args))
     return None if total is None else total + mode.rounded(y)
+
+
+def _of_repeats(mode: RunningError, x: Tensor, size: Tensor, dims: Any = None, *_: Any) -> Error:
+    """Error of summing terms that repeat themselves, one after another, beyond that of a random walk; None if none do.
+
+    The gradient of a mean is one value many times, and adding it rounds in one direction for as long as the sum has one exponent:
+    Σ|Sₖ| = n/2·Σ|x| for n equal terms and their partial sums Sₖ.
+    """
+    axes = sorted(axis % x.dim() for axis in ([dims] if isinstance(dims, int) else dims or range(x.dim())))
+    if not axes or not x.numel():
+        return None
+    lines = x.movedim(axes, list(range(-len(axes), 0))).flatten(-len(axes))
+    repeats = (lines[..., 1:] == lines[..., :-1]).logical_and_(lines[..., 1:] != 0).sum(-1)
+    if not repeats.any():
+        return None
+    return (repeats.reshape(size.shape) * (mode.sum_unit / 2)).clamp_max(mode.largest_sum) * size
 
 
 @_rule("mean")
@@ -964,7 +980,8 @@ def _convolution_backward(
             errors.append(None)
             continue
         walk = mode.walk(terms[place]) * own[place]
-        errors.append(_sum(walk, mode.rounded(value), *(part[place] for part in parts)))
+        repeated = _of_repeats(mode, g, own[place], [0, *range(2, g.dim())]) if place == 2 else None
+        errors.append(_sum(walk, repeated, mode.rounded(value), *(part[place] for part in parts)))
     return [error for error, value in zip(errors, y, strict=True) if value is not None]
 
 

@@ -240,6 +240,11 @@ def writes(operation: str) -> tuple[str, ...]:
     return _WRITES.get(operation, ())
 
 
+def gives_any_order(meaning: Meaning) -> bool:
+    """True if a call may give its results in any order: a top-k that does not sort."""
+    return meaning.operation == "topk" and not meaning.arguments.get("sorted", True)
+
+
 def has_gradient(operation: str) -> bool:
     """True if gradients go through an operation: its results are numbers that depend on numbers that it was given."""
     return operation not in _WITHOUT_GRADIENT
