@@ -157,6 +157,25 @@ def test_gradients_are_audited_by_their_own_product(dtype: torch.dtype) -> None:
     assert wrong.backward[5].ratio <= 1
 
 
+@pytest.mark.parametrize(("inner", "factor", "right"), [((3,), 1.0, True), ((), 1.0, False), ((3,), 1.5, False)])
+def test_what_comes_back_to_a_result_from_within_its_call_is_no_second_gradient(
+    inner: tuple[int, ...], factor: float, right: bool
+) -> None:
+    """A norm that is composed of functions returns the scale that it multiplies by, and nobody takes it."""
+    meaning = Meaning(
+        "rms_norm", {"input": Operand(0), "normalized_shape": (64,), "weight": None, "eps": 1e-6}, {2: 0, 3: 1}
+    )
+    x = rand(16, 64).requires_grad_()
+    scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+    y, g = x * scale, rand(16, 64, seed=2)
+    gx, within = torch.autograd.grad(y, (x, scale), g)
+    values = values_of({0: x, 2: y, 3: scale, 4: g, 5: within, 6: gx * factor})
+
+    found = audit(meaning, values, Gradients({2: 4, 3: 5}, {0: [6]}, inner))
+
+    assert (found.backward[6].ratio <= 1) is right
+
+
 def test_a_part_of_the_bound_is_enough_until_the_whole_is_asked_for() -> None:
     """One term of eight bounds the sums of a right kernel; what that does not excuse is held to the whole bound."""
     x, w = rand(32, 256), rand(48, 256, seed=1) / 16

@@ -81,6 +81,13 @@ def audit(
             forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
+    if gradients is not None and gradients.inner and any(score.ratio > 1 for score in backward.values()):
+        # A norm returns the deviation that it divides by: what comes back to that is on its way through the norm.
+        outer = {value: sent for value, sent in gradients.outputs.items() if value not in gradients.inner}
+        without = _audit(meaning, values, replace(gradients, outputs=outer), framework, operand_unit, keep or _forget)[
+            1
+        ]
+        backward |= {number: score for number, score in without.items() if score.ratio <= 1 < backward[number].ratio}
     for simulate in (pytorch_sums, in_two_steps, step_by_step):
         scores = {**forward, **backward}
         wrong = {number for number, score in scores.items() if score.ratio > 1 and is_half(values, number)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,6 +206,8 @@ class Gradients:
 
     outputs: Mapping[int, int]
     inputs: Mapping[int, Sequence[int]]
+    inner: Collection[int] = ()
+    """Results beside others that no recorded call took: their gradients may come from within the call itself."""
 
 
 def rounded(tensor: Tensor, dtype: str) -> Tensor:

@@ -217,7 +217,8 @@ class Recomputation:
                     outputs[value] = added
                 elif len(parts) == 1:
                     outputs[value] = parts[0][1]
-        return Gradients(outputs, inputs)
+        inner = frozenset(value for value in outputs if not self.sides[which].takers(value))
+        return Gradients(outputs, inputs, inner if len(inner) < len(outputs) else ())
 
     def _gradient_of_sum(self, which: int, value: int) -> int | None:
         """The gradient of the sum that was written over a tensor, which is that of the tensor, too; None if it went elsewhere."""
