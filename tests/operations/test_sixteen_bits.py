@@ -123,6 +123,27 @@ def one_element(y: torch.Tensor) -> torch.Tensor:
     return wrong
 
 
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.05, False)])
+def test_a_convolution_of_images_whose_channels_lie_last_passes(factor: float, right: bool) -> None:
+    """PyTorch has another kernel for them, which adds up small gradients in 16 bits in another order."""
+    x, w = rand(2, 128, 4, 4).half(), rand(128, 1, 3, 3, seed=1).half()
+    x = x.to(memory_format=torch.channels_last).requires_grad_()
+    y = F.conv2d(x, w, padding=1, groups=128)
+    seed = (rand(*y.shape, seed=10) * 1e-3).half().to(memory_format=torch.channels_last)
+    (sent,) = torch.autograd.grad(y, x, seed)
+    tensors = {0: x, 1: w, 10: y, 11: seed, 20: (sent * factor).half()}
+    settings = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 128}
+    meaning = Meaning("conv", {"input": Operand(0), "weight": Operand(1), "bias": None, **settings}, {10: 0})
+    values = Values(
+        lambda number: tensors[number].detach().float().contiguous().numpy(),
+        lambda number: Spec("f16", tuple(tensors[number].shape)),
+    )
+
+    found = audit(meaning, values, Gradients({10: 11}, {0: [20]}))
+
+    assert (found.backward[20].ratio <= 1) is right
+
+
 @HALVES
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_right_kernel_passes(name: str, dtype: torch.dtype) -> None:

@@ -18,7 +18,16 @@ from .evaluation import COARSE, SINGLE, Gradients, NotRecomputable, Values, eval
 from .meanings import Meaning, Operand
 from .rounding import NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, exact, judge_result, precision_of
-from .simulation import Simulation, corrected, in_two_steps, is_half, pytorch_sums, rounded_steps, step_by_step
+from .simulation import (
+    Simulation,
+    channels_last,
+    corrected,
+    in_two_steps,
+    is_half,
+    pytorch_sums,
+    rounded_steps,
+    step_by_step,
+)
 from .steps import STEPS
 from .traits import Accuracy, accuracy_of, gives_any_order, traits_of
 from .workers import plain_attention
@@ -88,7 +97,7 @@ def audit(
             1
         ]
         backward |= {number: score for number, score in without.items() if score.ratio <= 1 < backward[number].ratio}
-    for simulate in (pytorch_sums, in_two_steps, step_by_step):
+    for simulate in (pytorch_sums, channels_last, in_two_steps, step_by_step):
         scores = {**forward, **backward}
         wrong = {number for number, score in scores.items() if score.ratio > 1 and is_half(values, number)}
         simulation = simulate(meaning, values, gradients, framework) if wrong else None

@@ -81,6 +81,25 @@ def pytorch_sums(meaning: Meaning, values: Values, gradients: Gradients | None, 
     return Simulation(found, _SIMULATED)
 
 
+def channels_last(meaning: Meaning, values: Values, gradients: Gradients | None, framework: str) -> Simulation | None:
+    """Results of PyTorch's convolutions of images whose channels lie last in memory: another kernel, with another order of sums."""
+    image = meaning.arguments.get("input")
+    if not meaning.operation.startswith("conv") or not isinstance(image, Operand):
+        return None
+    if len(values.spec(image.tensor).shape) != 4:
+        return None
+    with without_onednn():
+        found = _simulated(
+            meaning,
+            values,
+            gradients,
+            lambda number: DTYPES[values.spec(number).dtype],
+            kernels.FUSED,
+            torch.channels_last,
+        )
+    return Simulation(found, _SIMULATED)
+
+
 def in_two_steps(meaning: Meaning, values: Values, gradients: Gradients | None, framework: str) -> Simulation | None:
     """Result of a product with a bias, where the product is rounded before the bias is added: a kernel for each."""
     bias = meaning.arguments.get("bias")
@@ -119,14 +138,18 @@ def _simulated(
     gradients: Gradients | None,
     dtype_of: Callable[[int], torch.dtype],
     preferred: Mapping[str, kernels.Kernel],
+    memory: torch.memory_format = torch.preserve_format,
 ) -> dict[int, Tensor]:
-    """Results and gradients of a call whose operands have other element types, by the numbers of the recorded ones."""
+    """Results and gradients of a call whose operands have other element types, by the numbers of the recorded ones; `memory`: how
+    its input and the gradients of its results lie in memory.
+    """
     operands: dict[str, Tensor] = {}
     numbers: dict[str, int] = {}
     for path, operand in meaning.operands():
         tensor = values(operand.tensor).detach()
         if tensor.is_floating_point():
-            tensor = tensor.to(dtype_of(operand.tensor)).detach().requires_grad_()
+            kind = memory if path == "input" else torch.preserve_format
+            tensor = tensor.to(dtype_of(operand.tensor)).clone(memory_format=kind).detach().requires_grad_()
         operands[path], numbers[path] = tensor, operand.tensor
     try:
         with torch.enable_grad():
@@ -136,7 +159,10 @@ def _simulated(
             results = [
                 (made[key], number) for number, key in meaning.results.items() if number in outputs and key in made
             ]
-            seeds = [values(outputs[number]).to(result.dtype).reshape(result.shape) for result, number in results]
+            seeds = [
+                values(outputs[number]).to(result.dtype).reshape(result.shape).clone(memory_format=memory)
+                for result, number in results
+            ]
             leaves = [path for path, tensor in operands.items() if tensor.requires_grad]
             if gradients is None or not results or not leaves:
                 return found
