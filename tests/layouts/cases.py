@@ -24,7 +24,7 @@ import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 Run = Callable[..., None]
-CASES: dict[int, dict[str, Run]] = {2: {}, 4: {}}
+CASES: dict[int, dict[str, Run]] = {2: {}, 4: {}, 8: {}}
 
 
 def case(name: str, *worlds: int) -> Callable[[Run], Run]:
@@ -50,7 +50,7 @@ def part(rank: int, world: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 # --- tensor parallel --------------------------------------------------------------------------------------------------
 
 
-@case("megatron", 2, 4)
+@case("megatron", 2, 4, 8)
 def megatron(path: str, rank: int, world: int, mistake: str = "") -> None:
     nets.train(nets.megatron(nets.whole(), mistake=mistake), nets.batches(), path)
 
@@ -61,7 +61,10 @@ plant(
     "no reduction",
     "no reduction of the gradient",
     "swapped shards",
+    "swapped rows",
     "divided by the ranks",
+    "reduced twice",
+    "gradient reduced twice",
 )
 
 
@@ -85,31 +88,26 @@ def vocabulary(path: str, rank: int, world: int, mistake: str = "") -> None:
 plant(
     vocabulary,
     "rows of others not masked",
+    "first row of a rank off by one",
     "largest logit not reduced",
     "targets of others not masked",
     "denominator not reduced",
 )
 
 
-def _sequence(path: str, *, reduce: bool) -> None:
-    model = nets.SequenceModel(nets.whole())
+@case("sequence")
+def sequence(path: str, rank: int, world: int, mistake: str = "") -> None:
+    model = nets.SequenceModel(nets.whole(), mistake=mistake)
 
     def after() -> None:
         for name, parameter in model.named_parameters():
-            if reduce and parameter.ndim == 1 and ".up." not in name:
+            if parameter.ndim == 1 and ".up." not in name and mistake != "norms not reduced over the sequence":
                 dist.all_reduce(parameter.grad)  # each rank has seen some positions
 
     nets.train(model, nets.batches(), path, after=after)
 
 
-@case("sequence")
-def sequence(path: str, rank: int, world: int) -> None:
-    _sequence(path, reduce=True)
-
-
-@case("norms not reduced over the sequence")
-def sequence_mistake(path: str, rank: int, world: int) -> None:
-    _sequence(path, reduce=False)
+plant(sequence, "norms not reduced over the sequence", "positions kept and not added up")
 
 
 # --- pipelines and micro-batches --------------------------------------------------------------------------------------
@@ -125,7 +123,14 @@ def pipeline_of_one(path: str, rank: int, world: int) -> None:
     pipeline(path, rank, world, micro=1)
 
 
-plant(pipeline, "micro-batches added", "scaled on the way", "divided again")
+plant(
+    pipeline,
+    "micro-batches added",
+    "scaled on the way",
+    "divided again",
+    "micro-batches in another order",
+    "gradient of a micro-batch lost",
+)
 
 
 def _accumulated(path: str, **kwargs) -> None:
@@ -163,12 +168,37 @@ plant(
     "router's gradient not reduced",
 )
 
+
+def _updated_between(path: str, *, clears: bool = False) -> None:
+    model = nets.whole()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    calls = iter(range(1_000))
+
+    def between() -> None:
+        if clears and next(calls) % 2 == 0:
+            optimizer.zero_grad()
+        elif not clears and next(calls) % 2 == 0:
+            optimizer.step()
+
+    nets.train(model, nets.batches(), path, micro=2, optimizer=optimizer, between=between)
+
+
+def _one_dropout(path: str) -> None:
+    model = nets.whole()
+    model.blocks[1].drop = 0.5
+    nets.train(model, nets.batches(), path)
+
+
 ALONE: dict[str, Callable[[str], None]] = {
+    "one dropout": _one_dropout,
     "experts": _experts,
+    "tied": lambda path: nets.train(_tied(nets.whole()), nets.batches(), path),
     "one": _accumulated,
     "accumulated": functools.partial(_accumulated, micro=2),
     "accumulated four times": functools.partial(_accumulated, micro=4),
     "loss of each micro-batch": functools.partial(_accumulated, micro=2, scale=1),
+    "updated after each micro-batch": functools.partial(_updated_between),
+    "gradients cleared between micro-batches": functools.partial(_updated_between, clears=True),
 }
 """Runs on one rank."""
 
@@ -246,6 +276,221 @@ def other_weights(path: str, rank: int, world: int) -> None:
     _data_parallel(path, rank, world, reduced, model)
 
 
+@case("other learning rate on rank 1")
+def other_rate(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 + 0.01 * rank)
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world
+
+    nets.train(model, part(rank, world), path, after=after, optimizer=optimizer)
+
+
+@case("one gradient not reduced")
+def one_not_reduced(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+
+    def after() -> None:
+        for name, parameter in model.named_parameters():
+            if name != "blocks.0.norm.bias":
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= world
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+@case("ddp averaged again")
+def ddp_again(path: str, rank: int, world: int) -> None:
+    model = DistributedDataParallel(nets.whole())
+
+    def after() -> None:
+        for parameter in model.parameters():
+            parameter.grad /= world
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+@case("ddp of sums")
+def ddp_of_sums(path: str, rank: int, world: int) -> None:
+    def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+
+    nets.train(DistributedDataParallel(nets.whole()), part(rank, world), path, loss=loss)
+
+
+@case("ddp without a sampler")
+def ddp_without_sampler(path: str, rank: int, world: int) -> None:
+    nets.train(DistributedDataParallel(nets.whole()), part(0, world), path)
+
+
+@case("copied bias added up")
+def copied_bias(path: str, rank: int, world: int) -> None:
+    model = nets.megatron(nets.whole())
+
+    def after() -> None:
+        for block in model.blocks:
+            dist.all_reduce(block.down.bias.grad)
+
+    nets.train(model, nets.batches(), path, after=after)
+
+
+@case("other weights on rank 1 later")
+def other_weights_later(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+
+    def data():
+        for number, batch in enumerate(part(rank, world)):
+            if number == 1 and rank == 1:
+                model.head.weight.data[0, 0] += 0.01
+            yield batch
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world
+
+    nets.train(model, data(), path, after=after)
+
+
+@case("pipelines and data", 4, 8)
+def pipelines_and_data(path: str, rank: int, world: int) -> None:
+    """Two pipelines, each with half of the batch; the gradients of a stage are averaged over both."""
+    stages = world // 2
+    pairs = {stage: dist.new_group([stage, stage + stages]) for stage in range(stages)}
+    for start in (0, stages):
+        dist.new_group(list(range(start, start + stages)))
+    own, stage = divmod(rank, stages)
+    model = nets.Stage(nets.whole(), stage, stages)
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=pairs[stage])
+            parameter.grad /= 2
+
+    line = list(range(own * stages, (own + 1) * stages))
+    nets.train_pipeline(model, part(own, 2), path, 2, stages=line, after=after)
+
+
+@case("tensor and data of eight", 8)
+def eight(path: str, rank: int, world: int) -> None:
+    rows = {start: dist.new_group(list(range(start, start + 4))) for start in (0, 4)}
+    columns = {place: dist.new_group([place, place + 4]) for place in range(4)}
+    model = nets.megatron(nets.whole(), rows[rank // 4 * 4])
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=columns[rank % 4])
+            parameter.grad /= 2
+
+    nets.train(model, part(rank // 4, 2), path, after=after)
+
+
+@case("accumulated and data", 2)
+def accumulated_and_data(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world
+
+    nets.train(model, part(rank, world), path, after=after, micro=2)
+
+
+@case("weights drift on rank 1")
+def drift(path: str, rank: int, world: int) -> None:
+    model = nets.whole()
+    count = iter(range(100))
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world
+        if rank == 1 and next(count) == 0:
+            model.head.weight.grad.mul_(1.5)
+
+    nets.train(model, part(rank, world), path, after=after)
+
+
+@case("a batch ahead on rank 1")
+def ahead(path: str, rank: int, world: int) -> None:
+    data = nets.batches()
+    nets.train(nets.megatron(nets.whole()), data if rank == 0 else data[1:] + data[:1], path)
+
+
+@case("a collective of some ranks", 4)
+def some_ranks(path: str, rank: int, world: int) -> None:
+    group = dist.new_group([0, 1])
+    model = nets.megatron(nets.whole())
+
+    def after() -> None:
+        if rank < 2:
+            dist.all_reduce(model.head.weight.grad, group=group)
+
+    nets.train(model, nets.batches(), path, after=after)
+
+
+@case("reduced over the wrong group", 4)
+def forward_wrong_group(path: str, rank: int, world: int) -> None:
+    row, column = groups(rank)
+    model = nets.megatron(nets.whole(), row)
+    model.blocks[1].down.group = column
+
+    def after() -> None:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=column)
+            parameter.grad /= 2
+
+    nets.train(model, part(rank // 2, 2), path, after=after)
+
+
+def _dropout(path: str, rank: int, world: int, *, seed: int) -> None:
+    """Data parallel with dropout in the last block."""
+    model = nets.whole()
+    model.blocks[1].drop = 0.5
+    torch.manual_seed(seed)
+    nets.train(DistributedDataParallel(model), part(rank, world) if world > 1 else nets.batches(), path)
+
+
+@case("dropout")
+def dropout(path: str, rank: int, world: int) -> None:
+    _dropout(path, rank, world, seed=rank)
+
+
+@case("dropout with one seed")
+def dropout_with_one_seed(path: str, rank: int, world: int) -> None:
+    _dropout(path, rank, world, seed=0)
+
+
+def _tied(model: nets.Model) -> nets.Model:
+    model.head.weight = model.embedding.weight
+    return model
+
+
+def _tied_pipeline(path: str, rank: int, world: int, *, reduce: bool) -> None:
+    """The head is on the last rank, the embedding on the first; their gradients are added up."""
+    stage = nets.Stage(_tied(nets.whole()), rank, world)
+
+    def after() -> None:
+        if reduce:
+            dist.all_reduce((stage.head or stage.embedding).weight.grad)
+
+    nets.train_pipeline(stage, nets.batches(), path, 2, after=after)
+
+
+@case("tied pipeline")
+def tied_pipeline(path: str, rank: int, world: int) -> None:
+    _tied_pipeline(path, rank, world, reduce=True)
+
+
+@case("tied weights not reduced over the stages")
+def tied_mistake(path: str, rank: int, world: int) -> None:
+    _tied_pipeline(path, rank, world, reduce=False)
+
+
 @case("other data on rank 1")
 def other_data(path: str, rank: int, world: int) -> None:
     data = [(tokens.roll(rank), targets) for tokens, targets in nets.batches()]
@@ -291,7 +536,7 @@ def wrong_group(path: str, rank: int, world: int) -> None:
     _mesh(path, rank, wrong=True)
 
 
-def _fsdp(path: str, rank: int, world: int, *, again: bool) -> None:
+def _fsdp(path: str, rank: int, world: int, *, again: bool = False, added: bool = False) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -304,18 +549,25 @@ def _fsdp(path: str, rank: int, world: int, *, again: bool) -> None:
         for parameter in model.parameters():
             if again:
                 parameter.grad /= world  # FSDP has averaged it
+            if added:
+                parameter.grad *= world
 
     nets.train(model, part(rank, world), path, after=after)
 
 
 @case("fsdp")
 def fsdp(path: str, rank: int, world: int) -> None:
-    _fsdp(path, rank, world, again=False)
+    _fsdp(path, rank, world)
 
 
 @case("fsdp averaged again")
 def fsdp_again(path: str, rank: int, world: int) -> None:
     _fsdp(path, rank, world, again=True)
+
+
+@case("fsdp added up")
+def fsdp_added(path: str, rank: int, world: int) -> None:
+    _fsdp(path, rank, world, added=True)
 
 
 def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:

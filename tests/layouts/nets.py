@@ -20,6 +20,8 @@ VOCABULARY, WIDTH, INNER, BATCH, LENGTH = 16, 8, 16, 4, 6
 
 
 class Block(nn.Module):
+    drop = 0.0
+
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
@@ -27,7 +29,8 @@ class Block(nn.Module):
         self.down = nn.Linear(INNER, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.down(F.gelu(self.up(self.norm(x))))
+        found = self.down(F.gelu(self.up(self.norm(x))))
+        return x + (F.dropout(found, self.drop) if self.drop else found)
 
 
 class Model(nn.Module):
@@ -163,6 +166,8 @@ class ColumnParallel(nn.Module):
             x = gathered(x, self.group)
         elif self.mistake != "no reduction of the gradient":
             x = copied(x, self.group)
+        if self.mistake == "gradient reduced twice":
+            x = copied(x, self.group)
         return F.linear(x, self.weight, self.bias)
 
 
@@ -173,6 +178,8 @@ class RowParallel(nn.Module):
     def __init__(self, linear: nn.Linear, group, mistake: str = "") -> None:
         super().__init__()
         rank, count = dist.get_rank(group), dist.get_world_size(group)
+        if mistake == "swapped rows":
+            rank = count - 1 - rank
         self.weight = nn.Parameter(linear.weight.detach().chunk(count, dim=1)[rank].clone())
         self.bias = nn.Parameter(linear.bias.detach().clone())
         self.group, self.mistake = group, mistake
@@ -181,9 +188,13 @@ class RowParallel(nn.Module):
         if self.mistake == "bias on every rank":
             return reduced(F.linear(x, self.weight, self.bias), self.group)
         x = F.linear(x, self.weight)
-        if self.sequence:
+        if self.mistake == "positions kept and not added up":
+            x = cut(x, self.group)
+        elif self.sequence:
             x = scattered(x, self.group)
         elif self.mistake != "no reduction":
+            x = reduced(x, self.group)
+        if self.mistake == "reduced twice":
             x = reduced(x, self.group)
         if self.mistake == "divided by the ranks":
             x = x / dist.get_world_size(self.group)
@@ -201,7 +212,16 @@ def megatron(model: Model, group=None, mistake: str = "") -> Model:
 
 
 def train(
-    model: nn.Module, data, path: str, *, optimizer=None, loss=loss_of, after=lambda: None, micro: int = 1, scale=None
+    model: nn.Module,
+    data,
+    path: str,
+    *,
+    optimizer=None,
+    loss=loss_of,
+    after=lambda: None,
+    micro: int = 1,
+    scale=None,
+    between=lambda: None,
 ) -> None:
     """Two recorded steps, each of so many micro-batches, whose losses are divided by their number or by `scale`."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
@@ -210,6 +230,7 @@ def train(
             for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
                 found = loss(model(own), wanted)
                 (found / (scale or micro) if micro > 1 else found).backward()
+                between()
             after()
             optimizer.step()
             optimizer.zero_grad()
@@ -251,7 +272,10 @@ def train_pipeline(
     with tt.record(path, stage, level="mix", keep="tensor", overwrite=True) as recorder:
         for tokens, targets in data:
             taken, made = [], []
-            for own, wanted in zip(tokens.chunk(micro), targets.chunk(micro), strict=True):
+            pieces = list(zip(tokens.chunk(micro), targets.chunk(micro), strict=True))
+            if mistake == "micro-batches in another order" and before is not None:
+                pieces.reverse()
+            for own, wanted in pieces:
                 x = own
                 if before is not None:
                     x = torch.empty(LENGTH, own.shape[0], width)
@@ -271,6 +295,8 @@ def train_pipeline(
                 if behind is not None:
                     gradient = torch.empty(y.shape)
                     dist.recv(gradient, behind)
+                if mistake == "gradient of a micro-batch lost" and behind is not None and x is taken[0]:
+                    continue
                 y.backward(gradient)
                 if before is not None:
                     dist.send((x.grad / micro if mistake == "divided again" else x.grad).contiguous(), before)
@@ -290,13 +316,13 @@ class VocabularyParallelEmbedding(nn.Module):
         super().__init__()
         rank, count = dist.get_rank(group), dist.get_world_size(group)
         self.weight = nn.Parameter(embedding.weight.detach().chunk(count)[rank].clone())
-        self.start = rank * self.weight.shape[0]
+        self.start = rank * self.weight.shape[0] + (mistake == "first row of a rank off by one" and rank == 1)
         self.group, self.mistake = group, mistake
 
     def forward(self, tokens: Tensor) -> Tensor:
         rows = self.weight.shape[0]
         elsewhere = (tokens < self.start) | (tokens >= self.start + rows)
-        local = (tokens - self.start).masked_fill(elsewhere, 0)
+        local = (tokens - self.start).masked_fill(elsewhere, 0).clamp(max=rows - 1)
         found = F.embedding(local, self.weight)
         if self.mistake != "rows of others not masked":
             found = found.masked_fill(elsewhere.unsqueeze(-1), 0.0)
@@ -352,9 +378,9 @@ def vocabulary_parallel(model: Model, group=None, mistake: str = "") -> Model:
 class SequenceModel(nn.Module):
     """The model with the positions of the residual stream spread over the ranks: norms see some of them, layers all."""
 
-    def __init__(self, model: Model, group=None) -> None:
+    def __init__(self, model: Model, group=None, mistake: str = "") -> None:
         super().__init__()
-        model = megatron(model, group)
+        model = megatron(model, group, mistake)
         for block in model.blocks:
             block.up.sequence = block.down.sequence = True
         self.embedding, self.blocks, self.norm, self.head = model.embedding, model.blocks, model.norm, model.head

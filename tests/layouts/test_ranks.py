@@ -40,6 +40,10 @@ def _world(name: str) -> int:
 
 def _beside(name: str) -> str:
     """The run on one rank that a case is compared with."""
+    if name in DROPOUT:
+        return "one dropout"
+    if name in TIED or name.startswith("tied"):
+        return "tied"
     return "experts" if name in EXPERTS or name.startswith("expert parallel") else "one"
 
 
@@ -133,6 +137,12 @@ RIGHT = (
     "pipeline 4",
     "expert parallel 2",
     "expert parallel 4",
+    "tied pipeline 2",
+    "accumulated and data 2",
+    "pipelines and data 4",
+    "megatron 8",
+    "tensor and data of eight 8",
+    "pipelines and data 8",
     "megatron 4",
     "dtensor 4",
     "data 4",
@@ -146,34 +156,74 @@ EXPERTS = {
     "experts' gradients added up 2": ("torch.optim.SGD.step", "2 times the gradient of experts.weight", "not divided"),
     "router's gradient not reduced 2": ("torch.optim.SGD.step", "experts.router.weight", "not reduced"),
 }
-WRONG = EXPERTS | {
-    "loss of each micro-batch": (
-        "torch.optim.SGD.step",
-        "2 times the gradient of the batch",
-        "not divided by their number",
+TIED = {
+    "tied weights not reduced over the stages 2": (
+        "embedding.weight, head.weight is one weight on ranks 0, 1",
+        "not added up",
     ),
-    "micro-batches added 2": (
-        "torch.optim.SGD.step",
-        "2 times the gradient of the batch",
-        "not divided by their number",
-    ),
-    "scaled on the way 2": ("torch.Tensor.mul", "only the right multiplies by 1.01"),
-    "divided again 2": ("blocks.0", "it is 0.5 times that", "on its way between two stages"),
-    "no reduction 2": ("blocks.1.down", "no collective adds them up", "a reduction over the ranks is missing"),
-    "no reduction of the gradient 2": ("blocks.1.up", "a reduction of the gradient over the ranks is missing"),
-    "swapped shards 2": ("blocks.1.up", "rank 0 has piece 1, rank 1 has piece 0"),
-    "divided by the ranks 2": ("blocks.1.down", "only the right divides by 2"),
-    "averaged twice 2": ("torch.Tensor.div_", "only the right divides by 2"),
-    "summed, not averaged 2": ("torch.distributed.all_reduce", "multiplies by 2"),
-    "other weights on rank 1 2": ("blocks.0.up.weight", "rank 1 has other values"),
-    "other data on rank 1 2": ("torch.Tensor.chunk", "rank 1 has other values"),
-    "one rank scales 2": ("not the same on all ranks: rank 1",),
-    "norms not reduced over the sequence 2": ("torch.optim.SGD.step", "blocks.0.norm.weight", "not reduced"),
-    "rows of others not masked 2": ("embedding", "mean something else"),
-    "denominator not reduced 2": ("torch.Tensor.sum", "no collective adds them up"),
-    "fsdp averaged again 2": ("torch.Tensor.div_", "divides by 2"),
-    "gradients reduced over the wrong group 4": ("torch.optim.SGD.step", "not reduced"),
 }
+DROPOUT = {
+    "dropout with one seed 2": ("blocks.1", "drops the same elements on all of 2 ranks", "the same seed"),
+}
+WRONG = (
+    EXPERTS
+    | TIED
+    | DROPOUT
+    | {
+        "bias on every rank 2": ("blocks.1.down", "the bias is added on every rank before the reduction"),
+        "gradients not reduced 2": ("torch.optim.SGD.step", "embedding.weight", "not reduced"),
+        "swapped rows 2": ("blocks.1.down", "rank 0 has piece 1, rank 1 has piece 0"),
+        "reduced twice 2": ("blocks.1.down", "the same on 2 ranks: 2 times as large", "reduced twice"),
+        "gradient reduced twice 2": ("torch.distributed.all_reduce", "adds up a gradient that is the same on 2 ranks"),
+        "first row of a rank off by one 2": ("embedding", "mean something else"),
+        "micro-batches in another order 2": ("torch.Tensor.flatten", "in another order"),
+        "gradient of a micro-batch lost 2": ("only micro-batch 1 sends a gradient back to blocks.0.down.bias",),
+        "positions kept and not added up 2": ("blocks.1.down", "a reduction over the ranks is missing"),
+        "updated after each micro-batch": (
+            "embedding.weight changes between the micro-batches",
+            "after each micro-batch",
+        ),
+        "gradients cleared between micro-batches": ("micro-batch 1 alone", "cleared between the micro-batches"),
+        "other learning rate on rank 1 2": ("torch.optim.SGD.step", "another lr: 0.1 | 0.11 (rank 1)"),
+        "one gradient not reduced 2": ("torch.optim.SGD.step", "blocks.0.norm.bias", "not reduced"),
+        "ddp averaged again 2": ("torch.Tensor.div_", "only the right divides by 2"),
+        "ddp of sums 2": ("torch.nn.functional.cross_entropy", "reduction: 'mean' | 'sum'"),
+        "ddp without a sampler 2": ("embedding", "do not have the same shape"),
+        "copied bias added up 2": ("torch.distributed.all_reduce", "multiplies by 2"),
+        "weights drift on rank 1 2": ("torch.optim.SGD.step", "head.weight"),
+        "other weights on rank 1 later 2": ("head.weight", "rank 1 has other values", "since step 1"),
+        "a batch ahead on rank 1 2": ("rank 1 has other values",),
+        "a collective of some ranks 4": ("torch.distributed.all_reduce", "only ranks 0, 1 call"),
+        "reduced over the wrong group 4": ("blocks.1.down", "reduced over the wrong group"),
+        "fsdp added up 2": ("torch.Tensor.mul_", "only the right multiplies by 2"),
+        "loss of each micro-batch": (
+            "torch.optim.SGD.step",
+            "2 times the gradient of the batch",
+            "not divided by their number",
+        ),
+        "micro-batches added 2": (
+            "torch.optim.SGD.step",
+            "2 times the gradient of the batch",
+            "not divided by their number",
+        ),
+        "scaled on the way 2": ("torch.Tensor.mul", "only the right multiplies by 1.01"),
+        "divided again 2": ("blocks.0", "it is 0.5 times that", "on its way between two stages"),
+        "no reduction 2": ("blocks.1.down", "no collective adds them up", "a reduction over the ranks is missing"),
+        "no reduction of the gradient 2": ("blocks.1.up", "a reduction of the gradient over the ranks is missing"),
+        "swapped shards 2": ("blocks.1.up", "rank 0 has piece 1, rank 1 has piece 0"),
+        "divided by the ranks 2": ("blocks.1.down", "only the right divides by 2"),
+        "averaged twice 2": ("torch.Tensor.div_", "only the right divides by 2"),
+        "summed, not averaged 2": ("torch.distributed.all_reduce", "multiplies by 2"),
+        "other weights on rank 1 2": ("blocks.0.up.weight", "rank 1 has other values"),
+        "other data on rank 1 2": ("torch.Tensor.chunk", "rank 1 has other values"),
+        "one rank scales 2": ("not the same on all ranks: rank 1",),
+        "norms not reduced over the sequence 2": ("torch.optim.SGD.step", "blocks.0.norm.weight", "not reduced"),
+        "rows of others not masked 2": ("embedding", "mean something else"),
+        "denominator not reduced 2": ("torch.Tensor.sum", "no collective adds them up"),
+        "fsdp averaged again 2": ("torch.Tensor.div_", "divides by 2"),
+        "gradients reduced over the wrong group 4": ("torch.optim.SGD.step", "not reduced"),
+    }
+)
 
 
 @pytest.mark.slow
@@ -216,6 +266,15 @@ def test_two_layouts_agree(left, right, runs):
     found = tt.compare(out / left, out / right)
     assert found.code == 0, (found.untold, found.first)
     assert sum("put together" in remark for remark in found.remarks) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["largest logit not reduced 2", "targets of others not masked 2"])
+def test_a_loss_that_differs_is_no_agreement(name, runs):
+    """Neither side has a call like the other's: it is said that the two compute other losses, and no call is blamed."""
+    found = tt.compare(runs(2) / "one", runs(2) / name)
+    assert found.code == 1
+    assert any("cross_entropy" in text for text in (*found.lone, *found.untold))
 
 
 @pytest.mark.slow

@@ -422,7 +422,10 @@ def _among_ranks(
 ) -> dict[int, dict[int, Sequence[Any]]]:
     """Differences among the ranks of one side, by the side and the step."""
     return {
-        which: {step: trace.assembled(step).findings for step, _ in parts}
+        which: {
+            step: [item for item in trace.assembled(step).findings if part.parted or not item.suspicion]
+            for (step, _), part in parts.items()
+        }
         for which, trace in enumerate(traces)
         if isinstance(trace, WholeTrace)
     }

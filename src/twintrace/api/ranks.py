@@ -237,8 +237,13 @@ def with_findings(
 ) -> list[CallResult]:
     """The results with differences among the ranks of one side as mistakes, at the calls that show them."""
     found = list(results)
-    for step, items in findings.items():
-        for item in reversed(items):  # the first of a call comes first
+    told: set[str] = set()
+    for step, items in sorted(findings.items()):
+        new = [item for item in items if item.group is None or item.what not in told]
+        told.update(item.what for item in new)
+        for item in reversed(new):  # the first of a call comes first
+            if item.group is not None and step > min(findings):  # other weights stay others: told once
+                item = replace(item, what=f"{item.what}, since step {step}")
             mistake = Mistake(
                 "ranks",
                 item.what,

@@ -28,7 +28,7 @@ from .merging import DIFFERENT, Merged, merge
 from .meshes import Mesh, mesh_of
 from .microbatches import split
 from .parts import Parts
-from .pipelines import join_stages, stages_by_sending
+from .pipelines import drop_across_stages, join_stages, stages_by_sending, tie_stages
 from .placements import REPLICATE, Array, Part, Placements, put_together, told
 from .wholes import Placed, Reference, Wholes
 
@@ -162,9 +162,11 @@ def assemble(
     if micro > 1:
         journals = [piece for journal in journals for piece in split(journal, micro)]
         stages = [stage for stage in stages for _ in range(micro)]
-        mesh = Mesh((*mesh.shape, micro)) if mesh.size > 1 else Mesh.line(micro)
+        mesh = Mesh((*mesh.shape, micro) if mesh.size > 1 else (micro,), micro=True)
     merged = merge(journals, mesh, stages)
     if any(stages):
+        drop_across_stages(merged, mesh, stages)
+        tie_stages(merged, Wholes(journals, merged, mesh).bits)
         join_stages(merged)
     references = {
         number: Reference(tensor.spec.shape, values)

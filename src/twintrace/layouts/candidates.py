@@ -93,7 +93,7 @@ def in_blocks(
 
 
 def order_of(wholes: Wholes, group: int, parts: Placements, reference: Callable[[], Any]) -> tuple[int, ...]:
-    """Which piece of the reference each rank has, where they have the pieces in another order; else nothing."""
+    """Piece of the reference that each rank has, where they have the pieces in another order; else nothing."""
     arrays = wholes.arrays(group)
     pieces: list[Array] | None = cut_apart(np.asarray(reference()), wholes.mesh, parts)
     if arrays is None or pieces is None:

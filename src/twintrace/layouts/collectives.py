@@ -77,7 +77,7 @@ def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
     operation = next((word for word in ("SUM", "AVG", "MAX", "MIN") if word in words), "SUM")
     if name not in COLLECTING | {"all_to_all_single", "broadcast"} or not taken or not made:
         return None
-    return Collective(call, name, tuple(taken), tuple(made), (0,) if len(mesh.shape) == 1 else None, operation)
+    return Collective(call, name, tuple(taken), tuple(made), (0,) if mesh.rank_axes == (0,) else None, operation)
 
 
 def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
@@ -89,7 +89,7 @@ def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
             return None if "group" not in value.text else _axes_of_each(value.text, mesh)
         if isinstance(value, Token) and value.kind == "opaque" and "ProcessGroup" in value.text:
             return None
-    return tuple(range(len(mesh.shape)))
+    return mesh.rank_axes
 
 
 def _axes_of_each(text: str, mesh: Mesh) -> tuple[int, ...] | None:

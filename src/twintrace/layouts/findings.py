@@ -15,12 +15,13 @@ import numpy as np
 from ..model.records import Call, Role
 from ..model.sites import Phase
 from ..model.tensors import UNITS, Spec
-from ..model.values import tensor_slots
+from ..model.values import Token, leaves, tensor_slots
 from ..operations.sides import inputs_of, outputs_of
+from ..store.arrays import as_float
 from .collectives import collective_of
 from .inference import VISIBLE, Inference, number_of_addends
-from .merging import Merged
-from .placements import Array, Part
+from .merging import DIFFERENT, Merged
+from .placements import ADDABLE, Array, Part
 from .wholes import SAID, relative
 
 _SHOWN = 6
@@ -37,6 +38,10 @@ class Finding:
     backward: bool = False
     group: int | None = None
     """The weight that shows it, where one does."""
+    at: Call | None = None
+    """The call whose gradient shows it, where another one is to blame."""
+    suspicion: bool = False
+    """True if it is no mistake by itself: it counts where the runs have parted."""
     around: tuple[int, ...] = ()
     """The call and the modules around it, by their ids, the innermost first."""
 
@@ -51,7 +56,7 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         micro: micro-batches of each rank, along the last axis of the mesh.
     """
     found = [
-        *_copies_that_differ(inference, merged, ranks),
+        *_copies_that_differ(inference, merged, ranks, micro),
         *_values_that_differ(inference, merged, ranks),
         *_shards_in_another_order(inference, merged, ranks),
         *_added_on_every_rank(inference, merged),
@@ -61,6 +66,11 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         *_gradients_between_stages(inference, merged),
         *_micro_batches_added(inference, merged, micro),
         *_gradients_not_averaged(inference, merged),
+        *_settings_that_differ(inference, merged, ranks),
+        *_copies_added_up(inference, merged),
+        *_draws_alike(inference, merged),
+        *_tied_apart(inference, merged, ranks),
+        *_gradients_of_some(merged, ranks, micro),
         *_calls_of_some(inference, merged, ranks),
     ]
     parents = {call.id: call.parent for call in merged.calls}
@@ -72,7 +82,9 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
             up = parents.get(up)
         return tuple(chain)
 
-    return [replace(item, around=around(item.call)) for item in sorted(found, key=lambda item: item.call.order)]
+    return [
+        replace(item, around=around(item.at or item.call)) for item in sorted(found, key=lambda item: item.call.order)
+    ]
 
 
 def _shards_in_another_order(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
@@ -165,7 +177,7 @@ def _gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Findin
         )
 
 
-def _copies_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+def _copies_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int], micro: int) -> Iterator[Finding]:
     """Weights and buffers that should be the same: told at the first call that holds them."""
     told: set[int] = set()
     for call in merged.calls:
@@ -175,6 +187,16 @@ def _copies_that_differ(inference: Inference, merged: Merged, ranks: Sequence[in
                 continue
             told.add(number)
             owner = ".".join(filter(None, (call.site.name, name)))
+            if micro > 1 and not inference.is_copy(number, len(inference.mesh.shape) - 1):
+                if name in call.parameters:
+                    yield Finding(
+                        call,
+                        f"{owner} changes between the micro-batches of a step",
+                        "the optimizer's step is taken after each micro-batch",
+                        "take the optimizer's step once, after the last micro-batch",
+                        group=number,
+                    )
+                continue
             yield Finding(
                 call,
                 f"{owner} is not the same on all ranks: {_ranks([ranks[place] for place in placed.odd])} "
@@ -238,10 +260,14 @@ def _sums_that_stay(inference: Inference, merged: Merged) -> Iterator[Finding]:
             if any(_is_sum(inference, item, axes) for item in inputs_of(call).values()):
                 continue  # told where it begins
             if not _is_reduced(inference, number, takers, axes, set()):
+                wrong = _reduced_elsewhere(inference, number, takers, axes)
                 yield Finding(
                     call,
-                    f"each rank has a part of the sum that {call.site.name} gives, and no collective adds them up",
-                    "a reduction over the ranks is missing behind it",
+                    f"each rank has a part of the sum that {call.site.name} gives, and no collective adds them up"
+                    + (f": {wrong.site.name} behind it is one of other ranks" if wrong is not None else ""),
+                    "it is reduced over the wrong group"
+                    if wrong is not None
+                    else "a reduction over the ranks is missing behind it",
                     "all-reduce it over the group that shares the weight",
                 )
 
@@ -254,6 +280,24 @@ def _is_sum(inference: Inference, number: int, axes: Sequence[int]) -> bool:
 def _is_shared_loss(inference: Inference, number: int, axes: Sequence[int]) -> bool:
     """A loss of which each rank has the part of its own data: its gradients are reduced instead."""
     return not inference.whole(number).spec.shape and all(axis in inference.shared for axis in axes)
+
+
+def _reduced_elsewhere(
+    inference: Inference, number: int, takers: dict[int, list[Call]], axes: Sequence[int]
+) -> Call | None:
+    """A collective that adds up a part of a sum over other ranks than those which have the parts."""
+    waiting, seen = [number], {number}
+    while waiting:
+        for call in takers.get(waiting.pop(), []):
+            collective = collective_of(call, inference.mesh)
+            if collective is not None:
+                if collective.reduces and collective.axes is not None and not set(axes) & set(collective.axes):
+                    return call
+                continue
+            more = [made for made in outputs_of(call).values() if made not in seen and _is_sum(inference, made, axes)]
+            seen.update(more)
+            waiting += more
+    return None
 
 
 def _is_reduced(
@@ -269,7 +313,8 @@ def _is_reduced(
     for call in calls:
         collective = collective_of(call, inference.mesh)
         if collective is not None:
-            reached = reached or (collective.reduces and number in collective.taken)
+            along = collective.axes is None or set(axes) <= set(collective.axes)
+            reached = reached or (collective.reduces and along and number in collective.taken)
             continue
         for made in outputs_of(call).values():
             if made == number or made in seen or (inference.ranks_of(made)[0].fingerprint == bits and made in seen):
@@ -370,7 +415,10 @@ def _times(got: Array, wanted: Array) -> str:
 
 def _micro_batches_added(inference: Inference, merged: Merged, micro: int) -> Iterator[Finding]:
     """Gradients of means over the micro-batches that an optimizer takes added up: too large by their number."""
-    if micro == 1 or len(inference.mesh.shape) - 1 not in inference.averaged:
+    if micro == 1:
+        return
+    yield from _one_micro_batch_taken(inference, merged, micro)
+    if len(inference.mesh.shape) - 1 not in inference.averaged:
         return
     own = {item.slot: item.tensor for item in merged.gradients}
     names = inference.parameter_names()
@@ -395,6 +443,32 @@ def _micro_batches_added(inference: Inference, merged: Merged, micro: int) -> It
             )
 
 
+def _one_micro_batch_taken(inference: Inference, merged: Merged, micro: int) -> Iterator[Finding]:
+    """Gradients of one micro-batch that an optimizer takes for those of all."""
+    own = {item.slot: item.tensor for item in merged.gradients}
+    names = inference.parameter_names()
+    for call in merged.calls:
+        if call.site.phase is not Phase.UPDATE:
+            continue
+        taken = updated_with(call, names)
+        told = []
+        for name, gradient in taken.items():
+            if name not in own or all(inference.copies(own[name])):
+                continue
+            bits = inference.ranks_of(gradient)[0].fingerprint
+            told.append(
+                {place % micro for place, item in enumerate(inference.ranks_of(own[name])) if item.fingerprint == bits}
+            )
+        same = set.intersection(*told) if told else set()
+        if same:
+            yield Finding(
+                call,
+                f"the optimizer takes the gradients of micro-batch {min(same)} alone, not those of all {micro}",
+                "gradients are cleared between the micro-batches",
+                "clear the gradients once, after the optimizer's step",
+            )
+
+
 def _gradients_not_averaged(inference: Inference, merged: Merged) -> Iterator[Finding]:
     """Gradients of pieces of a weight that an optimizer takes as they are, where each rank's loss is a mean of its own."""
     names = inference.parameter_names()
@@ -413,6 +487,141 @@ def _gradients_not_averaged(inference: Inference, merged: Merged) -> Iterator[Fi
                 "the gradient is not divided by the number of ranks that have a part of the data",
                 f"divide the gradient of {name} by {times:.6g} before the optimizer's step",
             )
+
+
+def _settings_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Settings of an optimizer that are others on some ranks."""
+    for call in merged.calls:
+        if call.site.phase is not Phase.UPDATE:
+            continue
+        for slot, leaf in leaves(call.kwargs.get("groups")):
+            if isinstance(leaf, Token) and leaf.kind == DIFFERENT:
+                name, values = slot.rpartition(".")[2], leaf.text.split(" | ")
+                common = max(values, key=values.count)
+                places = merged.places.get(call.id, range(len(ranks)))
+                odd = [ranks[place] for place, value in zip(places, values, strict=False) if value != common]
+                yield Finding(
+                    call,
+                    f"the ranks update their weights with another {name}: {leaf.text} ({_ranks(list(dict.fromkeys(odd)))})",
+                    f"{name} of the optimizer is not the same on all ranks",
+                    "give every rank the same settings, and step its schedule on every rank",
+                )
+                break
+
+
+def _copies_added_up(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Reductions, inside of modules and backward, of what is the same on all ranks: as a rule it has been reduced before."""
+    for call in merged.calls:
+        collective = collective_of(call, inference.mesh)
+        if (
+            collective is None
+            or collective.name != "all_reduce"
+            or collective.operation != "SUM"
+            or not collective.axes
+        ):
+            continue
+        if call.site.phase is Phase.UPDATE or (call.site.phase is Phase.FORWARD and not call.site.path):
+            continue
+        number = collective.taken[0]
+        count = 1
+        for axis in collective.axes:
+            count *= inference.mesh.shape[axis]
+        arrays, dtype = inference.arrays(number), inference.ranks_of(number)[0].spec.dtype
+        if not all(inference.is_copy(number, axis) for axis in collective.axes) or dtype not in ADDABLE:
+            continue
+        if arrays is None or not np.any(as_float(arrays[0], dtype)):
+            continue
+        backward = call.site.phase is not Phase.FORWARD
+        yield Finding(
+            call,
+            f"{call.site.name} adds up {'a gradient' if backward else 'a value'} that is the same on {count} ranks: "
+            f"{count} times as large after it",
+            "it is reduced twice, or is no part of a sum",
+            "leave this reduction out",
+            backward=backward,
+            at=_receiver(inference, merged, collective.made[0]) if backward else None,
+            suspicion=True,
+        )
+
+
+def _draws_alike(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Dropout that drops the same elements on all ranks, though each has other data: the first call that does."""
+    inside = {call.parent for call in merged.calls}
+    for call in sorted(merged.calls, key=lambda call: call.order):
+        if call.id in inside or call.site.phase is not Phase.FORWARD or "dropout" not in call.site.name:
+            continue
+        number, given = next(iter(outputs_of(call).values()), None), next(iter(inputs_of(call).values()), None)
+        if number is None or given is None or number == given:
+            continue
+        made, taken = inference.arrays(number), inference.arrays(given)
+        dtype = inference.ranks_of(number)[0].spec.dtype
+        if made is None or taken is None or len({array.shape for array in (*made, *taken)}) > 1:
+            continue
+        dropped = [
+            (as_float(one, dtype) == 0) & (as_float(two, dtype) != 0) for one, two in zip(made, taken, strict=True)
+        ]
+        for axis in inference.shared:
+            lines = inference.mesh.lines(axis)
+            alike = all(np.array_equal(dropped[line[0]], dropped[place]) for line in lines for place in line)
+            if alike and _DRAWN < dropped[0].sum() < dropped[0].size - _DRAWN and not inference.is_copy(given, axis):
+                yield Finding(
+                    call,
+                    f"{call.site.name} drops the same elements on all of {inference.mesh.shape[axis]} ranks, "
+                    "though each has other data",
+                    "all ranks draw their random numbers with the same seed",
+                    "seed each rank that has other data by its own number",
+                )
+                return
+
+
+_DRAWN = 16
+"""Elements that are dropped and that are kept, at least, for two ranks not to drop the same by chance: one of 2^32 at most."""
+
+
+def _tied_apart(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Copies of one weight on two stages that are updated with different gradients."""
+    for call, name, pairs in merged.tied:
+        if len({inference.member(*member).fingerprint for member in pairs}) > 1:
+            places = [ranks[place] for place, _ in pairs]
+            yield Finding(
+                call,
+                f"{name} is one weight on {_ranks(list(dict.fromkeys(places)))}, and each updates it with another gradient",
+                "the gradients of a tied weight are not added up over the stages that hold it",
+                "all-reduce its gradient over the first and the last stage before the optimizer's step",
+            )
+
+
+def _receiver(inference: Inference, merged: Merged, gradient: int) -> Call | None:
+    """The call whose result a gradient came back to, by its bits; the first of them."""
+    bits, inside = inference.bits(gradient), {call.parent for call in merged.calls}
+    for call in merged.calls:
+        received = [item.tensor for item in call.gradients if item.role is Role.OUTPUT]
+        if call.id not in inside and bits is not None and any(inference.bits(number) == bits for number in received):
+            return call
+    return None
+
+
+def _gradients_of_some(merged: Merged, ranks: Sequence[int], micro: int) -> Iterator[Finding]:
+    """Parameters that get a gradient on some ranks, or from some micro-batches, alone."""
+    found: dict[tuple[int, ...], list[str]] = {}
+    for name, places in merged.lone_gradients:
+        found.setdefault(places, []).append(name)
+    last = max(merged.calls, key=lambda call: call.order, default=None)
+    for places, names in found.items():
+        if last is None:
+            return
+        numbers = sorted({place % micro for place in places})
+        batches = "micro-batch" if len(numbers) == 1 else "micro-batches"
+        who = f"{batches} {', '.join(map(str, numbers))}" if micro > 1 else _ranks([ranks[place] for place in places])
+        more = f" and to {len(names) - 1} more" if len(names) > 1 else ""
+        yield Finding(
+            last,
+            f"only {who} {'sends' if micro > 1 else 'has'} a gradient back to {names[0]}{more}",
+            "the backward pass of the others is missing, or does not come so far",
+            "see that every rank and every micro-batch goes backward",
+            backward=True,
+            suspicion=True,
+        )
 
 
 def updated_with(call: Call, names: Mapping[int, str]) -> dict[str, int]:

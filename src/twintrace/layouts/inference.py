@@ -22,7 +22,7 @@ import numpy as np
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Phase
 from ..model.tensors import UNITS, Spec, Tensor
-from ..model.values import Nest, TensorRef, Value, tensor_slots
+from ..model.values import TensorRef, tensor_slots
 from ..model.values import leaves as leaves_of
 from ..operations.sides import inputs_of, outputs_of
 from ..store.arrays import as_float
@@ -31,7 +31,7 @@ from ..store.trace import Journal
 from .candidates import NEAR, distance, fitting, in_blocks, order_of, sharded
 from .collectives import COLLECTING, Collective, as_function, collective_of
 from .computing import computed
-from .merging import Merged
+from .merging import Merged, renumbered
 from .meshes import Mesh
 from .placements import (
     ADDABLE,
@@ -49,6 +49,7 @@ from .placements import (
 )
 from .wholes import SAID, Placed, Reference, Wholes, relative
 
+_ITS_CALL = "its call"
 PIECES = "bit by bit pieces of what all ranks have"
 
 
@@ -230,7 +231,7 @@ class Inference(Wholes):
             results = self.results_of(call) if collective is None else {}
             if number in results:
                 values = results[number]
-                self._place(number, values.shape, functools.partial(_given, values), "its call", call=call)
+                self._place(number, values.shape, functools.partial(_given, values), _ITS_CALL, call=call)
             elif reference is not None:
                 self._place(number, reference.shape, reference.values, "the other side", call=call)
             else:
@@ -375,15 +376,15 @@ class Inference(Wholes):
     def _place_leaf(self, group: int) -> None:
         if group in self.placed or group in self._made or (group in self.unplaced and group not in self._references):
             return
-        if self._is_copy_of_unplaced(group):
-            self.unplaced[group] = "it is a copy of what cannot be placed"
-            return
         reference = self._references.get(group)
         if self._place_plainly(group):
             return
         if self._place_copy(group) or self._place_pieces(group):
             if group not in self._parameters and not self.ranks_of(group)[0].requires_grad:
                 self._note_batch(group)
+            return
+        if self._is_copy_of_unplaced(group):
+            self.unplaced[group] = "it is a copy of what cannot be placed"
             return
         known = self._declared.get(self.parameter_names().get(group, ""))
         if reference is not None:
@@ -448,7 +449,7 @@ class Inference(Wholes):
                     self.placed[group] = Placed(blocks, f"shape and values beside {beside}", 0.9)
                     return
                 order = order_of(self, group, parts, reference) if call is None else ()
-                if call is not None:
+                if call is not None and beside == _ITS_CALL:  # the other side may have made something else of it
                     self.unproven.add(call.id)
             self.placed[group] = Placed(parts, f"shape beside {beside}", order=order)
             return
@@ -492,6 +493,9 @@ class Inference(Wholes):
             return any(abs(float(value) - loss) <= _LOSS * abs(loss) for loss in self._losses)
 
         found = [parts for parts in candidates if near(parts)]
+        if len(found) > 1:  # with as many ranks as micro-batches: losses are divided by the number of the latter
+            open_axes = [axis for axis in self.mesh.rank_axes if not self.is_copy(group, axis)]
+            found = [parts for parts in found if all(parts[axis] == MEAN for axis in open_axes)]
         if len(found) != 1 or not any(item.part is Part.SUM for item in found[0]):
             return False
         self._summed.update(axis for axis, item in enumerate(found[0]) if item.part is Part.SUM)
@@ -638,7 +642,7 @@ class Inference(Wholes):
                 if free:  # weights of the same bits in their order
                     same[number] = free[0]
         if same:
-            args = tuple(_renumbered(value, same) for value in call.args)
+            args = tuple(renumbered(value, same) for value in call.args)
             self.calls[call.id] = replace(self.calls[call.id], args=args)
         told = {gradient.slot for gradient in self.merged.gradients}
         names = self.parameter_names()
@@ -662,13 +666,6 @@ class Inference(Wholes):
             gradient = taken[0]
             seen.add(gradient)
         return gradient
-
-
-def _renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
-    """A value with other numbers for some of its tensors."""
-    if isinstance(value, Nest):
-        return Nest(value.kind, tuple((key, _renumbered(item, numbers)) for key, item in value.items))
-    return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
 
 
 _SHARE = 1e-5

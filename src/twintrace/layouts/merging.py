@@ -46,6 +46,10 @@ class Merged:
     """Positions of the ranks that make a call, by its id."""
     lone: list[tuple[Call, tuple[int, ...]]] = field(default_factory=list)
     """Calls that only some ranks make, and the positions of these."""
+    lone_gradients: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    """Parameters of which only some ranks have a gradient, and the positions of these."""
+    tied: list[tuple[Call, str, tuple[Member, ...]]] = field(default_factory=list)
+    """Updates of a weight that two stages hold: one of them, its names, and the gradients that the stages take for it."""
     untaken: list[tuple[Call, str]] = field(default_factory=list)
     """Calls that the ranks make with other arguments, and what differs."""
 
@@ -96,6 +100,7 @@ def merge(journals: Sequence[Journal], mesh: Mesh, stages: Sequence[int] = ()) -
     for number, stage in enumerate(whole):
         clock = _Clock([by_address[place] for place in stage.places], number, len(whole))
         shaped += _merge_stage(by_address, stage, found, clock, number * span)
+        found.lone_gradients += _lone_gradients(journals, stage)
         gradients += [
             (clock.of_gradient(gradient), group)
             for gradient, group in _parameter_gradients([journals[place] for place in stage.places], stage)
@@ -257,6 +262,14 @@ def _parameter_gradients(journals: Sequence[Journal], stage: Stage) -> list[tupl
     ]
 
 
+def _lone_gradients(journals: Sequence[Journal], stage: Stage) -> list[tuple[str, tuple[int, ...]]]:
+    seen: dict[str, list[int]] = {}
+    for place in stage.places:
+        for name in {item.slot for item in journals[place].parameter_gradients()}:
+            seen.setdefault(name, []).append(place)
+    return [(name, tuple(places)) for name, places in sorted(seen.items()) if len(places) < len(stage.places)]
+
+
 def _merged(call: Call, ranks: Sequence[Call], stage: Stage, numbers: Mapping[Group, int], clock: _Clock) -> Call:
     def number(tensors: Sequence[int]) -> int:
         return numbers[group_of(tensors, stage)]
@@ -299,3 +312,10 @@ def _value(values: Sequence[Value], number: Callable[[Sequence[int]], int]) -> V
     if all(value == first for value in values):
         return first
     return Token(DIFFERENT, " | ".join(map(str, values)))
+
+
+def renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
+    """A value with other numbers for some of its tensors."""
+    if isinstance(value, Nest):
+        return Nest(value.kind, tuple((key, renumbered(item, numbers)) for key, item in value.items))
+    return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value

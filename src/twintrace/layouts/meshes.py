@@ -17,6 +17,8 @@ class Mesh:
     """Ranks in a grid, the last axis running fastest: the ranks in order are those of the grid, row by row."""
 
     shape: tuple[int, ...]
+    micro: bool = False
+    """True if the last axis is that of the micro-batches of each rank."""
 
     @classmethod
     def line(cls, count: int) -> Mesh:
@@ -25,6 +27,11 @@ class Mesh:
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def rank_axes(self) -> tuple[int, ...]:
+        """Axes along which the ranks lie."""
+        return tuple(range(len(self.shape) - self.micro))
 
     def coordinates(self, place: int) -> tuple[int, ...]:
         """Indices of a position along the axes."""
@@ -51,6 +58,8 @@ class Mesh:
 
     def axes_of(self, ranks: Collection[int]) -> tuple[int, ...] | None:
         """Axes along which a group of ranks lies that holds the first of its line on all others; None if it lies otherwise."""
+        if self.micro:
+            return Mesh(self.shape[:-1]).axes_of(ranks)
         if len(ranks) == self.size:
             return tuple(range(len(self.shape)))
         found = [axis for axis in range(len(self.shape)) if tuple(sorted(ranks)) in self.lines(axis)]

@@ -9,14 +9,16 @@ of the stages are one update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
-from ..model.values import Nest, Token, Value
+from ..model.values import Nest, TensorRef, Token, Value, leaves
 from ..store.trace import Journal
-from .merging import SENDING, Merged
+from .collectives import collective_of
+from .merging import SENDING, Merged, renumbered
+from .meshes import Mesh
 
 
 def stages_by_sending(journals: Sequence[Journal]) -> list[int]:
@@ -109,6 +111,126 @@ def join_stages(merged: Merged) -> None:
         for call in kept
         if call is not None
     ]
+
+
+def drop_across_stages(merged: Merged, mesh: Mesh, stages: Sequence[int]) -> None:
+    """Takes out collectives of ranks of several stages, in place: each stage has other tensors there, which are none of one whole.
+
+    What they leave is seen where it is taken.
+    """
+    across = {
+        axis for axis in mesh.rank_axes if any(len({stages[place] for place in line}) > 1 for line in mesh.lines(axis))
+    }
+
+    def spans(call: Call) -> bool:
+        found = collective_of(call, mesh)
+        return found is not None and found.axes is not None and bool(across.intersection(found.axes))
+
+    merged.calls = [call for call in merged.calls if not spans(call)]
+
+
+def tie_stages(merged: Merged, bits: Callable[[int], object]) -> None:
+    """Makes one of a weight that the two stages of a pipeline hold each a copy of, in place: an embedding and the head tied to it.
+
+    Its gradient is the sum of what the stages send back to it. `bits` tells the bits of a group.
+    """
+    held: dict[object, tuple[int, str]] = {}
+    same: dict[int, tuple[int, str, str]] = {}
+    for call in sorted(merged.calls, key=lambda call: call.order):
+        for slot, number in call.parameters.items():
+            name = ".".join(filter(None, (call.site.name, slot)))
+            known = held.setdefault(bits(number), (number, name)) if bits(number) is not None else (number, name)
+            if known[0] != number and _stage_of(merged, known[0]) != _stage_of(merged, number):
+                same.setdefault(number, (known[0], known[1], name))
+    if not same:
+        return
+    numbers = {number: first for number, (first, _, _) in same.items()}
+    updates = [call for call in merged.calls if call.site.phase is Phase.UPDATE]
+    taken = {
+        number: (call, gradient)
+        for call in updates
+        for number, gradient in zip(_listed(call.args[0]), _listed(call.kwargs.get("gradients")), strict=False)
+    }
+    for number, (first, one, two) in same.items():
+        if number in taken and first in taken:
+            groups = [merged.groups[taken[item][1]][0] for item in (first, number)]
+            merged.tied.append((taken[first][0], f"{one}, {two}", tuple(groups)))
+    merged.calls = [
+        _without_parameters(call, numbers) if call.site.phase is Phase.UPDATE else _renumbered_call(call, numbers)
+        for call in merged.calls
+    ]
+    by_name = {gradient.slot: gradient for gradient in merged.gradients}
+    for _, one, two in same.values():
+        if one in by_name and two in by_name:
+            joined = _both(merged, by_name[one].tensor, by_name[two].tensor)
+            merged.gradients = [
+                replace(item, tensor=joined) if item.slot == one else item
+                for item in merged.gradients
+                if item.slot != two
+            ]
+
+
+def _stage_of(merged: Merged, number: int) -> tuple[int, ...]:
+    return tuple(sorted({place for place, _ in merged.groups[number]}))
+
+
+def _both(merged: Merged, one: int, two: int) -> int:
+    """The group of a gradient of which each of two stages has a part."""
+    own = {place: number for place, number in (*merged.groups[one], *merged.groups[two])}
+    group = tuple((place, own[place]) for place in range(len(merged.groups[one])) if place in own)
+    if len(group) < len(merged.groups[one]):
+        return one  # stages between them have no part of it
+    merged.groups.append(group)
+    return len(merged.groups) - 1
+
+
+def _listed(value: Value) -> list[int]:
+    return [leaf.id for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
+
+
+def _renumbered_call(call: Call, numbers: Mapping[int, int]) -> Call:
+    return replace(
+        call,
+        args=tuple(renumbered(value, numbers) for value in call.args),
+        kwargs={name: renumbered(value, numbers) for name, value in call.kwargs.items()},
+        parameters={name: numbers.get(number, number) for name, number in call.parameters.items()},
+    )
+
+
+def _without_parameters(call: Call, numbers: Collection[int]) -> Call:
+    """An optimizer's step without some of its parameters."""
+    listed = call.args[0]
+    assert isinstance(listed, Nest)
+    gone = {key for key, item in listed.items if isinstance(item, TensorRef) and item.id in numbers}
+    if not gone:
+        return call
+    kept = [key for key, _ in listed.items if key not in gone]
+    places = {key: str(place) for place, key in enumerate(kept)}
+
+    def thinned(value: Value) -> Value:
+        if not isinstance(value, Nest):
+            return value
+        if value.items and all(key.isdigit() for key, _ in value.items):
+            return Nest(value.kind, tuple((places[key], item) for key, item in value.items if key in places))
+        return Nest(value.kind, tuple((key, thinned(item)) for key, item in value.items))
+
+    def counted(value: Value) -> Value:
+        if not isinstance(value, Nest):
+            return value
+        items: list[tuple[str, Value]] = []
+        for key, item in value.items:
+            if key == "parameters" and isinstance(item, int):
+                items.append((key, item - len(gone)))
+            else:
+                items.append((key, counted(item)))
+        return Nest(value.kind, tuple(items))
+
+    return replace(
+        call,
+        args=(thinned(listed), *call.args[1:]),
+        kwargs={name: counted(value) if name == "groups" else thinned(value) for name, value in call.kwargs.items()},
+        output=thinned(call.output),
+    )
 
 
 def _one_after_the_other(values: Sequence[Value]) -> Value:
