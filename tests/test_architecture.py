@@ -68,6 +68,8 @@ HOMES = {
         "operations/workers.py",
     ),
     "triton": ("frameworks/torch/",),
+    "fsspec": ("store/remote.py",),
+    "ray": ("engine/cluster.py",),
     "mindspore": ("frameworks/mindspore/", "frameworks/msadapter/"),
     "click": ("cli/",),
     "rich": ("cli/", "report/"),

@@ -79,6 +79,7 @@ def compare(
     every_step: bool = False,
     layout: LayoutName = "auto",
     engine: EngineName = "auto",
+    address: str | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -108,8 +109,9 @@ def compare(
             alone; of very many ranks, those that differ first are judged (`Comparison.ranks` has the standing of all).
         layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
             together; "whole": always; "ranks": never, each rank beside the same rank.
-        engine: where many ranks are looked at: "processes" or "threads" of this machine; "auto": processes, where there are
-            several cores.
+        engine: where many ranks are looked at: "processes" or "threads" of this machine, or "ray"; "auto": processes, where
+            there are several cores.
+        address: of a Ray cluster; without it one is started on this machine.
         workers: threads to measure with, and processes; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
@@ -160,7 +162,7 @@ def compare(
     if every_step or repeat is not None or not is_large(traces, common):
         found = compare_ranks(wanted)
     else:
-        scans = scan_ranks(traces, common, engine_named(engine, workers=workers), progress or silent)
+        scans = scan_ranks(traces, common, engine_named(engine, workers=workers, address=address), progress or silent)
         found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
         if left_out:
             which = f"{_count(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"

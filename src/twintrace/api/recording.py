@@ -27,6 +27,7 @@ from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
 from ..model.zoom import Zoom
+from ..store.remote import is_remote
 from ..store.trace import Trace
 from ..store.writer import Writer
 from .diagnosing import judge_steps
@@ -225,6 +226,10 @@ def _place(path: Any) -> Path:
     try:
         if "\0" in os.fsdecode(path) or not os.fsdecode(path):
             raise ValueError("no file system has such a name")
+        if is_remote(os.fsdecode(path)):
+            raise ValueError(
+                "a run is recorded to a local path; copy it there afterwards, where it can be compared as it lies"
+            )
         return Path(os.fsdecode(path)).absolute()
     except (TypeError, ValueError) as error:
         raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None

@@ -139,7 +139,7 @@ def _known(pattern: Pattern) -> Pattern:
 
 
 def _visible(outlines: Outlines) -> np.ndarray[Any, Any]:
-    """Which values have statistics that differ by more than rounding does, or another number of NaN and infinities."""
+    """Places of values whose statistics differ by more than rounding does, or another number of NaN and infinities."""
     one, two = outlines.left.numbers, outlines.right.numbers
     units = np.maximum(_units(outlines.left.pattern.identity), _units(outlines.right.pattern.identity))
     norms = one.means[1], two.means[1]

@@ -67,11 +67,12 @@ from .progress import bar
 @reports.options
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "threads", "processes"]),
+    type=click.Choice(["auto", "threads", "processes", "ray"]),
     default="auto",
     show_default=True,
     help="Where many ranks are looked at; auto: processes, where there are several cores.",
 )
+@click.option("--address", help="Of a Ray cluster, for --engine ray.  [default: one is started here]")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads or processes.  [default: all cores]")
 def compare(
     left: str,
@@ -103,6 +104,7 @@ def compare(
     columns: str,
     quiet: bool,
     engine: EngineName,
+    address: str | None,
     workers: int | None,
 ) -> None:
     """Say where two runs first part, and why.
@@ -131,6 +133,7 @@ def compare(
             every_step=every_step or accept is not None or write_accept is not None,
             layout=layout,
             engine=engine,
+            address=address,
             workers=workers,
             progress=progress,
         )

@@ -3,6 +3,7 @@
     protocol.py   Engine (all that is ever asked of one), Done (a task and what became of it)
     local.py      Local: threads of this process, on all cores
     processes.py  Processes: processes of this machine, for tasks that can be pickled
+    cluster.py    Cluster: a Ray cluster
     choosing.py   engine_named: the engine that a name stands for
     forked.py     forked: copies of this process, for work that holds the interpreter lock and whose results are bytes
     cores.py      cores: how many things can be done at once

@@ -39,7 +39,7 @@ def groups(comparison: Comparison) -> list[RankGroup]:
 
 
 def sentence(comparison: Comparison) -> str:
-    """Which rank parts first, since when, and how many others follow; empty where not many ranks were compared."""
+    """The rank that parts first, since when, and how many others follow; empty where not many ranks were compared."""
     of = {state: [item for item in comparison.ranks if item.state is state] for state in RankState}
     if not comparison.ranks:
         return ""

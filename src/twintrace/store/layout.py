@@ -14,6 +14,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TypeVar, cast
+
+from .remote import RemotePath
+
+Place = Path | RemotePath
+"""Where a trace is read."""
+_P = TypeVar("_P", bound=Path | RemotePath)
 
 FORMAT = "twintrace"
 VERSION = 2
@@ -31,14 +38,14 @@ _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 
 
-def journal_dir(root: Path, step: int, rank: int) -> Path:
+def journal_dir(root: _P, step: int, rank: int) -> _P:
     """`root/step3/rank0`."""
-    return root / f"step{step}" / f"rank{rank}"
+    return cast("_P", root / f"step{step}" / f"rank{rank}")
 
 
-def stage_path(root: Path, rank: int) -> Path:
+def stage_path(root: _P, rank: int) -> _P:
     """`root/rank0.stage`."""
-    return root / f"rank{rank}.stage"
+    return cast("_P", root / f"rank{rank}.stage")
 
 
 def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
@@ -56,9 +63,16 @@ def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
     return False
 
 
-def journals(root: Path) -> list[tuple[int, int]]:
+def journals(root: Place) -> list[tuple[int, int]]:
     """`(step, rank)` of every journal there is, sorted. Anything else in the directory is not ours and is left alone."""
     found = []
+    if isinstance(root, RemotePath):
+        for name in root.files():
+            parts = name.split("/")
+            step, rank = (_STEP.fullmatch(parts[0]), _RANK.fullmatch(parts[1])) if len(parts) == 3 else (None, None)
+            if step and rank and parts[2] == JOURNAL:
+                found.append((int(step[1]), int(rank[1])))
+        return sorted(found)
     for step_dir in root.iterdir():
         step = _STEP.fullmatch(step_dir.name)
         if not step or not step_dir.is_dir():

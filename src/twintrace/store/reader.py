@@ -13,7 +13,6 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,6 +39,7 @@ from .folding import (
     unfold,
 )
 from .lines import MAX_LINE, MAX_MANIFEST, Wire, decode, field_of, is_number, number_of, optional_of, unseal, value_of
+from .remote import RemotePath
 from .stage import read_staged
 from .trace import Trace
 
@@ -56,12 +56,12 @@ _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
 
 
-def is_native(path: Path) -> bool:
+def is_native(path: layout.Place) -> bool:
     """Is this a directory of our own layout?"""
     return (path / layout.MANIFEST).is_file()
 
 
-def open_native(path: Path, *, tolerant: bool = False) -> Trace:
+def open_native(path: layout.Place, *, tolerant: bool = False) -> Trace:
     """Open a trace directory. Reads the manifest and the names of the journals, nothing else."""
     manifest = _read_manifest(path / layout.MANIFEST)
     try:
@@ -77,13 +77,13 @@ def open_native(path: Path, *, tolerant: bool = False) -> Trace:
     return Trace(str(path), manifest, places, load)
 
 
-def body_of(root: Path, step: int, rank: int) -> bytes:
+def body_of(root: layout.Place, step: int, rank: int) -> bytes:
     """The lines of a journal, head and all, as they were before it was folded."""
     journal = _References(root, False).open(step, rank)
     return journal.whole()
 
 
-def _read_manifest(file: Path) -> Mapping[str, Any]:
+def _read_manifest(file: layout.Place) -> Mapping[str, Any]:
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_MANIFEST + 1)
@@ -123,7 +123,7 @@ class NativeJournal:
     """One `journal.jsonl` and its `payload.bin`."""
 
     def __init__(
-        self, root: Path, step: int, rank: int, *, tolerant: bool = False, raw: mmap.mmap | bytes | None = None
+        self, root: layout.Place, step: int, rank: int, *, tolerant: bool = False, raw: mmap.mmap | bytes | None = None
     ) -> None:
         """`raw`: the lines, where they are not in the file as they are."""
         self._root, self._step, self._rank, self._tolerant = root, step, rank, tolerant
@@ -145,7 +145,7 @@ class NativeJournal:
         return self._header
 
     @property
-    def path(self) -> Path:
+    def path(self) -> layout.Place:
         """The file."""
         return self._path
 
@@ -499,7 +499,7 @@ class _Reference:
 class _References:
     """Opens journals, those that were folded among them."""
 
-    def __init__(self, root: Path, tolerant: bool) -> None:
+    def __init__(self, root: layout.Place, tolerant: bool) -> None:
         self._root, self._tolerant = root, tolerant
         self._known: dict[tuple[int, int], _Reference] = {}
 
@@ -717,8 +717,10 @@ class FoldedJournal:
         )
 
 
-def _map(path: Path) -> mmap.mmap | bytes:
+def _map(path: layout.Place) -> mmap.mmap | bytes:
     try:
+        if isinstance(path, RemotePath):
+            return path.read_bytes()
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
@@ -726,7 +728,7 @@ def _map(path: Path) -> mmap.mmap | bytes:
         raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
-def _payload_piece(path: Path, location: Location) -> tuple[memoryview | bytes, int]:
+def _payload_piece(path: layout.Place, location: Location) -> tuple[memoryview | bytes, int]:
     """The bytes of one tensor, as far as the file has them, and the size of the file.
 
     A large one is mapped on its own, and no longer than somebody holds it: a payload mapped as a whole stays in the memory of
@@ -734,6 +736,10 @@ def _payload_piece(path: Path, location: Location) -> tuple[memoryview | bytes, 
     """
     if not path.is_file():
         return b"", 0
+    if isinstance(path, RemotePath):
+        size = path.stat().st_size
+        length = min(location.nbytes, size - location.offset)
+        return (path.piece(location.offset, length) if length > 0 else b""), size
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = min(location.nbytes, size - location.offset)

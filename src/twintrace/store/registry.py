@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from ..model.errors import TraceError, TraceNotFoundError, UsageError
+from .remote import is_remote, remote_path
 from .trace import Trace
 
 
@@ -93,7 +94,9 @@ def layout_of(name: str) -> Layout:
 
 
 def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
-    """Open a trace of any known layout."""
+    """Open a trace of any known layout; of another file system (`s3://bucket/runs/a`), one of our own."""
+    if is_remote(path):
+        return _open_remote(str(path), tolerant=tolerant)
     try:
         root = Path(path)
     except TypeError:
@@ -113,3 +116,19 @@ def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace
     if root.is_dir() and any(root.glob("*.npy")):
         advice = "It is a folder of .npy files: compare two such with `twintrace npy compare`, or tt.compare_arrays."
     raise TraceNotFoundError(f"{root} is not a trace of any known layout ({', '.join(_LAYOUTS)}). {advice}")
+
+
+def _open_remote(url: str, *, tolerant: bool) -> Trace:
+    from .reader import is_native, open_native
+
+    root = remote_path(url)
+    try:
+        if is_native(root):
+            return open_native(root, tolerant=tolerant)
+    except OSError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceNotFoundError(f"{url} cannot be read ({error}).") from error
+    raise TraceNotFoundError(
+        f"{url} is not a trace of ours: it has no manifest.json. Dumps of other tools are read from a local path: copy it here."
+    )

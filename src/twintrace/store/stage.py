@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..model.errors import TraceWriteError
+from .remote import RemotePath
 
 ALIGN = 64
 DEFAULT_BYTES = 64 << 20
@@ -218,7 +219,7 @@ class Stage:
             os.close(self._segments.popleft().file)
 
 
-def read_staged(path: Path, position: int, count: int) -> bytes:
+def read_staged(path: Path | RemotePath, position: int, count: int) -> bytes:
     """`count` bytes of the stream from a ring that a killed process left behind; shorter where the ring is damaged."""
     size = path.stat().st_size
     if not 0 < count <= size:
