@@ -13,13 +13,13 @@ REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record compare npy msprobe torch_npu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench picture clean
+.PHONY: help demo test test-all matrix lint docs bench picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: ## find the difference between a small network in PyTorch and its port to MindSpore
-	@$(env) torch mindspore fast
+	@$(env) pinned fast
 	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
 	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
 	@echo
@@ -30,6 +30,9 @@ test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
 
 test-all: lint ## lint, then every test
 	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE)
+
+matrix: ## the tests with the oldest, middle and newest versions; writes docs/reference/versions.md (MATRIX="oldest --discard")
+	@$(or $(PYTHON),python3) scripts/matrix.py $(MATRIX)
 
 lint: ## ruff check, ruff format --check, mypy
 	@$(env) dev

@@ -1,11 +1,15 @@
 """What all tests share: which frameworks they need, how they start another interpreter, and no network."""
 
+import contextlib
+import functools
+import importlib
 import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=FRAMEWORKS,
         help="this framework must be installed: an error instead of skipped tests",
     )
+    parser.addoption(
+        "--older-releases",
+        action="store_true",
+        help="skip what a release does not offer (the marker `offered`); without this it is an error",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +49,35 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in FRAMEWORKS:
         if item.get_closest_marker(f"needs_{name}") and importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
+    for marker in item.iter_markers("offered"):
+        for wanted in marker.args:
+            need(item.config, wanted)
+
+
+@pytest.fixture
+def needs_offered(request: pytest.FixtureRequest) -> "Callable[[str | Callable[[], bool]], None]":
+    """The marker `offered` as a function, for tests of which only some parameters need it."""
+    return functools.partial(need, request.config)
+
+
+def need(config: pytest.Config, wanted: str | Callable[[], bool]) -> None:
+    if not is_offered(wanted):
+        told = f"not offered here: {wanted if isinstance(wanted, str) else wanted.__doc__}"
+        (pytest.skip if config.getoption("--older-releases") else pytest.fail)(told)
+
+
+def is_offered(wanted: str | Callable[[], bool]) -> bool:
+    """Is there a module or attribute of this dotted name? A function is asked."""
+    if not isinstance(wanted, str):
+        return wanted()
+    first, *rest = wanted.split(".")
+    found = importlib.import_module(first) if importlib.util.find_spec(first) else None
+    for name in rest:
+        if isinstance(found, ModuleType) and hasattr(found, "__path__") and not hasattr(found, name):
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(f"{found.__name__}.{name}")
+        found = getattr(found, name, None)
+    return found is not None
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,14 @@ Importing this does nothing else: no framework is imported, nothing is patched, 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 10):  # noqa: UP036 - pip refuses, but a checkout on PYTHONPATH would fail in the middle of some file
+    raise ImportError(
+        f"twintrace needs Python 3.10 or newer, and this is Python {sys.version.split()[0]} ({sys.executable}). "
+        f"Install it into an environment of a newer one."
+    )
 
 __version__ = "0.1.0"
 

@@ -24,8 +24,13 @@ framework_of, array_of, tap, graph_tap, rank_and_world           -> api/tensors.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
+
+from ..model import versions
 
 if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from ..engine.forked import forked
@@ -279,5 +284,16 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _check_numpy()
     value = globals()[name] = getattr(importlib.import_module(home, __name__), name)
     return value
+
+
+@functools.cache
+def _check_numpy() -> None:
+    """MissingPackageError if numpy is too old: behind most verbs there are arrays, and the error would be one of theirs.
+
+    Read from its metadata: there are verbs that do without numpy, and must not import it.
+    """
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        versions.require("numpy", importlib.metadata.version("numpy"))

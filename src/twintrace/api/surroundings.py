@@ -74,7 +74,10 @@ def doctor() -> list[Finding]:
         try:
             workshop = registry.by_name(name)
         except MissingPackageError as error:
-            findings.append(Finding(name, False, "not installed", str(error).rpartition("Get it with: ")[2]))
+            problem, _, remedy = str(error).rpartition("Get it with: ")
+            findings.append(
+                Finding(name, False, problem.strip() if registry.installed(name) else "not installed", remedy)
+            )
             continue
         except Exception as error:  # noqa: BLE001 - an installed framework may fail to import in any way; say so and go on
             findings.append(Finding(name, False, f"installed, but it does not import: {type(error).__name__}: {error}"))

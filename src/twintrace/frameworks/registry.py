@@ -1,7 +1,7 @@
 """The framework that an object belongs to: a small table of dotted names, asked among the modules that are already imported.
 
     framework_of(model)         the workshop that owns the object
-    by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed
+    by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed, or too old
     loaded()                    the workshops whose framework this process has imported
     foremost()                  those of them that the user can have meant without saying so
     weights_of(net)             (name, what the workshop does with weights); weights_by_name("torch") likewise
@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from ..model import versions
 from ..model.errors import MissingPackageError, UsageError
 from .protocol import Framework, Weights
 
@@ -56,8 +57,16 @@ def by_name(name: str) -> Framework:
         raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_FRAMEWORKS)}.")
     if not installed(name):
         raise MissingPackageError(_absence(name, entry))
+    if entry.module not in sys.modules:
+        _check_version(entry.beneath or name)
     workshop: Framework = importlib.import_module(entry.module).FRAMEWORK
     return workshop
+
+
+def _check_version(name: str) -> None:
+    """MissingPackageError if this framework is too old. Asked before its workshop is imported, which would fail in its own way."""
+    package = importlib.import_module(_FRAMEWORKS[name].package)
+    versions.require(name, str(getattr(package, "__version__", "")))
 
 
 def peculiar(name: str, part: str) -> ModuleType:

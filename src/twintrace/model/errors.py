@@ -5,7 +5,7 @@
     ├── NonfiniteError        a recorded run made NaN or infinities, and was to end then (also an ArithmeticError)
     ├── DifferenceError       a recorded run is not that of the trace beside it, and was to end then
     ├── SessionError          the right call at the wrong time: stop without start, a step recorded twice
-    ├── MissingPackageError   a package is needed and not installed; the sentence says how to get it
+    ├── MissingPackageError   a package is needed and not installed, or too old; the sentence says how to get it
     ├── ReportError           a report that cannot be written, or a file that is none (also an OSError)
     ├── WeightsError          weights that cannot be mapped, converted or loaded (also a ValueError)
     │   └── CheckpointError       a weights file: damaged, hostile, of an unknown kind, or unable to hold a tensor
@@ -42,7 +42,7 @@ class SessionError(TwintraceError, RuntimeError):
 
 
 class MissingPackageError(TwintraceError, ImportError):
-    """A package is needed and not installed."""
+    """A package is needed and not installed, or too old."""
 
 
 class ReportError(TwintraceError, OSError):

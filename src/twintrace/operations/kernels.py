@@ -29,8 +29,9 @@ KERNELS: dict[str, Kernel] = {**STEPS}
 TYPES: Mapping[str, torch.dtype] = {
     "f64": torch.float64, "f32": torch.float64, "f16": torch.float64, "bf16": torch.float64, "c32": torch.complex128,
     "c64": torch.complex128, "c128": torch.complex128, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32,
-    "i64": torch.int64, "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64, "b8": torch.bool,
+    "i64": torch.int64, "u8": torch.uint8, "b8": torch.bool,
     "f8e4m3fn": torch.float64, "f8e5m2": torch.float64, "f8e4m3fnuz": torch.float64, "f8e5m2fnuz": torch.float64,
+    **{f"u{bits}": getattr(torch, f"uint{bits}") for bits in (16, 32, 64) if hasattr(torch, f"uint{bits}")},  # from 2.3 on
 }  # fmt: skip
 """Type in which a recorded element type is computed."""
 

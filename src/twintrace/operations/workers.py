@@ -33,6 +33,8 @@ _lock = threading.Lock()
 _users = 0
 _attention: list[contextlib.ExitStack] = []
 """One for each that is inside of `plain_attention`; the first has changed PyTorch's setting, which all threads share."""
+_ATTENTION_KERNELS = {"math": True, "flash": False, "mem_efficient": False, "cudnn": False, "overrideable": False}
+"""PyTorch's switches by their names, and their positions inside of `plain_attention`: the parts alone."""
 _onednn: list[bool] = []
 """PyTorch's setting as it was, and one entry for each that is inside of `without_onednn`."""
 
@@ -77,12 +79,14 @@ def both(first: Callable[[], First], second: Callable[[], Second]) -> tuple[Firs
 @contextlib.contextmanager
 def plain_attention() -> Iterator[None]:
     """Attention without fused kernels, whose roundings cannot be followed, until the last user is done."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
     with _lock:
         stack = _attention[0] if _attention else contextlib.ExitStack()
         if not _attention:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            for kernel, wanted in _ATTENTION_KERNELS.items():
+                switch = getattr(torch._C, f"_set_sdp_use_{kernel}", None)  # older releases have fewer
+                if switch is not None:
+                    stack.callback(switch, getattr(torch._C, f"_get_{kernel}_sdp_enabled")())
+                    switch(wanted)
         _attention.append(stack)
     try:
         yield

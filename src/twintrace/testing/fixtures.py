@@ -76,6 +76,8 @@ class Page(ABC):
     name: str
     functions: Mapping[str, Function]
     models: Mapping[str, Callable[[], Any]]
+    own_kernels: tuple[str, ...] = ()
+    """Kernels that the framework runs for itself, more or fewer of them with the number of recorders."""
 
     @property
     def adapter(self) -> Framework:

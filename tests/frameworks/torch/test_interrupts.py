@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack  # noq
 
 import twintrace as tt  # noqa: E402
 from twintrace.collect.session import _HERE  # noqa: E402
+from twintrace.frameworks.torch.releases import ENGINE  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 PACKAGE = str(Path(tt.__file__).parent)
@@ -32,7 +33,7 @@ def installed():
     """All that a recorder puts in place."""
     return {
         "call": nn.Module.__call__,
-        "backward": torch.autograd._engine_run_backward,
+        "backward": getattr(*ENGINE),
         "functions": torch.overrides.has_torch_function,
         "compile": torch.compile,
         "profiler": torch.autograd.profiler.record_function.__exit__,

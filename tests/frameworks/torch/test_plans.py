@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from zoo import steps_are_told  # noqa: E402
+
 import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
 from twintrace.frameworks.torch import adapter, digests, drafts, tensors, writes  # noqa: E402
@@ -289,6 +291,7 @@ def test_a_mode_of_the_users_that_is_alone_is_not_switched_off():
         assert not watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
 
 
+@pytest.mark.offered.with_args(steps_are_told)
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):
     run = cases.Run("conv")
     stack = torch.overrides._get_current_function_mode_stack

@@ -38,6 +38,7 @@ def test_equal_settings_are_one_object(matmul_precision):
     assert precision() is before
 
 
+@pytest.mark.offered("torch._C._get_fp32_precision_getter")
 def test_the_head_has_the_settings_of_the_step(tmp_path, matmul_precision):
     matmul_precision("medium")
     with tt.record(tmp_path / "t", level="api", framework="torch"):
@@ -50,7 +51,15 @@ def test_the_head_has_the_settings_of_the_step(tmp_path, matmul_precision):
     assert [own for _, own in calls] == [{}] * len(calls)
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "f16")])
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (torch.bfloat16, "bf16"),
+        pytest.param(
+            torch.float16, "f16", marks=pytest.mark.offered("torch.get_autocast_dtype")
+        ),  # on the host, from 2.4 on
+    ],
+)
 def test_calls_under_autocast_are_marked(tmp_path, dtype, name):
     net = nn.Linear(3, 2)
     with tt.record(tmp_path / "t", net) as rec:
@@ -97,6 +106,7 @@ def test_switches_that_change_in_the_step_are_told(tmp_path, matmul_precision):
     assert (marked["deterministic"], marked["float32_matmul"]) == (True, "high")
 
 
+@pytest.mark.offered("torch._C._get_fp32_precision_getter")
 def test_switches_that_contradict_each_other_do_not_end_the_recording(tmp_path):
     """torch refuses to say its precision when its older and its newer switches disagree."""
     before = torch.backends.mkldnn.matmul.fp32_precision

@@ -13,10 +13,12 @@ from torch import nn
 from torch import relu as imported_before
 from torch.nn.functional import dropout as imported_dropout
 from torch.overrides import TorchFunctionMode
+from zoo import fuses_on_the_host, steps_are_told
 
 import twintrace as tt
 from twintrace.collect.session import unseen
 from twintrace.frameworks.torch import tensors
+from twintrace.frameworks.torch.releases import ENGINE
 from twintrace.model.errors import TraceWriteError
 from twintrace.model.records import Role
 from twintrace.model.values import TensorRef, leaves, tensor_slots
@@ -263,6 +265,7 @@ def test_elements_of_a_type_that_no_trace_has_are_missing(recorded):
     assert found.facts["dtype"] == "torch.bits8"
 
 
+@pytest.mark.offered("torch.jagged")
 def test_a_ragged_tensor_is_its_parts(recorded):
     ragged = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)], layout=torch.jagged)
     calls, journal = recorded(lambda rec: rec.save("ragged", ragged))
@@ -306,6 +309,7 @@ def test_a_write_that_an_operator_declares_is_believed(recorded):
     assert zeros == [15984, 15968, 15952]
 
 
+@pytest.mark.offered("torch.distributed.tensor.Shard")
 def test_a_distributed_tensor_that_is_written_through_its_shard_is_read_again(recorded, tmp_path):
     from torch import distributed
     from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
@@ -334,6 +338,7 @@ def _embedding() -> tuple[torch.nn.Embedding, torch.optim.Optimizer]:
     return net, torch.optim.Adam(net.parameters(), fused=True)
 
 
+@pytest.mark.offered.with_args(fuses_on_the_host)
 def test_a_fused_optimizers_state_is_read_again_after_steps_that_nobody_saw(tmp_path):
     """It counts no versions, and writes a few rows."""
     net, optimizer = _embedding()
@@ -350,6 +355,7 @@ def test_a_fused_optimizers_state_is_read_again_after_steps_that_nobody_saw(tmp_
     assert journal.tensor(number).statistics.norm == pytest.approx(float(before["exp_avg"].norm()))
 
 
+@pytest.mark.offered.with_args(fuses_on_the_host)
 def test_at_level_module_a_fused_update_is_a_new_weight(tmp_path):
     net, optimizer = _embedding()
     with tt.record(tmp_path / "t", net, level="module", keep="fingerprint"):
@@ -381,6 +387,21 @@ def test_names_imported_before_recording_are_seen(recorded):
     assert one(calls, "torch.relu")
 
 
+def indexing_is_told():
+    """a mode that sees functions, and indexing among them"""
+    seen = []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    with Mode():
+        torch.ones(2)[0]
+    return torch.Tensor.__getitem__ in seen
+
+
+@pytest.mark.offered.with_args(indexing_is_told)
 def test_operators_and_indexing_are_calls_and_questions_are_not(recorded):
     def step():
         x = torch.ones(2, 3)
@@ -564,6 +585,7 @@ def test_a_step_in_another_thread_is_its_own_affair(recorded):
     assert one(calls, "torch.exp").site.phase == "forward"
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_the_profilers_range_stays_what_it_is(recorded):
     """It is watched, because a step that raises tells nobody else; TorchScript and others look at it closely."""
     kind = torch.autograd.profiler.record_function
@@ -710,6 +732,7 @@ def test_a_compiled_step_of_an_optimizer_trains(recorded):
     assert one(calls, "torch.exp")
 
 
+@pytest.mark.offered.with_args(steps_are_told)
 def test_op_level_sees_forward_backward_and_update_kernels(recorded):
     net = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -735,6 +758,7 @@ def test_op_level_sees_forward_backward_and_update_kernels(recorded):
     assert one(calls, "aten.addmm.default").site.path == ""
 
 
+@pytest.mark.filterwarnings("ignore:changing options to .torch.compile")
 def test_a_compiled_model_is_recorded_from_outside_and_says_so(recorded):
     inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     net = nn.Sequential(torch.compile(inner, backend="aot_eager"), nn.Linear(2, 1))
@@ -798,6 +822,7 @@ class _Compilable(nn.Module):
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's compiler looks at it
 @pytest.mark.parametrize("level", ["module", "mix"])
 @pytest.mark.parametrize("how", ["wrapped", "part", "in place", "function", "later"])
+@pytest.mark.offered("torch.compiler.set_stance")
 def test_with_eager_what_is_compiled_is_seen_from_inside(tmp_path, level, how):
     """The same calls, values and parameters as without torch.compile; afterwards it is compiled as before."""
     compiled_calls = []
@@ -887,7 +912,10 @@ ODD = {
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.offered("torch.uint16")) if name in ("u16", "u64") else name for name in ODD],
+)
 def test_every_kind_of_tensor_travels_bit_by_bit(name, recorded):
     tensor = ODD[name]()
     calls, journal = recorded(lambda rec: rec.save("x", tensor))
@@ -958,14 +986,14 @@ def test_nothing_remains_after_a_model_that_raises(tmp_path):
     net = nn.Sequential(nn.Linear(1, 1), Bad())
     originals = (
         nn.Module.__call__,
-        torch.autograd._engine_run_backward,
+        getattr(*ENGINE),
         torch.overrides.has_torch_function,
         torch.distributed.all_reduce,
     )
     with pytest.raises(RuntimeError, match="inside"), tt.record(tmp_path / "t", net):
         net(torch.ones(1, 1))
     assert originals == (
-        nn.Module.__call__, torch.autograd._engine_run_backward, torch.overrides.has_torch_function, torch.distributed.all_reduce,
+        nn.Module.__call__, getattr(*ENGINE), torch.overrides.has_torch_function, torch.distributed.all_reduce,
     )  # fmt: skip
     assert torch.overrides._get_current_function_mode_stack() == []
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())

@@ -1,6 +1,7 @@
 """The run does not see the recorder: no subclass and no mode of the user's is called for what the recorder does."""
 
 import collections
+import contextlib
 
 import pytest
 
@@ -93,6 +94,29 @@ def net():
     return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
 
 
+def subclasses_under_a_mode():
+    """as_subclass under a mode that sees kernels"""
+    with Kernels():
+        try:
+            torch.ones(1, requires_grad=True).as_subclass(Asked)
+        except RuntimeError:
+            return False
+    return True
+
+
+def modes_that_do_not_disturb_each_other():
+    """a mode that sees the same kernels whatever modes are inside of it"""
+
+    def seen(*inner):
+        with Kernels() as outer, contextlib.ExitStack() as stack:
+            for mode in inner:
+                stack.enter_context(mode)
+            nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+        return outer.seen
+
+    return seen(Kernels()) == seen(Kernels(), Kernels())
+
+
 def train(model, mode):
     """Two backward passes into the same gradients, strided and sparse tensors, one tensor that two calls use, a step."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
@@ -125,7 +149,10 @@ class TestWhoIsAsked:
         with self.record(tmp_path, level, keep, model):
             assert run() == bare
 
-    def test_a_subclass_is_asked_as_often_as_without(self, tmp_path, level, keep):
+    def test_a_subclass_is_asked_as_often_as_without(self, tmp_path, level, keep, needs_offered):
+        if level == "op":
+            needs_offered(subclasses_under_a_mode)
+
         def run():
             Asked.seen.clear()
             x = torch.ones(3, 4, requires_grad=True).as_subclass(Asked)
@@ -138,14 +165,18 @@ class TestWhoIsAsked:
             assert run() == bare
 
     @pytest.mark.parametrize("kind", [Kernels, Functions])
-    def test_a_mode_sees_the_same_calls(self, tmp_path, level, keep, kind):
+    def test_a_mode_sees_the_same_calls(self, tmp_path, level, keep, kind, needs_offered):
+        if level == "op":
+            needs_offered(modes_that_do_not_disturb_each_other)
         bare = train(net(), kind())
         model = net()
         with self.record(tmp_path, level, keep, model):
             assert train(model, kind()) == bare
 
     @pytest.mark.parametrize("kind", [Kernels, Functions])
-    def test_a_mode_around_the_recorder_sees_the_same_calls(self, tmp_path, level, keep, kind):
+    def test_a_mode_around_the_recorder_sees_the_same_calls(self, tmp_path, level, keep, kind, needs_offered):
+        if level == "op":
+            needs_offered(modes_that_do_not_disturb_each_other)
         bare, mode = kind(), kind()
         first, second = net(), net()
         with bare:
@@ -204,6 +235,7 @@ class TestValues:
         _, left, _ = recorded(lambda: Empty() * 2, "torch.Tensor.mul")
         assert "a recorder does not run it" in left.missing
 
+    @pytest.mark.offered("torch.jagged")
     def test_of_a_ragged_tensor(self, recorded):
         ragged = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(1, 3)], layout=torch.jagged)
         journal, left, right = recorded(lambda: ragged * 2, "torch.Tensor.mul")

@@ -34,6 +34,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.checkpoint import checkpoint
 
 torch.set_num_threads(1)
@@ -107,24 +108,53 @@ class Built:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of training step. Where `raises` is set, every step raises it; `notes` says what the case catches."""
+    """One kind of training step. Where `raises` is set, every step raises it; `notes` says what the case catches.
+
+    `needs` are names, or questions, of what older releases lack (the marker `offered`).
+    """
 
     name: str
     build: Callable[[], Built]
     raises: type[BaseException] | None = None
     notes: str = ""
+    needs: tuple[str | Callable[[], bool], ...] = ()
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(build: Callable[[], Built] | None = None, *, raises: type[BaseException] | None = None):
+def case(
+    build: Callable[[], Built] | None = None,
+    *,
+    raises: type[BaseException] | None = None,
+    needs: str | Callable[[], bool] | None = None,
+):
     """Register a build function under its own name, with its docstring as the notes."""
     if build is None:
-        return functools.partial(case, raises=raises)
+        return functools.partial(case, raises=raises, needs=needs)
     notes = inspect.cleandoc(build.__doc__ or "")
-    CASES[build.__name__] = Case(build.__name__, functools.partial(_build_seeded, build), raises, notes)
+    CASES[build.__name__] = Case(
+        build.__name__, functools.partial(_build_seeded, build), raises, notes, (needs,) if needs else ()
+    )
     return build
+
+
+def fuses_on_the_host() -> bool:
+    """a fused optimizer without a GPU"""
+    try:
+        torch.optim.AdamW([torch.zeros(1, requires_grad=True)], fused=True)
+    except RuntimeError:
+        return False
+    return True
+
+
+def steps_are_told() -> bool:
+    """hooks of optimizers' steps: torch 2.1 takes them away for good when something is compiled"""
+    told = []
+    remove = register_optimizer_step_pre_hook(lambda *_: told.append(1)).remove
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).step()
+    remove()
+    return bool(told)
 
 
 def _build_seeded(build: Callable[[], Built]) -> Built:
@@ -153,7 +183,7 @@ def _process_state() -> dict[str, Tensor]:
     flags = [
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
+        (torch.ones(1, 1) @ torch.ones(1, 1)).dtype is torch.float32,  # no autocast
         torch.get_default_dtype() is torch.float32,
         torch.get_num_threads(),
     ]
@@ -528,21 +558,21 @@ def pretrained_style(model_name: str, config_name: str, **sizes: object) -> Buil
     return training(model, loss, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3))
 
 
-@case
+@case(needs="transformers")
 def hf_gpt2() -> Built:
     """A ModelOutput with a key/value cache in it, tied weights, dropout."""
     sizes = {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 16}
     return pretrained_style("GPT2LMHeadModel", "GPT2Config", bos_token_id=0, eos_token_id=1, **sizes)
 
 
-@case
+@case(needs="transformers")
 def hf_llama() -> Built:
     """Rotary embeddings and grouped key/value heads; decorators around forward."""
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     return pretrained_style("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2, **sizes)
 
 
-@case
+@case(needs="transformers")
 def hf_bert() -> Built:
     """An encoder with masks, token types and dropout."""
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -1081,7 +1111,7 @@ def autocast_bf16() -> Built:
     return training(model, loss)
 
 
-@case
+@case(needs="torch.amp.GradScaler")
 def autocast_scaled() -> Built:
     """A GradScaler: gradients are scaled in backward, unscaled before clipping; the third step overflows."""
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
@@ -1490,7 +1520,7 @@ def adamw_foreach() -> Built:
     return regression(model, torch.randn(5, 4), optimizer=optimizer)
 
 
-@case
+@case(needs=fuses_on_the_host)
 def adamw_fused() -> Built:
     """One fused kernel that writes parameters and state in place."""
     model = mlp_layers()

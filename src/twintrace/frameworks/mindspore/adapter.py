@@ -10,7 +10,9 @@ op       paths only        only what writes                  recorded
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,21 +36,30 @@ from .precision import forget as forget_precision
 from .precision import precision
 from .taps import REFUSAL, telling
 
-_GET = "pip install 'mindspore==2.10.0' 'numpy<2'"
+_GET = "pip install 'mindspore>=2.10'"
 
 
 def _check_versions(level: Level) -> None:
     """MissingPackageError, with the command that helps, where MindSpore or numpy cannot do what is asked."""
-    if int(np.__version__.split(".")[0]) >= 2:
+    if int(np.__version__.split(".")[0]) >= 2 and _is_built_for_numpy_1():
         raise MissingPackageError(
             f"MindSpore {ms.__version__} needs numpy below 2, and this is numpy {np.__version__}: MindSpore's extensions are built "
-            f"for numpy 1 and fail in unexpected places. Get it with: {_GET}"
+            f"for numpy 1 and fail in unexpected places. Get it with: pip install 'numpy<2', or: {_GET}"
         )
     if level is Level.OP and not ops.is_offered():
         raise MissingPackageError(
             f"level='op' needs MindSpore 2.9 or newer, which lets its kernels be seen, and this is {ms.__version__}. "
             f"Get it with: {_GET}. Levels module, api and mix work with this one."
         )
+
+
+def _is_built_for_numpy_1() -> bool:
+    """Does this MindSpore ask pip for numpy below 2? Releases before 2.10 do. One that was built by hand may not tell."""
+    try:
+        asked = importlib.metadata.requires("mindspore") or []
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return any(re.match(r"numpy\b.*<\s*2\b", requirement) for requirement in asked)
 
 
 class MindsporeWatch:

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.graph import get_gradient_edge
 
 from ...model.records import Level
 from ..protocol import Capability, Keeper, Sink
@@ -28,9 +27,9 @@ from .digests import DeviceDigests
 from .gradients import Gradients, unseen
 from .modules import Modules, named_modules
 from .ops import Ops
-from .patches import patch
 from .precision import float32_matmul, precision
 from .quiet import quiet
+from .releases import gradient_edge, patch_engine
 from .updates import forget_updated
 from .writes import Writes
 
@@ -89,7 +88,7 @@ class TorchWatch:
     def _install(self) -> Iterator[Callable[[], None]]:
         yield from self._compiled.install()
         yield from self._modules.install()
-        yield patch(torch.autograd, "_engine_run_backward", flush_after_backward(self._gradients))
+        yield patch_engine(flush_after_backward(self._gradients))
         if self._ops:
             yield from self._ops.install()
             yield from self._writes.install()
@@ -175,14 +174,14 @@ class TorchFramework:
         with quiet():  # a subclass of the user's is asked nothing, and a mode sees nothing
             if not tensor.requires_grad:
                 return lambda: None
-            edge = get_gradient_edge(tensor)
-            held = edge.node if tensor.is_leaf else None
+            node, number, owner = gradient_edge(tensor)
+            held = node if tensor.is_leaf else None
 
-        def hook(gradients: tuple[Any, ...]) -> None:
-            if gradients[edge.output_nr] is not None:
-                callback(gradients[edge.output_nr])
+        def hook(gradients: tuple[Any, ...], _: Any = owner) -> None:
+            if gradients[number] is not None:
+                callback(gradients[number])
 
-        handle = edge.node.register_prehook(hook)
+        handle = node.register_prehook(hook)
 
         def remove(_: Any = held) -> None:  # holds a leaf's node until then: the leaf does not, before it is used
             handle.remove()

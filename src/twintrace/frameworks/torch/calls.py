@@ -25,6 +25,7 @@ from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .modules import end, end_without_result, in_backward, written_by
 from .names import Api, arguments, describe
 from .patches import patch
+from .releases import patch_engine
 from .updates import Updates
 
 _UNKNOWN = object()
@@ -111,7 +112,7 @@ class Calls:
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
         yield from self._updates.install()
-        yield patch(torch.autograd, "_engine_run_backward", self._in_engine)
+        yield patch_engine(self._in_engine)
         yield patch(torch.overrides, "has_torch_function", without_modes)
         yield patch(torch._utils, "_rebuild_tensor", self._unrecorded)
         self._mode.planner = self._updates.planner = getattr(self._sink, "planner", None)

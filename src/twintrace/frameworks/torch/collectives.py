@@ -21,6 +21,7 @@ from ..protocol import Open, Sink
 from .modules import in_backward
 from .names import arguments
 from .patches import patch
+from .releases import wait_tensor
 
 # name -> slots that are written to (by position and by keyword)
 _WRITES: dict[str, tuple[str, ...]] = {
@@ -64,9 +65,8 @@ def collective_token(value: Any) -> tuple[str, str] | None:
 
 def finished(output: Any) -> Any:
     """The result of a functional collective when its work is done. Waiting twice is allowed: whoever called it still may."""
-    wait = torch.ops._c10d_functional.wait_tensor
     if isinstance(output, torch.Tensor):
-        return wait(output)
+        return wait_tensor(output)
     return type(output)(map(finished, output)) if isinstance(output, list | tuple) else output
 
 

@@ -5,7 +5,8 @@
 
 Dynamo compiles whatever Python runs inside a compiled region, our recorder included, and guards its code on what it finds in
 place. So everything of ours is taken out when a region is entered and put back when it is left. Dynamo's contexts have a list
-of functions to call at their doors; while recording, that list has one more.
+of functions to call at their doors; while recording, that list has one more. The oldest releases have no such list: there the
+function that their contexts call at both doors is replaced.
 
 With `eager` nothing steps aside: torch's own switch (`torch.compiler.set_stance`) has compiled regions run as the Python that they
 were compiled from, for as long as is recorded. What was compiled is kept, and used again afterwards.
@@ -22,6 +23,7 @@ import torch
 
 from ..protocol import Sink
 from .patches import patch
+from .releases import REGIONS
 
 _NAME = "enter_exit_hooks"
 CAN_BE_EAGER = hasattr(torch.compiler, "set_stance")  # from 2.6
@@ -63,7 +65,7 @@ class CompiledRegions:
         elif not self._watching and hasattr(dynamo, "OptimizeContext"):
             self._watching = True
             _WATCHERS.append(self._enter)
-            _show_watchers(dynamo.OptimizeContext)
+            _show_watchers(dynamo)
 
     def _unwatch(self) -> None:
         stance, self._stance = self._stance, None
@@ -72,7 +74,7 @@ class CompiledRegions:
         if self._watching:
             self._watching = False
             _WATCHERS.remove(self._enter)
-            _show_watchers(sys.modules["torch._dynamo.eval_frame"].OptimizeContext)
+            _show_watchers(sys.modules["torch._dynamo.eval_frame"])
 
     def _enter(self) -> Callable[[], None]:
         depth = getattr(self._here, "depth", 0)
@@ -93,9 +95,12 @@ class CompiledRegions:
                 )
 
 
-def _show_watchers(context: Any) -> None:
+def _show_watchers(dynamo: Any) -> None:
     """Make every context's list of door functions include the watchers', or make it its own again."""
-    if not _WATCHERS:
+    context = dynamo.OptimizeContext
+    if _NAME not in dynamo._TorchDynamoContext.__init__.__code__.co_names:
+        _replace_door(dynamo)
+    elif not _WATCHERS:
         delattr(context, _NAME)
     elif not isinstance(context.__dict__.get(_NAME), property):
         # A property wins over the instance's own attribute, which stays where it is.
@@ -104,3 +109,34 @@ def _show_watchers(context: Any) -> None:
 
 def _all_doors(context: Any) -> list[Any]:
     return [*context.__dict__.get(_NAME, ()), *_WATCHERS]
+
+
+_DOOR: list[Callable[[], None]] = []
+"""Function that puts the original back, while it is replaced."""
+
+
+def _replace_door(dynamo: Any) -> None:
+    if _WATCHERS and not _DOOR:
+        _DOOR.append(patch(dynamo, "set_eval_frame", _at_doors))
+        dynamo.skip_code(dynamo.set_eval_frame.__code__)  # it runs inside of regions, too: not to be compiled itself
+    elif not _WATCHERS and _DOOR:
+        _DOOR.pop()()
+
+
+def _at_doors(original: Any) -> Any:
+    def set_eval_frame(callback: Any) -> Any:
+        # A context calls this when it is entered and when it is left, with a callback or None in either case: what tells them apart
+        # is who calls.
+        caller = sys._getframe(1)
+        by = caller.f_locals["self"] if caller.f_code.co_name in ("__enter__", "__exit__") else caller
+        if REGIONS.open and REGIONS.open[-1][0] is by:
+            _, leaving = REGIONS.open.pop()
+            prior = original(callback)
+            for leave in leaving:
+                leave()
+            return prior
+        entering = [] if REGIONS.open or callback in (None, False) else [enter() for enter in _WATCHERS]
+        REGIONS.open.append((by, entering))
+        return original(callback)
+
+    return set_eval_frame

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import get_gradient_edge
 
 from ...model.records import Role
 from ...model.sites import Kind, Phase
@@ -27,6 +26,7 @@ from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 from .quiet import quiet
+from .releases import gradient_edge, is_compiling
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _WRAPPED = "_orig_mod."
@@ -233,7 +233,7 @@ class Modules:
 
     def _layer(self, original: Any) -> Any:
         def __call__(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or self._sink.busy:
+            if is_compiling() or self._sink.busy:
                 return original(module, *args, **kwargs)
             known = self._known.get(id(module))
             view = (self._meet(module) if known is None else known)[1]
@@ -377,7 +377,7 @@ class Modules:
                     continue  # torch gives a leaf another node only with another type or device
                 # On the node that collects the gradient, not on the tensor: a tensor with hooks complains when it is pickled.
                 with quiet():  # torch takes a view of it
-                    node = get_gradient_edge(parameter).node
+                    node = gradient_edge(parameter)[0]
                 handle = node.register_prehook(self._parameter_hook(f"{prefix}.{name}" if prefix else name))
                 self._hooked[id(parameter)] = (node, handle, kind)  # the node lives only as long as somebody holds it
 

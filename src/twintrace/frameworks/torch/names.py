@@ -11,6 +11,7 @@ F.batch_norm(training) writes to the running statistics, which torch's version c
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,9 @@ def schema_writes(op: Any) -> tuple[str, ...]:
 
 
 def _full_name(function: Any) -> str:
-    name = torch.overrides.resolve_name(function)
+    with warnings.catch_warnings():  # torch 2.1 makes its table of deprecated names as well, and is told so
+        warnings.simplefilter("ignore")
+        name = torch.overrides.resolve_name(function)
     if name is not None:
         found = (
             str(name).replace("torch._C._nn.", "torch.nn.functional.").replace("torch._C._VariableFunctions.", "torch.")

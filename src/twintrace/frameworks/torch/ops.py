@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from ...model.sites import Kind, Phase
 from ..protocol import Sink
+from .gradients import unseen
 from .modules import in_backward
 from .names import arguments, schema_writes
 from .updates import Updates
@@ -36,9 +37,10 @@ class OpMode(TorchDispatchMode):
         name, mutates = known
         if name.startswith("profiler."):  # torch's own book-keeping around an optimizer's step
             return func(*args, **kwargs)
-        call = self._sink.enter(Kind.OP, name, args, kwargs, phase=self._phase(), mutates=mutates)
-        if mutates and self._sink.waits:
-            self._sink.before_write(arguments(args, kwargs))
+        with unseen():  # torch 2.1 has modes that see functions hear of what is asked here
+            call = self._sink.enter(Kind.OP, name, args, kwargs, phase=self._phase(), mutates=mutates)
+            if mutates and self._sink.waits:
+                self._sink.before_write(arguments(args, kwargs))
         if call is None:
             return func(*args, **kwargs)
         try:
@@ -46,7 +48,8 @@ class OpMode(TorchDispatchMode):
         except BaseException as error:
             self._sink.fail(call, error)
             raise
-        self._sink.leave(call, output)
+        with unseen():
+            self._sink.leave(call, output)
         return output
 
 

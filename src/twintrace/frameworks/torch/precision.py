@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .releases import autocast_devices, autocast_dtype
 from .tensors import NAMES
 
 _SETTINGS: dict[Any, Mapping[str, Any]] = {}
@@ -47,7 +48,8 @@ def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
     """(device type, element type) of each kind of device for which autocast is on."""
     if not _is_any_autocast_enabled():
         return ()
-    return tuple((device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device))
+    asked = ((device, autocast_dtype(device)) for device in _DEVICES)
+    return tuple((device, dtype) for device, dtype in asked if dtype is not None)
 
 
 def _describe(autocast: tuple[tuple[str, torch.dtype], ...], answers: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,12 +127,8 @@ def _questions() -> dict[str, _Question]:
 
 def _devices() -> tuple[str, ...]:
     """The kinds of devices that are asked, among them another vendor's (`npu`), by the name that its package has given itself."""
-    try:
-        offered: list[str] = torch._C._autocast_supported_devices()
-    except AttributeError:  # before 2.4
-        offered = ["cpu", "cuda"]
     own = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone")()
-    named = [own if device == "privateuseone" else device for device in offered]
+    named = [own if device == "privateuseone" else device for device in autocast_devices()]
     return tuple(device for device in named if device == "cpu" or hasattr(torch, device))
 
 

@@ -10,6 +10,8 @@ in Python (a wrapper) has none there: of those only attributes may be asked.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -39,10 +41,16 @@ class quiet:
         self._function.__exit__(*exc)
 
 
-def _without_transformations() -> Any:
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack  # imported only by those who transform
-
-    return temporarily_clear_interpreter_stack()
+@contextlib.contextmanager
+def _without_transformations() -> Iterator[None]:
+    taken: list[Any] = []
+    try:
+        while _innermost_transformation() is not None:
+            taken.append(torch._C._functorch.pop_dynamic_layer_stack())
+        yield
+    finally:
+        while taken:
+            torch._C._functorch.push_dynamic_layer_stack(taken.pop())
 
 
 _innermost_transformation: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)

@@ -21,6 +21,7 @@ from ...model.tensors import DTYPES
 from ..protocol import Glance, Look, Lost, Unreadable
 from ..runs import Runs, merged
 from .quiet import quiet
+from .releases import wait_tensor
 
 NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -434,7 +435,7 @@ def _parts(tensor: Tensor) -> dict[str, Tensor]:
             return {}
         kept = _kept(tensor)
         if name == "AsyncCollectiveTensor":  # waiting twice is allowed, and before it there is nothing to read
-            kept = {key: torch.ops._c10d_functional.wait_tensor(value) for key, value in kept.items()}
+            kept = {key: wait_tensor(value) for key, value in kept.items()}
         return kept
     with torch.no_grad():
         source = tensor.detach()

@@ -27,6 +27,7 @@ from .drafts import HANDLERS, caller, draft_of
 from .gradients import unseen
 from .modules import end
 from .patches import patch
+from .releases import is_compiling
 
 _MUTATES = ("0", "kw.state")
 _STEP = "Optimizer.step#"
@@ -70,7 +71,7 @@ class Updates:
         @functools.wraps(original)  # TorchScript reads the source of the function that this leads to
         def __exit__(this: Any, *exc: Any) -> Any:
             try:
-                if not torch.compiler.is_compiling() and this.name.startswith(_STEP):
+                if not is_compiling() and this.name.startswith(_STEP):
                     self._over()
             finally:
                 original(this, *exc)
@@ -78,7 +79,7 @@ class Updates:
         return __exit__
 
     def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():  # a step that is being compiled: what its hooks do would become part of it
+        if is_compiling():  # a step that is being compiled: what its hooks do would become part of it
             return None
         here = self._here
         here.running = True
@@ -111,7 +112,7 @@ class Updates:
             draft.entered(here.call, args, kwargs, mutates=_MUTATES, depth=here.call.state.depth)
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         here = self._here
         call, here.call = here.call, None
@@ -181,7 +182,7 @@ def forget_updated(sink: Sink) -> Callable[[], None]:
     """Where steps are not recorded themselves: tell what they have written to, because fused ones count no versions."""
 
     def tell(optimizer: Optimizer, *_: Any) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         with unseen():
             sink.forget(_parameters(optimizer))

@@ -28,6 +28,7 @@ from . import tensors as looking
 from .calls import without_modes
 from .names import Api, arguments, describe
 from .patches import patch
+from .releases import is_compiling, patch_engine
 
 _UNKNOWN = object()
 _LAYERS = frozenset(
@@ -123,10 +124,10 @@ class Writes:
             yield functools.partial(_take_out, self._mode)
             digests.WATCHES.append(self._put_in)
             yield functools.partial(digests.WATCHES.remove, self._put_in)
-            yield patch(torch.autograd, "_engine_run_backward", functools.partial(_in_engine, self._mode))
+            yield patch_engine(functools.partial(_in_engine, self._mode))
 
     def _before_step(self, *_: Any) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         self._sink.before_unseen()
         if self._mode is not None and not self._sink.waits and threading.get_ident() == self._thread:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +170,16 @@ class HooksContract:
         assert framework.hook_count(model) == before
         assert open_trace(early.path).steps == (0,)
         assert open_trace(late.path).steps == (0, 1)
+
+        def asked_for(sites: Sequence[str]) -> list[str]:
+            return [site for site in sites if not any(name in site for name in framework.own_kernels)]
+
         for path, step in ((early.path, 0), (late.path, 0), (late.path, 1)):
-            assert Reading(path, step=step).sites() == Reading(tmp_path / "alone").sites()
+            assert asked_for(Reading(path, step=step).sites()) == asked_for(Reading(tmp_path / "alone").sites())
         for path in (left.path, right.path):
             found = compare(tmp_path / "alone", path)
             assert found.divergence is None, found
-            assert not found.only_left, found
-            assert not found.only_right, found
+            assert not asked_for([str(alone.call.site) for _, _, alone in (*found.only_left, *found.only_right)]), found
 
     @every_level
     def test_the_run_keeps_its_bits(self, framework: Page, level: str) -> None:
