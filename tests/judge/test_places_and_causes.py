@@ -965,3 +965,19 @@ def test_at_level_op_fused_attention_is_recomputed(tmp_path: Path) -> None:
 
     assert "aten.repeat.default" in blamed(result)[1]
     assert not [mistake for mistake in mistakes if mistake.kind == "kernel"]
+
+
+@pytest.mark.parametrize("level", ["mix", "op"])
+def test_a_loss_is_a_result_although_its_gradient_begins_with_ones_like_it(tmp_path: Path, level: str) -> None:
+    """The gradients do not show a constant that is added."""
+
+    def run(side: int, record: Record) -> None:
+        net = Net(lambda net, x: net.b(net.a(x).tanh()), a=nn.Linear(16, 16), b=nn.Linear(16, 4))
+        with record(net):
+            loss = net(rand(8, 16)).square().mean()
+            (loss + 0.25 if side else loss + 0.5).backward()
+
+    result = compared(tmp_path, run, level=level)
+
+    assert result.code == 1
+    assert "addend: 0.5 | 0.25" in verdict(result)

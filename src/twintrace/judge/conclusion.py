@@ -251,12 +251,21 @@ class Conclusion:
             inner = call.parent is not None or (trained and not call.gradients)
             if modules and inner and call.site.phase is not Phase.UPDATE:
                 continue
-            made = [number for number in outputs_of(call).values() if not side.takers(number)]
+            made = [number for number in outputs_of(call).values() if not self._is_taken(which, number)]
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
                 specs = {number: side.tensor(number).spec for number in made}
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
             found.update(dict.fromkeys(made, call))
         return found | self._written_state(which)
+
+    def _is_taken(self, which: int, number: int) -> bool:
+        """True if a call takes a value, and not its shape alone: the backward pass begins with ones like the loss."""
+        side = self._state.sides[which]
+        meanings = [side.meaning(call) for call in side.takers(number)]
+        return any(
+            meaning is None or any(operand.tensor == number for _, operand in meaning.operands())
+            for meaning in meanings
+        )
 
     def _written_state(self, which: int) -> dict[int, Call]:
         """State that a step leaves in tensors that were there before it, as it is last: buffers and attributes."""
