@@ -981,3 +981,28 @@ def test_a_loss_is_a_result_although_its_gradient_begins_with_ones_like_it(tmp_p
 
     assert result.code == 1
     assert "addend: 0.5 | 0.25" in verdict(result)
+
+
+# --- level module -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", ["tensor", "fingerprint"])
+@pytest.mark.parametrize(("momentum", "training", "code"), [(0.1, True, 0), (0.2, True, 1), (0.2, False, 0)])
+def test_state_that_was_not_recorded_is_told_by_settings(
+    tmp_path: Path, keep: str, momentum: float, training: bool, code: int
+) -> None:
+    """All that was recorded is equal: running averages are seen before a call, and this was the last one."""
+
+    def run(side: int, record: Record) -> None:
+        net = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8, momentum=momentum if side else 0.1)).train(training)
+        with record(net):
+            net(rand(8, 16))
+
+    result = compared(tmp_path, run, level="module", keep=keep)
+
+    assert result.code == code
+    if code:
+        mistake = only_mistake(result)
+        assert mistake.what.startswith("the two calls leave other values in running_mean and running_var")
+        assert (mistake.why, mistake.advice) == ("momentum: 0.1 | 0.2", "set momentum=0.1 on the right")
+        assert [call.site.type for call in headline(result).calls[0]] == ["BatchNorm1d"]

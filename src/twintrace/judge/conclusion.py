@@ -13,8 +13,9 @@ from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
-from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
+from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
+from ..operations.traits import writes
 from .backward import Gradients
 from .explanations import Explainer
 from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, is_float, name_of_pair, not_recomputable
@@ -92,6 +93,7 @@ class Conclusion:
                 counts = mistake.backward and mistake.kind in ("unproven", "gradient") and self._scale is None
                 if counts and mistake not in reached and mistake not in self._state.undone:
                     untold.append(f"a gradient differs, and its way to the parameters is not known: {mistake.what}")
+        self._unseen_state(results)
         results, handled = self._other_results(results, ends)
         self._match_results(ends, handled)
         self._match_parts(ends, handled)
@@ -137,6 +139,36 @@ class Conclusion:
         parted = bool(reached or mistakes)
         finished = self._with_factor(finished)
         return Judgement(finished, tuple(dict.fromkeys(untold)), parted, tuple(mistakes), notes, frozenset(reached))
+
+    def _unseen_state(self, results: list[CallResult]) -> None:
+        """Tells of settings that decide on state that was not recorded: the momentum of a norm at level module."""
+        for result in results:
+            if len(result.match.left) != 1 or len(result.match.right) != 1 or result.mistakes:
+                continue
+            one, two = (
+                side.meaning(call)
+                for side, call in zip(self._state.sides, (*result.match.left, *result.match.right), strict=True)
+            )
+            if one is None or two is None or one.operation != two.operation:
+                continue
+            unseen = [
+                name
+                for name in writes(one.operation)
+                if name in dict(one.operands()) and name not in one.results.values()
+            ]
+            if not unseen or not (one.arguments.get("training") or two.arguments.get("training")):
+                continue
+            settings = {
+                name: pair for name, pair in different_arguments(one, two).items() if name not in FRAMEWORKS_OWN
+            }
+            if not settings:
+                continue
+            what = f"the two calls leave other values in {' and '.join(unseen)}, which this level does not record"
+            why = ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in settings.items())
+            advice = ", ".join(f"{name}={told(mine)}" for name, (mine, _) in settings.items())
+            mistake = Mistake("meaning", what, why, f"set {advice} on the right")
+            attach(results, result.match.left[0], 0, mistake)
+            self._state.always.add(mistake)
 
     def _loss_scale(self) -> float | None:
         """Factor on all gradients of the right, which is taken off before the parameters are updated: their new values have the
