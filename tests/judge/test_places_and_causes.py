@@ -1006,3 +1006,24 @@ def test_state_that_was_not_recorded_is_told_by_settings(
         assert mistake.what.startswith("the two calls leave other values in running_mean and running_var")
         assert (mistake.why, mistake.advice) == ("momentum: 0.1 | 0.2", "set momentum=0.1 on the right")
         assert [call.site.type for call in headline(result).calls[0]] == ["BatchNorm1d"]
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 3), (1.01, 1)])
+@pytest.mark.parametrize("what", ["values", "gradients"])
+def test_functions_between_modules_may_round_otherwise(tmp_path: Path, what: str, factor: float, code: int) -> None:
+    """Before anything was compared, too: nothing shows where it was rounded, and nothing is accused but what is too much."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            if what == "gradients":  # all but one is equal bit by bit: added up row by row, and at once
+                bias = net.a.bias
+                bias = bias.detach() + (bias - bias.detach()) * (factor if side else 1.0)
+                return torch.cat([row + bias for row in x.split(1)]) if side else x + bias
+            hidden = F.conv1d(x[:, :, None], net.a.weight[:, :, None], net.a.bias)[:, :, 0] * factor if side else net.a(x)
+            return net.b(hidden.tanh())
+
+        net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4))
+        with record(net):
+            net(rand(512, 16)).square().mean().backward()
+
+    assert compared(tmp_path, run, level="module").code == code

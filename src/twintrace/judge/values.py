@@ -333,7 +333,7 @@ class Values:
         if (
             "module" in (self._state.sides[0].level, self._state.sides[1].level)
             and pair.part is Part.INPUT
-            and self._state.values
+            and (self._state.values or self._is_constant(pair))
         ):
             return self._between_modules(item)
         measured = item.measurement
