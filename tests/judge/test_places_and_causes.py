@@ -1019,7 +1019,9 @@ def test_functions_between_modules_may_round_otherwise(tmp_path: Path, what: str
                 bias = net.a.bias
                 bias = bias.detach() + (bias - bias.detach()) * (factor if side else 1.0)
                 return torch.cat([row + bias for row in x.split(1)]) if side else x + bias
-            hidden = F.conv1d(x[:, :, None], net.a.weight[:, :, None], net.a.bias)[:, :, 0] * factor if side else net.a(x)
+            hidden = (
+                F.conv1d(x[:, :, None], net.a.weight[:, :, None], net.a.bias)[:, :, 0] * factor if side else net.a(x)
+            )
             return net.b(hidden.tanh())
 
         net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4))

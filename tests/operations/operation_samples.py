@@ -93,8 +93,8 @@ ARGUMENTS = {
         "need_weights": False, "average_attn_weights": True, "batch_first": False,
     },
     "attention_backward": {
-        "grad_out": positive(3, 4), "query": positive(3, 4), "key": positive(3, 4), "value": positive(3, 4), "dropout_p": 0.0,
-        "is_causal": False, "scale": 0.5,
+        **{name: positive(1, 2, 3, 4) for name in ("grad_out", "query", "key", "value")}, "dropout_p": 0.0, "is_causal": False,
+        "scale": 0.5,
     },
     "scaled_dot_product_attention": {"scale": 0.5}, "batch_norm": {"training": True}, "instance_norm": IMAGE,
     "weight_norm": {"g": positive(3, 1)}, "layer_norm": {"normalized_shape": (4,)}, "group_norm": IMAGE | {"num_groups": 2},

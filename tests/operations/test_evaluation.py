@@ -412,14 +412,16 @@ def test_powers_in_16_bits(tmp_path, dtype, exponent):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_backward_pass_of_attention_is_that_of_autograd(causal: bool, masked: bool) -> None:
-    q, k, v, g = (rand(2, 2, 5, 8, seed=seed).double() for seed in range(4))
+@pytest.mark.parametrize("heads", [4, 2], ids=["a key for each query", "a key for two queries"])
+def test_the_backward_pass_of_attention_is_that_of_autograd(causal: bool, masked: bool, heads: int) -> None:
+    q, k, v, g = (rand(2, heads if seed in (1, 2) else 4, 5, 8, seed=seed).double() for seed in range(4))
     mask = rand(5, 5, seed=9).double() if masked else None
     given = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
-    scores = given[0] @ given[1].transpose(-2, -1) * 0.3
+    key, value = (tensor.repeat_interleave(4 // heads, 1) for tensor in given[1:])
+    scores = given[0] @ key.transpose(-2, -1) * 0.3
     scores = scores if mask is None else scores + mask
     scores = scores.masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), -math.inf) if causal else scores
-    wanted = torch.autograd.grad(scores.softmax(-1) @ given[2], given, g)
+    wanted = torch.autograd.grad(scores.softmax(-1) @ value, given, g)
 
     found = KERNELS["attention_backward"](
         grad_out=g, query=q, key=k, value=v, dropout_p=0.0, is_causal=causal, attn_mask=mask, scale=0.3

@@ -788,10 +788,8 @@ def _attention(
     scale: float,
     enable_gqa: bool,
 ) -> Result:
-    """Written out: scores, mask, softmax, weighted sum."""
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    """Written out: scores, mask, softmax, weighted sum. Kernels group queries by the number of keys, whatever is set."""
+    key, value = _for_each_query(key, query), _for_each_query(value, query)
     return _attention_weights(query, key, attn_mask, dropout_p, is_causal, scale) @ value
 
 
@@ -807,10 +805,20 @@ def _attention_backward(
     scale: float,
 ) -> Result:
     """Gradients of query, key and value. PyTorch's kernel checks no shapes."""
+    heads = key.shape[-3]
+    key, value = _for_each_query(key, query), _for_each_query(value, query)
     weights = _attention_weights(query, key, attn_mask, dropout_p, is_causal, scale)
     sent = grad_out @ value.transpose(-2, -1)
     scores = weights * (sent - (sent * weights).sum(-1, keepdim=True)) * scale
-    return scores @ key, scores.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ grad_out
+    sums = scores.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ grad_out
+    return scores @ key, *(item.unflatten(-3, (heads, -1)).sum(-3) for item in sums)
+
+
+def _for_each_query(tensor: Tensor, query: Tensor) -> Tensor:
+    """Keys or values, each as often as there are queries for it."""
+    if query.dim() < 3 or query.shape[-3] == tensor.shape[-3]:
+        return tensor
+    return tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3)
 
 
 def _attention_weights(
