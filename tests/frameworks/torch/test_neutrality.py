@@ -60,7 +60,7 @@ def check(case: Case, level: str, keep: str = "tensor") -> tt.SelfCheck:
 
 def offered(names):
     """Names of cases, each marked with what it needs."""
-    return [pytest.param(name, marks=pytest.mark.offered(*CASES[name].needs)) for name in names]
+    return [pytest.param(name, marks=pytest.mark.offered.with_args(*CASES[name].needs)) for name in names]
 
 
 @pytest.mark.filterwarnings("ignore:twintrace. compiled")
