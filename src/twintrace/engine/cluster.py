@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..model.errors import MissingPackageError, TwintraceError
-from .local import AHEAD, attempt
+from .cores import begin_ahead
+from .local import attempt
 from .processes import ATTEMPTS
 from .protocol import Done, Item, Value
 
@@ -62,11 +63,7 @@ class Cluster:
         waiting: deque[tuple[Item, Any]] = deque()
         try:
             while True:
-                while len(waiting) <= self.workers * AHEAD:
-                    item = next(pending, waiting)  # the queue itself stands for the end
-                    if item is waiting:
-                        break
-                    waiting.append((item, task.remote(shared, item)))  # type: ignore[arg-type]
+                begin_ahead(waiting, pending, self.workers, lambda item: (item, task.remote(shared, item)))
                 if not waiting:
                     return
                 item, reference = waiting[0]

@@ -10,20 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ..model.errors import UsageError
-from .cores import cores
+from .cores import begin_ahead, number_of_workers
 from .protocol import Done, Item, Value
-
-AHEAD = 4  # tasks for each worker beyond what has been handed out: enough that a long one holds up nobody
 
 
 class Local:
     """An engine on this machine. It holds nothing between runs: threads live as long as one `run`."""
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise UsageError(f"workers: expected a number of threads from 1 on, got {workers}.")
-        self.workers = workers or cores()
+        self.workers = number_of_workers(workers, "threads")
 
     def run(
         self,
@@ -47,11 +42,11 @@ class Local:
         waiting: deque[Future[Done[Item, Value]]] = deque()
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="twintrace")
         try:
-            for item in items:
-                waiting.append(pool.submit(attempt, function, item))
-                if len(waiting) > self.workers * AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
+            pending = iter(items)
+            while True:
+                begin_ahead(waiting, pending, self.workers, lambda item: pool.submit(attempt, function, item))
+                if not waiting:
+                    return
                 yield waiting.popleft().result()
         finally:  # also when nobody listens any more, or the items themselves fail: what has begun is awaited, no more begins
             pool.shutdown(cancel_futures=True)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from ..model.errors import TwintraceError, UsageError
-from .cores import cores
-from .local import AHEAD, attempt
+from ..model.errors import TwintraceError
+from .cores import begin_ahead, number_of_workers
+from .local import attempt
 from .protocol import Done, Item, Value
 
 ATTEMPTS = 3
@@ -25,9 +25,7 @@ class Processes:
     """An engine on this machine whose tasks run in processes of their own. They live as long as one `run`."""
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise UsageError(f"workers: expected a number of processes from 1 on, got {workers}.")
-        self.workers = workers or cores()
+        self.workers = number_of_workers(workers, "processes")
 
     def run(
         self,
@@ -40,13 +38,13 @@ class Processes:
         waiting: deque[tuple[Item, int, Future[Done[Item, Value]]]] = deque()
         pending, number = iter(items), 0
         pool = self._pool()
+
+        def begin(item: Item) -> tuple[Item, int, Future[Done[Item, Value]]]:
+            return item, 1, pool.submit(attempt, function, item)  # to the pool of now: a broken one is replaced
+
         try:
             while True:
-                while len(waiting) <= self.workers * AHEAD:
-                    item = next(pending, waiting)  # the queue itself stands for the end
-                    if item is waiting:
-                        break
-                    waiting.append((item, 1, pool.submit(attempt, function, item)))  # type: ignore[arg-type]
+                begin_ahead(waiting, pending, self.workers, begin)
                 if not waiting:
                     return
                 item, tries, future = waiting[0]

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 from .remote import RemotePath
 
 Place = Path | RemotePath
-"""Where a trace is read."""
+"""Folder of a trace that is read, here or elsewhere."""
 _P = TypeVar("_P", bound=Path | RemotePath)
 
 FORMAT = "twintrace"

@@ -89,7 +89,7 @@ _IS_FUNCTION = hasattr(torch.autograd, "_engine_run_backward")
 ENGINE: tuple[Any, str] = (
     (torch.autograd, "_engine_run_backward") if _IS_FUNCTION else (torch.autograd.Variable, "_execution_engine")
 )
-"""Where the engine's way in is kept."""
+"""Holder and name of the function that runs the backward pass."""
 
 
 def patch_engine(layer: Layer) -> Callable[[], None]:
