@@ -27,6 +27,7 @@ from twintrace.model.pairs import Alignment, Layout, Side
 from twintrace.model.records import Call
 from twintrace.model.sites import Kind
 from twintrace.model.values import TensorRef, leaves
+from twintrace.operations.multi_tensor import split
 from twintrace.store.arrays import as_float
 
 Forward = Callable[..., Any]
@@ -572,7 +573,7 @@ def recorded(rewrite: Rewrite, folder: Path, dtype: torch.dtype = torch.float32)
 
 def side_of(path: Path, framework: str | None = None) -> Side:
     journal = tt.open(path).journal(0, 0)
-    calls = sorted(journal.calls(), key=lambda call: call.id)
+    (calls,) = split(sorted(journal.calls(), key=lambda call: call.id))
 
     def values(number: int) -> np.ndarray | None:
         tensor = journal.tensor(number)

@@ -139,15 +139,14 @@ class Flowing:
         if len(bond.left) == len(bond.right) == 1 or bond.named:
             return lambda tensor: False
         classes, strand = self._web.classes, self._web.strands[1 - which]
-        there = {
-            classes.of(1 - which, slot.tensor) for index in bond.side(1 - which) for slot in strand.outputs(index)
-        } - {-1}
+        made = {slot.tensor for index in bond.side(1 - which) for slot in strand.outputs(index)}
+        there = {classes.of(1 - which, tensor) for tensor in made} - {-1}
         there -= {
             classes.of(which, slot.tensor)
             for slot in self._web.strands[which].edge(bond.side(which))
             if slot.part in OUT
         }
-        return lambda tensor: classes.of(which, tensor) in there
+        return lambda tensor: classes.of(which, tensor) in there or self._mapper.expected[which].get(tensor) in made
 
     def _laid(self, call: Call, mapped: Mapped) -> Iterator[TensorPair]:
         """The pairs with the layouts that the mapping asks for."""

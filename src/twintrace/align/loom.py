@@ -93,6 +93,7 @@ def _infer(web: Web, mapper: Mapper, flowing: Flowing) -> None:
         for _ in range(2 if regions else 0):
             found = Regions(web, mapper, flowing.units)
             found.bind_holders(flowing.following())
+            found.bind_updates()
             found.bind()
             flowing.follow()
     for bond in list(web.bonds):  # what is inside units that belong together

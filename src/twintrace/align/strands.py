@@ -103,7 +103,8 @@ class Strand:
         gradients: list[Slot] = []
         for index in members:
             site = self.calls[index].site
-            prefix = f"{site.name.rpartition('.')[2]}#{site.call}:"
+            kernel = site.name.split(".")[1:2] if site.name.startswith("aten.") else site.name.split(".")[-1:]
+            prefix = f"{kernel[0]}#{site.call}:"
             kept = set()
             for slot in self.slots(index):
                 tensor = self.same.get(slot.tensor, slot.tensor)

@@ -71,10 +71,18 @@ class Mapper:
         self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
         self._root, self._arranger = root, arranger
         self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self.expected: tuple[dict[int, int], dict[int, int]] = {}, {}
+        """Partners of tensors that `expect` was told of."""
 
     def partner(self, which: int, tensor: int) -> int | None:
         """The tensor of the other side that this one was paired with in an earlier match, first of all."""
         return self._partners[which].get(tensor)
+
+    def expect(self, left: int, right: int) -> None:
+        """Two tensors belong together, which the match that pairs them does not show."""
+        for known in (self._partners, self.expected):
+            known[0].setdefault(left, right)
+            known[1].setdefault(right, left)
 
     def map(
         self,

@@ -24,6 +24,7 @@ from ..model.results import (
     Mistake,
 )
 from ..model.verdicts import Outcome
+from ..operations.multi_tensor import split
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace
 from .composed import composed
@@ -78,7 +79,7 @@ class PlaceResult:
 
 
 def side_of(journal: Journal) -> Side:
-    calls = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
+    calls = _calls(journal)[0]
     return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
 
 
@@ -181,7 +182,7 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     found = [
         Graph(
             side.framework,
-            [*side.calls, *_calls_of_ranks(journal)],
+            [*side.calls, *_calls(journal)[1]],
             # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
             functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
@@ -192,10 +193,13 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     return found[0], found[1]
 
 
-def _calls_of_ranks(journal: Journal) -> Sequence[Call]:
-    """Calls of single ranks in a journal that was put together of several: recomputed, and not paired."""
-    found = getattr(journal, "calls_of_ranks", None)
-    return () if found is None else found()
+def _calls(journal: Journal) -> list[list[Call]]:
+    """Calls that are compared, and those of single ranks in a journal that was put together of several, which are only recomputed.
+    Multi-tensor kernels are a call for each tensor.
+    """
+    of_ranks = getattr(journal, "calls_of_ranks", None)
+    compared = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
+    return split(compared, () if of_ranks is None else of_ranks())
 
 
 def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
@@ -298,6 +302,8 @@ def _near(left: str, right: str) -> bool:
 _Key = tuple[int, int, Layout]
 
 
+_GROUP = 1 << 17
+"""Elements of the pairs that are measured in one task."""
 _UNRELATED = 0.5
 """A relative error from which on two values have nothing in common."""
 
@@ -345,14 +351,33 @@ def _measure_all(
         if not decided and left.payload is not None and right.payload is not None:
             to_read.append(item)
 
-    def task(item: Evidence) -> Evidence:
-        return measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
+    def task(items: Sequence[Evidence]) -> list[Evidence]:
+        return [
+            measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
+            for item in items
+        ]
 
-    for number, done in enumerate(Local(workers).run(task, to_read), 1):
-        item = done.result()
-        found[key_of(item.pair)] = item
-        progress(label, number, len(to_read))
+    measured = 0
+    for done in Local(workers).run(task, _groups(to_read)):
+        for item in done.result():
+            found[key_of(item.pair)] = item
+            measured += 1
+            progress(label, measured, len(to_read))
     return found
+
+
+def _groups(items: Iterable[Evidence]) -> Iterator[list[Evidence]]:
+    """Pairs that one task measures: a large one, or so many small ones that handing them to a thread is not what takes the time."""
+    group: list[Evidence] = []
+    elements = 0
+    for item in items:
+        group.append(item)
+        elements += math.prod(item.left.spec.shape) + math.prod(item.right.spec.shape)
+        if elements >= _GROUP:
+            yield group
+            group, elements = [], 0
+    if group:
+        yield group
 
 
 def measure_pair(

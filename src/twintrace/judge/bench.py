@@ -35,7 +35,6 @@ from .trials import (
     Case,
     Trial,
     any_differs,
-    each_for_itself,
     ended,
     find_absorbed,
     is_introduced,
@@ -236,12 +235,7 @@ class Bench:
         if trial.updates:
             trial.values = came + self._updated(trial, evidence, making, came)
             return
-        if each_for_itself(trial):
-            apart_of = self._apart_of(came)
-            made = [self._remembered(item, replace(making, apart=apart_of(item))) for item in went]
-        else:
-            made = [self._remembered(item, making) for item in went]
-        trial.values = came + made
+        trial.values = came + [self._remembered(item, making) for item in went]
         of_this_step = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
         self._forward = max([self._forward, *(self._error(item) for item in of_this_step if item.verdict.outcome.good)])
 
@@ -283,11 +277,10 @@ class Bench:
                 uncertain = max(uncertain, *(beside(epsilon, each) for each in own if is_gradient(each)), 0.0)
                 share = max(share, *(moved(each.left, item.left) for each in own if is_parameter(each)), 0.0)
             elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
-                own = own if each_for_itself(trial) else [each for each in evidence if each.pair.part in PASSED]
+                own = [each for each in evidence if each.pair.part in PASSED]
                 uncertain = max(map(self._uncertain, own), default=0.0)
                 share = moved(own[0].left, item.left) if own and own[0].left.spec == item.left.spec else 1.0
-            numbered = whole or each_for_itself(trial)
-            apart = apart_of(item) if numbered else making.apart
+            apart = apart_of(item) if whole else making.apart
             apart = max(apart, share * max(inexact, uncertain))
             result = self._remembered(item, replace(making, apart=apart, unseen=share * uncertain))
             made.append(result)

@@ -15,7 +15,7 @@ from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
-from ..operations.traits import writes
+from ..operations.traits import traits_named, writes
 from .backward import Gradients
 from .explanations import Explainer
 from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, is_float, name_of_pair, not_recomputable
@@ -281,23 +281,28 @@ class Conclusion:
             if not side.is_leaf(call) or call.site.phase is Phase.BACKWARD:
                 continue
             inner = call.parent is not None or (trained and not call.gradients)
-            if modules and inner and call.site.phase is not Phase.UPDATE:
+            if (modules and inner and call.site.phase is not Phase.UPDATE) or traits_named(name_of(call)).uninitialised:
                 continue
-            made = [number for number in outputs_of(call).values() if not self._is_taken(which, number)]
+            made = [number for number in outputs_of(call).values() if not self._is_taken(which, call, number)]
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
                 specs = {number: side.tensor(number).spec for number in made}
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
             found.update(dict.fromkeys(made, call))
         return found | self._written_state(which)
 
-    def _is_taken(self, which: int, number: int) -> bool:
-        """True if a call takes a value, and not its shape alone: the backward pass begins with ones like the loss."""
+    def _is_taken(self, which: int, maker: Call, number: int) -> bool:
+        """True if a call takes a value, and not its shape alone: the backward pass begins with ones like the loss. What a kernel
+        has written in place may be taken under another number: PyTorch notes the write only after the kernel.
+        """
         side = self._state.sides[which]
-        meanings = [side.meaning(call) for call in side.takers(number)]
-        return any(
-            meaning is None or any(operand.tensor == number for _, operand in meaning.operands())
-            for meaning in meanings
-        )
+        in_place = maker.site.kind is Kind.OP and bool(maker.mutates)
+        for own in (number, *(side.copies_of(number) if in_place else ())):
+            meanings = [side.meaning(call) for call in side.takers(own)]
+            if any(
+                meaning is None or any(item.tensor == own for _, item in meaning.operands()) for meaning in meanings
+            ):
+                return True
+        return False
 
     def _written_state(self, which: int) -> dict[int, Call]:
         """State that a step leaves in tensors that were there before it, as it is last: buffers and attributes."""
@@ -641,11 +646,13 @@ class Conclusion:
         """
         for which, side in enumerate(("left", "right")):
             other = ("right", "left")[which]
+            updates = [call for call in self._state.sides[1 - which].calls if call.site.phase is Phase.UPDATE]
+            taken = {number for call in updates for number in inputs_of(call).values()}
             found: dict[int, tuple[Call, list[tuple[int, int, str]]]] = {}
             for number, call in ends[which].items():
-                if number in self._state.known[which] | handled[which]:
+                if number in self._state.known[which] or number in handled[which]:
                     continue
-                partner = self._forgotten(which, call, number)
+                partner = self._forgotten(which, call, number, taken)
                 if partner is not None:
                     name = self._state.sides[which].parameter_name(_updated(call, number) or -1) or "a parameter"
                     found.setdefault(call.id, (call, []))[1].append((number, partner, name))
@@ -670,19 +677,18 @@ class Conclusion:
                     if prints[0] and prints[1]:
                         self._state.left_behind[prints[0], prints[1]] = Status.PARTED, frozenset((mistake,))
 
-    def _forgotten(self, which: int, call: Call, number: int) -> int | None:
+    def _forgotten(self, which: int, call: Call, number: int, taken: Collection[int]) -> int | None:
         """The other side's value of a parameter that one side's optimizer updates and the other's does not take, though the
-        network has it.
+        network has it. `taken` are the tensors that the other's takes.
         """
         before = _updated(call, number) if call.site.phase is Phase.UPDATE else None
         partner = None if before is None else self._state.partner(which, before)
         other = self._state.sides[1 - which]
-        updates = [item for item in other.calls if item.site.phase is Phase.UPDATE]
-        if before is None or partner is None or not updates:
+        if before is None or partner is None or not taken:
             return None
         if math.prod(other.tensor(partner).spec.shape) != math.prod(self._state.sides[which].tensor(before).spec.shape):
             return None
-        return None if any(partner in inputs_of(item).values() for item in updates) else partner
+        return None if partner in taken else partner
 
     def _is_own_state(self, which: int, call: Call, number: int) -> bool:
         """True of an optimizer's state that the other side keeps otherwise, or that is noise there, where both steps mean the same.

@@ -102,11 +102,6 @@ def takes(case: Case, returned: Collection[tuple[int, int]]) -> bool:
     return any(item.pair.part is Part.INPUT and key_of(item) in returned for item in case.evidence)
 
 
-def each_for_itself(trial: Trial) -> bool:
-    """Does a call make of each of a list of tensors one of its own?"""
-    return any("_foreach_" in call.site.name for call in trial.case.match.left)
-
-
 def ended(case: Case) -> int:
     """A call ends after what it is made of."""
     return max((call.order for call in case.match.left), default=0)

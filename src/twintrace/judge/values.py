@@ -120,9 +120,11 @@ class Values:
         return False
 
     def _is_by_the_way(self, which: int, number: int) -> bool:
-        """True if a tensor is one of several that a call puts out, and nobody takes it."""
+        """True if a tensor is one of several that a call puts out, and nobody takes it. One that is written over another stays."""
         side = self._state.sides[which]
         makers = side.makers(number)
+        if any(call.site.phase is Phase.UPDATE or number in call.after.values() for call in makers):
+            return False
         alone = any(len(outputs_of(call)) < 2 or call.site.kind is Kind.MODULE for call in makers)
         return bool(makers) and not alone and not side.takers(number)
 
@@ -286,13 +288,16 @@ class Values:
 
     def _belong_elsewhere(self, pair: TensorPair) -> bool:
         """True if the calls that take one of two values have partners, of which none depends on the other value: positions for an
-        embedding on one side, and for a mask on the other. If that is a mistake, the partners will tell.
+        embedding on one side, and for a mask on the other. If that is a mistake, the partners will tell. An optimizer's state is
+        not only for the calls that take it.
         """
+        if any(call.site.phase is Phase.UPDATE for call in self._state.sides[0].makers(pair.left)):
+            return False
         for which, (number, other) in enumerate(((pair.left, pair.right), (pair.right, pair.left))):
             matches = [self._state.match_of[which].get(call.id) for call in self._state.sides[which].takers(number)]
-            partners = [(match.left, match.right)[1 - which] for match in matches if match is not None]
+            partners = [call for match in matches if match is not None for call in (match.left, match.right)[1 - which]]
             side = self._state.sides[1 - which]
-            if partners and not any(side.depends(call, other) for calls in partners for call in calls):
+            if partners and not any(side.depends(call, other) for call in partners):
                 return True
         return False
 

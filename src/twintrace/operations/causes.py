@@ -57,6 +57,8 @@ _DEEDS = {
 }  # fmt: skip
 _NUMBERS = {"mul": "factor", "div": "divisor", "add": "addend", "sub": "subtrahend", "pow": "exponent"}
 """Names of the second operand of arithmetic."""
+_WRITTEN = 16
+"""Numbers of calls that are tried as a setting of the call that does the same as all of them."""
 _EPSILON = 1e-2
 """Constants that are added and smaller than this keep a division from failing."""
 
@@ -131,6 +133,7 @@ class Search:
         for one, two in self.pairs:
             for candidate in self._operations(one, two):
                 yield self._at(one, two, candidate)
+        yield from self._written_numbers()
         for which in (1, 0):
             yield from self._variants(which)
         yield from self._exchanged_inputs()
@@ -263,6 +266,27 @@ class Search:
         if not isinstance(other, int | float) or not other or not math.isfinite(other):
             return None
         return 1 / other if meaning.operation == "div" else float(other)
+
+    def _written_numbers(self) -> Iterator[Candidate]:
+        """Settings of one call with the numbers of the calls that do the same on the other side, one after the other: the momentum
+        of an optimizer's kernel, which is a factor where its step is written out.
+        """
+        for which in (0, 1):
+            own, others = self.meanings(which), self.meanings(1 - which)
+            if len(own) != 1 or own[0].operation in {meaning.operation for meaning in others}:
+                continue
+            fused = own[0]
+            given = (_number(item) for meaning in others for item in meaning.arguments.values())
+            numbers = {number for number in given if number is not None}
+            numbers |= {1 - number for number in numbers if 0 < number < 1}
+            settings = [name for name, value in fused.arguments.items() if isinstance(value, float)]
+            for name, number in itertools.product(settings, sorted(numbers)[:_WRITTEN]):
+                values = (fused.arguments[name], number) if which == 0 else (number, fused.arguments[name])
+                if values[0] != values[1]:
+                    advice = f"set {name}={told(values[0])} on the right"
+                    cause = Cause(f"{name}: {told(values[0])} | {told(values[1])}", setting=name, advice=advice)
+                    changed = replace(fused, arguments={**fused.arguments, name: number})
+                    yield self._changed(cause, which, fused, changed)
 
     def _with(self, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
         changed = replace(meaning, arguments={**meaning.arguments, **arguments})
@@ -653,3 +677,8 @@ def _left_out(meanings: Sequence[Meaning], place: int) -> Iterator[list[Meaning]
             if not any(result == operand.tensor for item in kept for _, operand in item.operands())
         ]
         yield [*changed, *last]
+
+
+def _number(value: Argument) -> float | None:
+    """An argument that is a finite number; None of any other."""
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None  # type: ignore[arg-type]

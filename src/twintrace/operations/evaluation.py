@@ -124,6 +124,7 @@ def evaluate(
         if kernel is not None:
             result = kernel(**arguments)
         else:
+            arguments = {name: _widened(item) for name, item in arguments.items()}
             positional = sorted((name for name in arguments if name.isdigit()), key=int)
             named = {name: item for name, item in arguments.items() if not name.isdigit()}
             result = _function(meaning.operation)(*(arguments[name] for name in positional), **named)
@@ -136,6 +137,14 @@ def evaluate(
     if isinstance(result, Mapping):  # an optimizer's count of steps is a number
         return {key: item if isinstance(item, Tensor) else torch.as_tensor(item) for key, item in result.items()}
     return dict(enumerate(_flat(result)))
+
+
+def _widened(argument: Any) -> Any:
+    """An argument that is an element type as PyTorch has it, floating point ones as those that are computed with here."""
+    if not isinstance(argument, str) or argument not in DTYPES:
+        return argument
+    dtype = DTYPES[argument]
+    return torch.float64 if dtype.is_floating_point else torch.complex128 if dtype.is_complex else dtype
 
 
 def _first_line(error: Exception) -> str:

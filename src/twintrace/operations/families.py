@@ -143,7 +143,7 @@ def _bones(name: str) -> str:
     parts = [part for part in name.split(".") if part]
     if len(parts) > 2 and parts[0] in ("aten", "prims"):
         parts = parts[:2]
-    last = parts[-1] if parts else name
+    last = (parts[-1] if parts else name).removeprefix("_foreach_")
     return last.replace("_", "").lower() or name.lower()
 
 

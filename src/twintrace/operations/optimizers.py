@@ -45,6 +45,20 @@ _STATES = {
 }  # fmt: skip
 """Frameworks' names of an optimizer's state, by its name here; `accum` is what its optimizer uses it for."""
 
+_ADAM = "parameters", "gradients", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"
+_FUSED = {
+    "_fused_sgd": ("sgd", ("parameters", "gradients", "momentum_buffer")),
+    "_fused_adam": ("adam", _ADAM), "_fused_adamw": ("adam", _ADAM),
+    "_fused_adagrad": ("adagrad", ("parameters", "gradients", "sum", "step")),
+}  # fmt: skip
+"""PyTorch's kernels of whole steps: what they compute, and the lists that they take."""
+
+
+def is_fused(call: Call) -> bool:
+    """Is this one of PyTorch's kernels of a whole step?"""
+    name = call.site.name
+    return name.startswith("aten._fused_") and name.split(".")[1].rstrip("_") in _FUSED
+
 
 def is_step(call: Call) -> bool:
     """Is this the step of an optimizer, recorded as one call?"""
@@ -59,6 +73,33 @@ def written_by(kind: str) -> tuple[str, ...]:
 def read_step(call: Call) -> Meaning:
     """Meaning of an optimizer's step."""
     return _Step(call).meaning()
+
+
+def read_fused(call: Call) -> Meaning:
+    """Meaning of one of PyTorch's kernels of a whole step, `aten._fused_adam_`, for lists of parameters, gradients and state."""
+    kind, lists = _FUSED[call.site.name.split(".")[1].rstrip("_")]
+    given = {name: argument_of(value) for name, value in call.kwargs.items()}
+    if given.pop("grad_scale", None) is not None or given.pop("found_inf", None) is not None:
+        raise NotTold("gradients that the kernel unscales")
+    arguments: dict[str, Any] = {name: argument_of(value) for name, value in zip(lists, call.args, strict=True)}
+    count = len(arguments["parameters"])
+    arguments |= {name: arguments[name] or (None,) * count for name in lists}
+    if kind == "sgd":
+        arguments["stat"] = (None,) * count
+        if given.pop("is_first_step"):
+            arguments["momentum_buffer"] = (None,) * count
+    elif kind == "adam":
+        arguments |= dict.fromkeys(("beta1_power", "beta2_power"))
+        arguments |= {"eps_added": AFTER, "bias_correction": True, "nesterov": False}
+        arguments["decoupled"] = call.site.name.split(".")[1] == "_fused_adamw_"
+    if "step" in lists:  # the optimizer counts before it calls the kernel
+        arguments["counted"] = True
+    results: dict[int, int | str] = {}
+    for slot, number in call.after.items():
+        place, _, item = slot.partition(".")
+        if place.isdigit() and int(place) < len(lists) and lists[int(place)] in written_by(kind):
+            results.setdefault(number, f"{lists[int(place)]}.{item}")
+    return Meaning(kind, {**arguments, **given, "grad_scale": 1.0}, results, call.site.name)
 
 
 def of_one_parameter(meaning: Meaning, result: int) -> Meaning:

@@ -330,6 +330,10 @@ class Side:
             if output > number and self.tensor(output).fingerprint == bits
         ]
 
+    def copies_of(self, number: int) -> Sequence[int]:
+        """Numbers under which calls took what may be a copy of a tensor, made unseen."""
+        return self._copies().get(number, ())
+
     def _copies(self) -> Mapping[int, Sequence[int]]:
         """Numbers under which a tensor was taken that came about unseen, by the tensors of the same bits that calls made."""
         if self._copied is None:

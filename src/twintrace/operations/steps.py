@@ -35,6 +35,11 @@ def _decayed(gradient: Any, parameter: Any, decay: Any, scale: float, *, maximiz
     return gradient * scale if scale != 1.0 else gradient
 
 
+def _counted(step: Any, counted: bool) -> Any:
+    """Number of steps including this one, of a count that has it already or not."""
+    return _centre(step) + (0 if counted else 1)
+
+
 def _centre(step: Any) -> Any:
     """Number of steps; a record of none is 0, a row of one number is that number."""
     return 0 if step is None else step.double().reshape(()) if hasattr(step, "double") else step
@@ -117,8 +122,9 @@ def adam(
     nesterov: bool,
     maximize: bool,
     grad_scale: float,
+    counted: bool = False,
 ) -> Results:
-    """Adam and AdamW; `decoupled` decay shrinks the parameter instead of adding to the gradient."""
+    """Adam and AdamW; `decoupled` decay shrinks the parameter instead of adding to the gradient. `counted`: `step` has this one."""
     results: Results = {}
     if beta1_power is not None:
         results["beta1_power"], results["beta2_power"] = beta1_power * beta1, beta2_power * beta2
@@ -138,7 +144,7 @@ def adam(
         if beta1_power is not None:
             first, second = 1 - results["beta1_power"], 1 - results["beta2_power"]
         elif bias_correction:
-            steps = _centre(step[number]) + 1
+            steps = _counted(step[number], counted)
             results[f"step.{number}"] = steps
             first, second = 1 - beta1**steps, 1 - beta2**steps
         moved = beta1 * average + (1 - beta1) * gradient if nesterov else average
@@ -208,16 +214,17 @@ def adagrad(
     weight_decay: Any,
     maximize: bool,
     grad_scale: float,
+    counted: bool = False,
 ) -> Results:
-    """Adagrad: the rate falls with the steps, the sum of squares grows."""
+    """Adagrad: the rate falls with the steps, the sum of squares grows. `counted`: `step` has this one."""
     results: Results = {}
     for number, parameter, gradient in _moving(parameters, gradients, results):
         gradient = _decayed(gradient, parameter, _each(weight_decay, number), grad_scale, maximize=maximize)
         known = sum[number]
         squares = gradient * gradient if known is None else known + gradient * gradient
-        steps = _centre(step[number])
-        results[f"sum.{number}"], results[f"step.{number}"] = squares, steps + 1
-        rate = _each(lr, number) / (1 + steps * lr_decay)
+        steps = _counted(step[number], counted)
+        results[f"sum.{number}"], results[f"step.{number}"] = squares, steps
+        rate = _each(lr, number) / (1 + (steps - 1) * lr_decay)
         results[f"parameters.{number}"] = parameter - rate * gradient / (squares.sqrt() + eps)
     return results
 

@@ -7,7 +7,7 @@ from ..model.sites import Kind, Phase
 from .meanings import Meaning, SpecOf
 from .mindspore_reading import read_call as read_mindspore_call
 from .module_reading import read_module
-from .optimizers import is_step, read_step
+from .optimizers import is_fused, is_step, read_fused, read_step
 from .reading import Recorded
 from .rows import NotTold
 from .torch_reading import read_call as read_torch_call
@@ -44,6 +44,8 @@ def _read(call: Call, framework: str, spec: SpecOf) -> Meaning | None:
         return read_module(call, framework, spec)
     if call.site.phase is Phase.UPDATE and is_step(call):
         return read_step(call)
+    if is_fused(call):
+        return read_fused(call)
     if call.site.name in _PUT_TOGETHER:
         return _read_put_together(call, spec)
     if framework == "mindspore" or call.site.name.startswith("mindspore."):

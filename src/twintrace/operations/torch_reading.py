@@ -10,13 +10,15 @@ What has neither a row nor an operation of its name is called as it stands: `tor
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..model.records import Call
 from ..model.sites import Kind
+from ..model.values import Nest
 from .conventions import given
 from .meanings import Meaning, Operand, SpecOf
-from .reading import Recorded
+from .reading import Recorded, numbers_in
 from .rows import NotTold, signature_of
 from .torch_names import OPERATORS, QUESTIONS, row_of
 
@@ -48,6 +50,10 @@ COLLECTIVES = (
     "all_gather_single", "broadcast",
 )  # fmt: skip
 """Functions of torch.distributed that, of all ranks together, are functions of the whole (`layouts/collectives.py`)."""
+FOREACH = "_foreach_"
+"""Beginning of the names of multi-tensor kernels, which do what the function of the same name does."""
+_BY_NUMBERS = {"maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"}
+"""Functions for one tensor of the kernels that take a number where the function of their name takes a tensor."""
 Special = Callable[[Recorded], Meaning]
 SPECIAL: dict[str, Special] = {}
 """Functions that a row cannot tell: overloads, and settings that are read off the operands."""
@@ -57,6 +63,9 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     """Meaning of a call of one of PyTorch's functions, methods, operators or kernels; None for what Python only asked."""
     full = call.site.name
     home, name, overload = taken_apart(full)
+    if name.startswith(FOREACH) and not any(isinstance(value, Nest) for value in call.args):
+        call, name, overload = _of_one_tensor(call, name.removeprefix(FOREACH)), name.removeprefix(FOREACH), ""
+        name = _BY_NUMBERS.get(name, name) if not numbers_in(call.args[-1]) else name
     name = OPERATORS.get(name, name) if home in ("Tensor", "torch") else name
     inplace = name.endswith("_") and not name.endswith("__")
     bare = name.rstrip("_") if inplace else name
@@ -65,6 +74,13 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     recorded = Recorded(call, spec, full, inplace=inplace or name == "__setitem__" or bool(call.mutates))
     recorded.kwargs = {_NUMPY.get(key, key): value for key, value in recorded.kwargs.items()}
     return read_named(recorded, home, bare, overload)
+
+
+def _of_one_tensor(call: Call, name: str) -> Call:
+    """A part of a multi-tensor kernel with the arguments of the function for one tensor, which names its factor."""
+    if name.rstrip("_") in ("addcmul", "addcdiv") and len(call.args) > 3:
+        return replace(call, args=call.args[:3], kwargs={**call.kwargs, "value": call.args[3]})
+    return call
 
 
 def read_named(recorded: Recorded, home: str, bare: str, overload: str) -> Meaning:
