@@ -18,6 +18,7 @@ import functools
 import numpy as np
 from numba import njit, types
 
+from ..engine.intrinsics import as_float, at, bits
 from ..model.measurements import HISTOGRAM_EDGES
 from .blocks_numba import (
     BLOCK,
@@ -25,9 +26,6 @@ from .blocks_numba import (
     LENGTHS,
     SIDE,
     SIGN,
-    as_float,
-    at,
-    bits,
     compiled,
     complex_errors,
     largest_bits,

@@ -14,13 +14,12 @@ import functools
 import numpy as np
 from numba import njit, types
 
+from ..engine.intrinsics import as_float, bits
 from .blocks_numba import (
     BLOCK,
     INFINITY,
     LENGTHS,
     SIDE,
-    as_float,
-    bits,
     compiled,
     complex_errors,
     largest_bits,

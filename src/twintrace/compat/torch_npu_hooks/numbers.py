@@ -10,7 +10,6 @@ The element type stands in a column of its own, by torch's name.
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -50,15 +49,8 @@ def to_text(raw: bytes | memoryview, dtype: str) -> bytes:
     return json.dumps(values.tolist()).encode()
 
 
-def from_values(values: list[Any] | np.ndarray[Any, Any], spec: Spec) -> np.ndarray[Any, Any]:
-    """The array of a JSON list (or of its numbers, already read) in the storage type of its element type; ValueError with one
-    clause where that cannot be.
-    """
-    if isinstance(values, np.ndarray):
-        if values.size != math.prod(spec.shape):
-            raise ValueError(f"{values.size} values for a tensor of {spec}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            return stored(values.reshape(spec.shape), spec.dtype)
+def from_values(values: list[Any], spec: Spec) -> np.ndarray[Any, Any]:
+    """The array of a JSON list in the storage type of its element type; ValueError with one clause where that cannot be."""
     exact = spec.dtype == "u64" and all(type(value) is int and 0 <= value < 1 << 64 for value in values)
     numbers = np.array(values, dtype=np.uint64 if exact else None)  # numpy's own choice for 2**63 beside 0 is a float
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iufb"):
