@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 from ..model import versions
 
 if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
-    from ..engine.forked import forked
     from ..engine.local import Local
     from ..measure.ratios import ratios
     from ..measure.values import measure
@@ -81,13 +80,11 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         print_verdict,
         progress_bar,
         read_report,
-        table_part,
         view,
         write_csv,
         write_html,
         write_json,
         write_table,
-        write_table_parts,
         write_text,
         write_xlsx,
     )
@@ -126,7 +123,6 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
 # Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
 # for numpy nor for what a recording needs.
 _HOMES = {
-    "..engine.forked": ("forked",),
     "..engine.local": ("Local",),
     "..measure.ratios": ("ratios",),
     "..measure.values": ("measure",),
@@ -150,8 +146,8 @@ _HOMES = {
     ".reporting": (
         "comparison_json", "growth_text", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict",
         "progress_bar",
-        "read_report", "table_part", "view",
-        "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
+        "read_report", "view",
+        "write_csv", "write_html", "write_json", "write_table", "write_text", "write_xlsx",
     ),
     ".repeating": ("repetition_text", "run_twice"),
     ".results": ("Certificate", "Comparison", "Conversion", "WeightComparison", "WeightMap"),
@@ -207,7 +203,6 @@ __all__ = [
     "exporters",
     "findings_json",
     "first_nonfinite",
-    "forked",
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
@@ -255,7 +250,6 @@ __all__ = [
     "selfcheck",
     "selfcheck_script",
     "stand_in",
-    "table_part",
     "tap",
     "to_troubleshooter",
     "verdict",
@@ -270,7 +264,6 @@ __all__ = [
     "write_json",
     "write_mapping",
     "write_table",
-    "write_table_parts",
     "write_tensor",
     "write_text",
     "write_troubleshooter",
