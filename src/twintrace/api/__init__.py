@@ -34,7 +34,6 @@ from ..model import versions
 
 if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
     from ..engine.local import Local
-    from ..measure.ratios import ratios
     from ..measure.values import measure
     from ..model.results import Finding, Listing
     from ..report.text import verdict
@@ -124,7 +123,6 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
 # for numpy nor for what a recording needs.
 _HOMES = {
     "..engine.local": ("Local",),
-    "..measure.ratios": ("ratios",),
     "..measure.values": ("measure",),
     "..model.results": ("Finding", "Listing"),
     "..report.text": ("verdict",),
@@ -235,7 +233,6 @@ __all__ = [
     "progress_bar",
     "random_input",
     "rank_and_world",
-    "ratios",
     "read_accepted",
     "read_report",
     "read_tensor",
