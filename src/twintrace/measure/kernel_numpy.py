@@ -63,7 +63,6 @@ def weigh(
     right: NDArray[Any],
     right_form: Form,
     exact: bool,
-    brief: bool,
     rtol: float,
     atol: float,
     least: int | None,
@@ -73,9 +72,7 @@ def weigh(
     blemish: NDArray[np.bool_],
     width: int,
 ) -> None:
-    """One pass. `least` is the exponent of the smallest normal number, None where there is no last place. `brief` is for the
-    compiled kernel, which has time to save; here everything is computed.
-    """
+    """One pass. `least` is the exponent of the smallest normal number, None where there is no last place."""
     with np.errstate(all="ignore"):
         for block in blocks(count, left, left_form, right, right_form, exact):
             _weigh(block, count, rtol, atol, least, counts, numbers, heat, blemish, width)

@@ -46,7 +46,7 @@ class Measurement:
 
     Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
     what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
-    no finite pair of elements, a zero vector's cosine; and where it was not asked for (`measure(…, brief=True)`).
+    no finite pair of elements, a zero vector's cosine.
     """
 
     count: int

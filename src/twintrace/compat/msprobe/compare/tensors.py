@@ -86,7 +86,7 @@ def _misshapen(dump: Dump, item: Item, array: Array) -> Iterator[str]:
 
 
 def _weighed(left: Array, left_dtype: str, right: Array, right_dtype: str) -> Weighed:
-    found = api.measure(left, right, left_dtype, right_dtype, rtol=0.0, atol=0.0, brief=True)
+    found = api.measure(left, right, left_dtype, right_dtype, rtol=0.0, atol=0.0)
     if found.count - found.finite != found.nan_both + found.inf_both:
         return _words(NOTHING, remark="NaN or infinities stand in other places on the two sides.")
     relative, one, five = relative_errors(left, right, left_dtype, right_dtype)
