@@ -1,4 +1,4 @@
-"""What numba has no name for, for all kernels: memory by its address, the bits of floats.
+"""Intrinsics of all kernels: memory by its address, the bits of floats.
 
     at(np.int32, address, 3)           the fourth number there         as_float(bits)    the float with these bits
     put(np.int32, address, 3, value)   write it                        bits(value)       the bits of a float

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ...model.dtypes import short_name
 from ...model.errors import TraceFormatError
 from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
@@ -34,7 +35,7 @@ from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
 from .folding import fold
 from .names import LineName, parse
-from .numbers import from_values, short_dtype, storable, stored
+from .numbers import from_values, storable, stored
 from .writer import LineWriter
 
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -312,7 +313,7 @@ def _parsed(raw: bytes) -> list[Any]:
 
 
 def _short(dtype: Any) -> str:
-    short = short_dtype(dtype) if isinstance(dtype, str) else None
+    short = short_name(dtype) if isinstance(dtype, str) else None
     if short is None:
         raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
     return short
