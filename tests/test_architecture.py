@@ -74,8 +74,8 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "yaml": ("align/", "compat/msprobe/"),
-    "numba": ("store/", "measure/", "engine/compiling.py"),
-    "llvmlite": ("store/",),  # numba's own, for an instruction that numba has no name for
+    "numba": ("store/", "measure/", "engine/compiling.py", "engine/intrinsics.py"),
+    "llvmlite": ("engine/intrinsics.py",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),
     "pytest": ("testing/",),
     "transformers": ("loops/transformers.py",),

@@ -630,28 +630,3 @@ def peak() -> int:
     found = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return found << 10
-
-
-@pytest.mark.parametrize("heat", [False, True])
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64", "c64", "b8"])
-def test_a_brief_measurement_has_the_same_numbers_and_fewer(dtype, heat):
-    """All that it has is what a whole one has; with numbers that are not finite, equal blocks and zeros among them."""
-    left = (
-        bytearray(rng.bytes(5_003 * DTYPES[dtype])) if dtype != "b8" else bytearray(rng.integers(0, 2, 5_003, np.uint8))
-    )
-    right = bytearray(left)
-    right[len(right) // 2 :] = reversed(right[len(right) // 2 :])
-    arrays = held(bytes(left), dtype), held(bytes(right), dtype)
-    for kernel in BACKENDS.values():
-        arguments = (*arrays, form(dtype), form(dtype), Layout(), RTOL, ATOL, heat)
-        whole, brief = (subject._measure(kernel(), *arguments, wanted) for wanted in (False, True))
-        absent = {field.name: None for field in dataclasses.fields(brief) if field.name in subject._LEFT_OUT} | {
-            "histogram": ()
-        }
-        assert len(absent) == 8
-        kept = dataclasses.replace(whole, **absent, filled=brief.filled, rms_rest=brief.rms_rest, heat=None)
-        assert not fault(dataclasses.replace(brief, heat=None), kept, rel=1e-11)
-        assert (brief.heat is None) is not heat
-        if heat:
-            np.testing.assert_array_equal(brief.heat.values, whole.heat.values)
-        assert brief.close == whole.close

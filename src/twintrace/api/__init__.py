@@ -33,9 +33,7 @@ from typing import TYPE_CHECKING, Any
 from ..model import versions
 
 if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
-    from ..engine.forked import forked
     from ..engine.local import Local
-    from ..measure.ratios import ratios
     from ..measure.values import measure
     from ..model.results import Finding, Listing
     from ..report.text import verdict
@@ -81,13 +79,11 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         print_verdict,
         progress_bar,
         read_report,
-        table_part,
         view,
         write_csv,
         write_html,
         write_json,
         write_table,
-        write_table_parts,
         write_text,
         write_xlsx,
     )
@@ -126,9 +122,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
 # Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
 # for numpy nor for what a recording needs.
 _HOMES = {
-    "..engine.forked": ("forked",),
     "..engine.local": ("Local",),
-    "..measure.ratios": ("ratios",),
     "..measure.values": ("measure",),
     "..model.results": ("Finding", "Listing"),
     "..report.text": ("verdict",),
@@ -150,8 +144,8 @@ _HOMES = {
     ".reporting": (
         "comparison_json", "growth_text", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict",
         "progress_bar",
-        "read_report", "table_part", "view",
-        "write_csv", "write_html", "write_json", "write_table", "write_table_parts", "write_text", "write_xlsx",
+        "read_report", "view",
+        "write_csv", "write_html", "write_json", "write_table", "write_text", "write_xlsx",
     ),
     ".repeating": ("repetition_text", "run_twice"),
     ".results": ("Certificate", "Comparison", "Conversion", "WeightComparison", "WeightMap"),
@@ -207,7 +201,6 @@ __all__ = [
     "exporters",
     "findings_json",
     "first_nonfinite",
-    "forked",
     "framework_of",
     "framework_of_net",
     "from_troubleshooter",
@@ -240,7 +233,6 @@ __all__ = [
     "progress_bar",
     "random_input",
     "rank_and_world",
-    "ratios",
     "read_accepted",
     "read_report",
     "read_tensor",
@@ -255,7 +247,6 @@ __all__ = [
     "selfcheck",
     "selfcheck_script",
     "stand_in",
-    "table_part",
     "tap",
     "to_troubleshooter",
     "verdict",
@@ -270,7 +261,6 @@ __all__ = [
     "write_json",
     "write_mapping",
     "write_table",
-    "write_table_parts",
     "write_tensor",
     "write_text",
     "write_troubleshooter",

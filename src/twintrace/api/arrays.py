@@ -95,7 +95,6 @@ def compare_arrays(
     atol: float = 1e-4,
     equal_nan: bool = False,
     pictures: bool = False,
-    brief: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -112,7 +111,6 @@ def compare_arrays(
         atol: absolute tolerance.
         equal_nan: NaN beside NaN is no difference.
         pictures: where in an array the difference is, for reports.
-        brief: in half the time, without relative errors and histograms.
         workers: threads to measure with; all cores if None.
         progress: told what is being done, how much of it is done, and how much there is.
 
@@ -141,7 +139,6 @@ def compare_arrays(
         pair,
         equal_nan=equal_nan,
         pictures=pictures,
-        brief=brief,
         workers=workers,
         progress=progress,
     )

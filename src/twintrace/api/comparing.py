@@ -199,7 +199,6 @@ def compare_traces(
     ranks: Collection[int] | None = None,
     equal_nan: bool = True,
     pictures: bool = True,
-    brief: bool = False,
     recompute: bool = False,
     shortcuts: bool = False,
     workers: int | None = None,
@@ -208,13 +207,12 @@ def compare_traces(
     """The flow itself, for whoever knows what belongs together: `pair` says it for each step and rank.
 
     equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
-    brief       only the numbers that tolerances need: no relative errors, no histogram (see `measure`)
     shortcuts   what is equal is passed over, what repeats is paired once, what comes long after the parting is not judged
     """
     common, left_out = _places(traces, steps, ranks)
     shortcuts = shortcuts and len(common) > 1
     recompute = recompute and can_recompute()
-    walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, shortcuts)
+    walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, recompute, shortcuts)
     unreadable: dict[tuple[int, int], TraceFormatError] = {}
     for number, place in enumerate(common):
         try:
@@ -243,7 +241,7 @@ def compare_traces(
 
     def load(step: int, rank: int) -> Sequence[CallResult]:
         """Results of a step that is equal bit by bit: nothing that came before has a bearing on them."""
-        one = Walk(traces, chosen, pair, repeat, workers, equal_nan, brief, recompute, False)
+        one = Walk(traces, chosen, pair, repeat, workers, equal_nan, recompute, False)
         one.visit((step, rank), silent)
         return one.parts[step, rank].results
 

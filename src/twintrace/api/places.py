@@ -110,7 +110,6 @@ def compare_place(
     label: str,
     before: Aftermath | None,
     equal_nan: bool,
-    brief: bool,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
     journals = (composed(traces[0].journal(*place)), composed(traces[1].journal(*place)))
@@ -120,7 +119,7 @@ def compare_place(
     noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
     told = f"{label}: measuring"
     measuring = progress if standing is None else _first_half(progress)
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told, brief=brief)
+    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told)
     foreign = sides[0].framework != sides[1].framework
     graphs = graphs_of(journals, sides)
     readers = graphs[0].meaning, graphs[1].meaning
@@ -329,8 +328,6 @@ def _measure_all(
     workers: int | None,
     progress: Progress,
     label: str,
-    *,
-    brief: bool = False,
 ) -> dict[_Key, Evidence]:
     """Evidence on each pair of tensors. Values are read only where the bits are not known to be equal."""
     from ..engine.local import Local
@@ -352,10 +349,7 @@ def _measure_all(
             to_read.append(item)
 
     def task(items: Sequence[Evidence]) -> list[Evidence]:
-        return [
-            measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names), brief=brief)
-            for item in items
-        ]
+        return [measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names)) for item in items]
 
     measured = 0
     for done in Local(workers).run(task, _groups(to_read)):
@@ -386,7 +380,6 @@ def measure_pair(
     tolerance: tuple[float, float],
     *,
     heat: bool = False,
-    brief: bool = False,
 ) -> Evidence:
     """Both values read and measured; a damaged one costs its row, not the comparison."""
     from ..measure.values import measure
@@ -403,7 +396,6 @@ def measure_pair(
             rtol=rtol,
             atol=atol,
             heat=heat,
-            brief=brief,
         )
     except (TwintraceError, OSError) as error:
         return replace(item, failure=str(error))

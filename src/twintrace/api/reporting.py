@@ -102,44 +102,6 @@ def write_table(
         book.add("Sheet1", columns, rows, widths)
 
 
-def table_part(
-    path: str | os.PathLike[str],
-    columns: Sequence[str],
-    rows: Iterable[tuple[str | None, Sequence[str | float | int | bool | None]]],
-    number: int,
-    *,
-    fills: Mapping[str, str] | None = None,
-) -> bytes:
-    """Some rows of a table that `write_table_parts` puts together at `path`; the first is its row `number`, counted from 0."""
-    if Path(path).suffix != ".xlsx":
-        from ..report import delimited
-
-        return delimited.as_part(cells for _, cells in rows)
-    from ..report import spreadsheet
-
-    return spreadsheet.as_part(columns, rows, number, fills or ())
-
-
-def write_table_parts(
-    path: str | os.PathLike[str],
-    columns: Sequence[str],
-    parts: Iterable[tuple[int, bytes]],
-    *,
-    fills: Mapping[str, str] | None = None,
-    widths: Sequence[float] = (),
-) -> None:
-    """The same as `write_table`, of what `table_part` has made of so many rows each: a spreadsheet's must fit on one sheet."""
-    from ..report import delimited, files
-
-    if Path(path).suffix != ".xlsx":
-        delimited.write_parts(path, columns, (text for _, text in parts))
-        return
-    from ..report import spreadsheet
-
-    with files.placed(path) as temporary, spreadsheet.Spreadsheet(temporary, fills) as book:
-        book.add_parts("Sheet1", columns, parts, widths)
-
-
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """A text file, whole or not at all."""
     from ..report import files

@@ -74,12 +74,11 @@ class Walk:
         repeat: Trace | None,
         workers: int | None,
         equal_nan: bool,
-        brief: bool,
         recompute: bool,
         shortcuts: bool,
     ) -> None:
         self._traces, self._policy, self._pair, self._repeat, self._workers = traces, policy, pair, repeat, workers
-        self._equal_nan, self._brief, self.recompute, self._shortcuts = equal_nan, brief, recompute, shortcuts
+        self._equal_nan, self.recompute, self._shortcuts = equal_nan, recompute, shortcuts
         self.parts: dict[tuple[int, int], PlaceResult] = {}
         self.equal: list[EqualStep] = []
         self.followed: list[FollowedStep] = []
@@ -185,7 +184,6 @@ class Walk:
             f"step {place[0]}, rank {place[1]}",
             carried.before,
             self._equal_nan,
-            self._brief,
             carried.standing if self.recompute else None,
         )
         carried.before, carried.standing = part.left_behind, _worth_knowing(part.standing)

@@ -5,12 +5,12 @@
     processes.py  Processes: processes of this machine, for tasks that can be pickled
     cluster.py    Cluster: a Ray cluster
     choosing.py   engine_named: the engine that a name stands for
-    forked.py     forked: copies of this process, for work that holds the interpreter lock and whose results are bytes
     cores.py      cores: how many things can be done at once
     compiling.py  compiled: a kernel by numba, from its cache or compiled now, which is said
+    intrinsics.py what kernels need and numba has no name for: memory by its address, bits of floats
 
 In: a function and descriptions of what to call it with. Out: one `Done` for each. Not here: what the work is; of all rooms only
-the verbs come here, and for `compiling.py` those that have kernels. Surprising: a task that raises costs itself alone, and its
-error is a result like any other. Function and descriptions should be such that they can be pickled, although threads do not ask
-for it: another machine may take them one day.
+the verbs come here, and those that have kernels. Surprising: a task that raises costs itself alone, and its error is a result like
+any other. Function and descriptions should be such that they can be pickled, although threads do not ask for it: another machine
+may take them one day.
 """

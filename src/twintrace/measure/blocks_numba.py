@@ -16,61 +16,14 @@ Importing this module imports numba; nothing is compiled before `compiled`.
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
 
 from ..engine import compiling
+from ..engine.intrinsics import as_float, at, bits, half, modulus, put
 from .formats import BF16, F16, F32, F64, I16, I32, I64, PAIRS, TABLE, U16, U32, U64
 
 BLOCK = 1024  # elements: six scratch arrays of 8 KiB. Even, so that a byte with two numbers lies in one block
 INFINITY = np.int64(0x7FF0000000000000)  # the bits of an infinity; those of a NaN are above
 SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
-_SMALLEST_F16 = np.float32(2.0**-14)
-
-
-@intrinsic
-def at(typing, like, address, index):
-    """Element `index` of type `like` from `address`, at any alignment; numba's own arrays promise LLVM alignment."""
-    result = like.instance_type
-
-    def emit(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[1], context.get_value_type(result).as_pointer())
-        return builder.load(builder.gep(pointer, [arguments[2]]), align=1)
-
-    return result(like, types.intp, types.intp), emit
-
-
-@intrinsic
-def _put(typing, address, index, value):
-    """Write element `index` of the type of `value` from `address` on, at any alignment."""
-
-    def emit(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[0], context.get_value_type(value).as_pointer())
-        builder.store(arguments[2], builder.gep(pointer, [arguments[1]]), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, value), emit
-
-
-@intrinsic
-def as_float(typing, bits):
-    """The float of the same width with these bits."""
-    result = {32: types.float32, 64: types.float64}[bits.bitwidth]
-
-    def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(result))
-
-    return result(bits), emit
-
-
-@intrinsic
-def bits(typing, value):
-    """The bits of a float as an integer of its width."""
-    result = {32: types.int32, 64: types.int64}[value.bitwidth]
-
-    def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(result))
-
-    return result(value), emit
 
 
 @njit
@@ -83,17 +36,6 @@ def largest_bits(values, count):
 
 
 # Decoding ----------------------------------------------------------------------------------------------------------
-
-
-@njit
-def _half(bits):
-    """An f16 as float64, by hand: the same on every processor."""
-    magnitude = np.int32(bits & 0x7FFF)
-    normal = as_float(np.int32((magnitude << 13) + (112 << 23)))
-    special = as_float(np.int32((magnitude << 13) | (255 << 23)))
-    subnormal = np.float32(as_float(np.int32((magnitude << 13) + (113 << 23))) - _SMALLEST_F16)
-    v = subnormal if magnitude < 0x400 else (special if magnitude >= 0x7C00 else normal)
-    return np.float64(-v if bits < 0 else v)
 
 
 @njit
@@ -115,7 +57,7 @@ def _decode(code, table, address, count, out):
             out[i] = np.float64(as_float(np.int32(np.int32(at(np.int16, address, np.intp(i))) << 16)))
     elif code == F16:
         for i in range(np.uint64(count)):
-            out[i] = _half(at(np.int16, address, np.intp(i)))
+            out[i] = half(at(np.int16, address, np.intp(i)))
     elif code == TABLE:
         for i in range(np.uint64(count)):
             out[i] = table[0, at(np.uint8, address, np.intp(i))]
@@ -141,7 +83,7 @@ def _decode(code, table, address, count, out):
 @njit
 def _copy_run(like, address, stride, count, target, offset):
     for i in range(count):
-        _put(target, offset + i, at(like, address + i * stride, 0))
+        put(like, target, offset + i, at(like, address + i * stride, 0))
 
 
 @njit
@@ -168,8 +110,8 @@ def _gather(address, size, shape, strides, first, count, target):
             _copy_run(np.uint64, base, strides[last], run, target, done)
         else:
             for i in range(run):
-                _put(target, 2 * (done + i), at(np.uint64, base + i * strides[last], 0))
-                _put(target, 2 * (done + i) + 1, at(np.uint64, base + i * strides[last], 1))
+                put(np.uint64, target, 2 * (done + i), at(np.uint64, base + i * strides[last], 0))
+                put(np.uint64, target, 2 * (done + i) + 1, at(np.uint64, base + i * strides[last], 1))
         done += run
 
 
@@ -190,17 +132,6 @@ def _locate(address, code, size, shape, strides, first, count, scratch):
 
 
 @njit
-def _modulus(real, imaginary):
-    # Powers of two keep the squares in range and change no bit of the result where they were in range anyway.
-    largest = max(abs(real), abs(imaginary))
-    scale = 2.0**-600 if largest > 2.0**500 else (2.0**600 if largest < 2.0**-500 else 1.0)
-    back = 2.0**600 if largest > 2.0**500 else (2.0**-600 if largest < 2.0**-500 else 1.0)
-    real *= scale
-    imaginary *= scale
-    return np.sqrt(real * real + imaginary * imaginary) * back
-
-
-@njit
 def _spread(values, count, parts):
     """Real numbers as complex ones."""
     for i in range(count):
@@ -216,9 +147,9 @@ def complex_errors(real_left, real_right, left, right, left_parts, right_parts, 
     if real_right:
         _spread(right, count, right_parts)
     for i in range(count):
-        left[i] = _modulus(left_parts[2 * i], left_parts[2 * i + 1])
-        right[i] = _modulus(right_parts[2 * i], right_parts[2 * i + 1])
-        error[i] = _modulus(right_parts[2 * i] - left_parts[2 * i], right_parts[2 * i + 1] - left_parts[2 * i + 1])
+        left[i] = modulus(left_parts[2 * i], left_parts[2 * i + 1])
+        right[i] = modulus(right_parts[2 * i], right_parts[2 * i + 1])
+        error[i] = modulus(right_parts[2 * i] - left_parts[2 * i], right_parts[2 * i + 1] - left_parts[2 * i + 1])
 
 
 # A block -----------------------------------------------------------------------------------------------------------

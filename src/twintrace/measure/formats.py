@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..model.codes import code_values
+from ..model.dtypes import DTYPES, LETTERS, PRECISIONS, code_values
 from ..model.errors import UsageError
-from ..model.tensors import DTYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,13 +28,6 @@ _CODES = {
     "f64": F64, "f32": F32, "f16": F16, "bf16": BF16, "i16": I16, "u16": U16, "i32": I32, "u32": U32,
     "i64": I64, "u64": U64, "c32": F16, "c64": F32, "c128": F64, "f4e2m1fn_x2": PAIRS,
 }  # fmt: skip
-# (bits of the significand with the leading one, exponent of the smallest normal number)
-_PRECISION = {
-    "f64": (53, -1022), "f32": (24, -126), "f16": (11, -14), "bf16": (8, -126),
-    "f8e4m3fn": (4, -6), "f8e4m3fnuz": (4, -7), "f8e5m2": (3, -14), "f8e5m2fnuz": (3, -15), "f8e8m0fnu": (1, -127),
-    "f4e2m1fn_x2": (2, 0),
-}  # fmt: skip
-_HELD_UNSIGNED = {"bf16", "c32"}  # and the floats of one byte: numpy has no such types
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,17 +60,16 @@ def form(dtype: str) -> Form:
     if dtype not in DTYPES:
         raise UsageError(f"measure: unknown element type {dtype!r}; known are {', '.join(DTYPES)}.")
     code, size = _CODES.get(dtype, TABLE), DTYPES[dtype]
-    unsigned = dtype in _HELD_UNSIGNED or (size == 1 and dtype[0] == "f")
     table = np.array(code_values(dtype) if size == 1 else (), np.float64).reshape(-1, 256)
     table.flags.writeable = False
     return Form(
         dtype,
-        "u" if unsigned else dtype[0],
+        LETTERS[dtype][1],
         size,
         code,
         2 if dtype[0] == "c" else 1,
         table,
-        _PRECISION.get(dtype),
+        PRECISIONS.get(dtype),
     )
 
 

@@ -1,6 +1,6 @@
 """The pass over both arrays, compiled by numba: a thousand elements at a time, all of it in the first cache.
 
-    load()(count, left…, right…, exact, brief, rtol, atol, floor, counts, numbers, heat, blemish, width)
+    load()(count, left…, right…, exact, rtol, atol, floor, counts, numbers, heat, blemish, width)
 
 What goes into `counts`, `numbers`, `heat` and `blemish` is said in `totals.py`; `kernel_numpy.py` does the same in numpy, and the
 two are held together by tests/measure/test_values.py. Importing this module imports numba; nothing is compiled before `load`.
@@ -18,6 +18,7 @@ import functools
 import numpy as np
 from numba import njit, types
 
+from ..engine.intrinsics import as_float, at, bits
 from ..model.measurements import HISTOGRAM_EDGES
 from .blocks_numba import (
     BLOCK,
@@ -25,9 +26,6 @@ from .blocks_numba import (
     LENGTHS,
     SIDE,
     SIGN,
-    as_float,
-    at,
-    bits,
     compiled,
     complex_errors,
     largest_bits,
@@ -316,7 +314,7 @@ def _weigh(
     count,
     left_address, left_code, left_parts, left_size, left_table, left_shape, left_strides,
     right_address, right_code, right_parts, right_size, right_table, right_shape, right_strides,
-    exact, brief, rtol, atol, floor,
+    exact, rtol, atol, floor,
     counts, numbers, heat, blemish, width,
 ):  # fmt: skip
     complex_ = left_parts == 2 or right_parts == 2
@@ -362,8 +360,7 @@ def _weigh(
             counts[ONE_THOUSANDTH] += size
             counts[FIVE_THOUSANDTHS] += size
             counts[HISTOGRAM] += size
-            if not brief:
-                counts[RATIOS] += size - _zeros(left, size)
+            counts[RATIOS] += size - _zeros(left, size)
             continue
         if most_error > largest_error:
             largest_error = most_error
@@ -373,14 +370,6 @@ def _weigh(
                     break
         if heat.size:
             _warm(error, size, start, width, height, heat)
-        if brief:  # dividing and sorting into bins is most of the work
-            errors, squares = _sums(error, size)
-            numbers[SUM_ERRORS] += errors
-            numbers[SUM_SQUARES] += squares
-            equal, _, close = _compared(left, error, rtol, atol, size)
-            counts[EQUAL] += equal
-            counts[CLOSE] += close
-            continue
         errors, squares, relatives, most_ratio = _ratios(left, error, ratio, size)
         numbers[SUM_ERRORS] += errors
         numbers[SUM_SQUARES] += squares
@@ -407,7 +396,7 @@ def _weigh(
 
 
 _SIGNATURE = (
-    types.int64, *SIDE, *SIDE, types.boolean, types.boolean, types.float64, types.float64, types.int64,
+    types.int64, *SIDE, *SIDE, types.boolean, types.float64, types.float64, types.int64,
     LENGTHS, types.Array(types.float64, 1, "C"), types.Array(types.float64, 2, "C"), types.Array(types.boolean, 2, "C"),
     types.int64,
 )  # fmt: skip

@@ -1,7 +1,6 @@
 """The pass over both arrays in numpy, block by block: for machines without numba, and to check the kernel by.
 
 weigh(count, left, right, …)   fills `counts`, `numbers`, `heat` and `blemish` as `totals.py` says
-relate(count, left, right, …)  fills `counts` and `largest` with what `ratios.py` wants to know
 blocks(count, left, right)     both sides and their errors as float64, a block at a time
 """
 
@@ -64,7 +63,6 @@ def weigh(
     right: NDArray[Any],
     right_form: Form,
     exact: bool,
-    brief: bool,
     rtol: float,
     atol: float,
     least: int | None,
@@ -74,9 +72,7 @@ def weigh(
     blemish: NDArray[np.bool_],
     width: int,
 ) -> None:
-    """One pass. `least` is the exponent of the smallest normal number, None where there is no last place. `brief` is for the
-    compiled kernel, which has time to save; here everything is computed.
-    """
+    """One pass. `least` is the exponent of the smallest normal number, None where there is no last place."""
     with np.errstate(all="ignore"):
         for block in blocks(count, left, left_form, right, right_form, exact):
             _weigh(block, count, rtol, atol, least, counts, numbers, heat, blemish, width)
@@ -142,35 +138,6 @@ def _weigh(
         _raise(numbers, totals.LARGEST_STEP, error / np.ldexp(1.0, power))
     if cell is not None:
         np.maximum.at(heat.reshape(-1), cell, error)
-
-
-def relate(
-    count: int,
-    left: NDArray[Any],
-    left_form: Form,
-    right: NDArray[Any],
-    right_form: Form,
-    single: bool,
-    counts: NDArray[np.int64],
-    largest: Floats,
-) -> None:
-    """Elements below 1/1000 and 5/1000 into `counts`, the largest ratio into `largest`."""
-    kind: Any = np.float32 if single else np.float64
-    shift = np.finfo(kind).eps
-    with np.errstate(all="ignore"):
-        for block in blocks(count, left, left_form, right, right_form, exact=False):
-            odd = ~(np.isfinite(block.left) & np.isfinite(block.right))
-            unlike = np.count_nonzero(odd) - np.count_nonzero(_alike(block, odd))
-            beneath, above = np.where(odd, 0.0, block.left).astype(kind), np.where(odd, 0.0, block.right).astype(kind)
-            zero = beneath == 0
-            beneath[zero] += shift
-            if block.left_parts is None:
-                above[zero] += shift
-                ratio = np.abs((above - beneath) / beneath)
-            else:
-                ratio = np.where(odd, 0.0, block.error) / beneath
-            counts += [np.count_nonzero(ratio < kind(bound)) - unlike for bound in (0.001, 0.005)]
-            largest[0] = max(largest[0], ratio.max())
 
 
 def scaled_sums(block: Block, left: int, right: int, error: int) -> tuple[float, float, float, float, float]:

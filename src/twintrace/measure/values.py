@@ -16,7 +16,6 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,14 +50,9 @@ def measure(
     rtol: float,
     atol: float,
     heat: bool = False,
-    brief: bool = False,
 ) -> Measurement:
-    """All numbers about two arrays in their storage types. UsageError, with the text of `misfit`, where none exist.
-
-    With `brief` those that need no division, in less than half the time: no relative errors, no units in the last place, no shares
-    by them, no histogram, no flipped signs, no look for fill values.
-    """
-    return _measure(_kernel(), left, right, form(left_dtype), form(right_dtype), layout, rtol, atol, heat, brief)
+    """All numbers about two arrays in their storage types. UsageError, with the text of `misfit`, where none exist."""
+    return _measure(_kernel(), left, right, form(left_dtype), form(right_dtype), layout, rtol, atol, heat)
 
 
 def misfit(left: Spec, right: Spec, layout: Layout = _AS_IT_IS) -> str | None:
@@ -116,14 +110,13 @@ def _calling(weigh: Callable[..., None]) -> Kernel:
         right: NDArray[Any],
         right_form: Form,
         exact: bool,
-        brief: bool,
         rtol: float,
         atol: float,
         least: int | None,
         *results: Any,
     ) -> None:
         floor = 0 if least is None else (least + 1023) << 52  # the bits of that power of two
-        weigh(count, *side(left, left_form), *side(right, right_form), exact, brief, rtol, atol, floor, *results)
+        weigh(count, *side(left, left_form), *side(right, right_form), exact, rtol, atol, floor, *results)
 
     return kernel
 
@@ -180,7 +173,6 @@ def _measure(
     rtol: float,
     atol: float,
     heat: bool,
-    brief: bool = False,
 ) -> Measurement:
     check(left, right, left_form, right_form, layout)
     if layout.axes:
@@ -199,16 +191,16 @@ def _measure(
     if count:
         least = precision[1] if precision else None
         results = (counts, numbers, cells, blemish, width)
-        kernel(count, left, left_form, right, right_form, exact, brief, float(rtol), float(atol), least, *results)
+        kernel(count, left, left_form, right, right_form, exact, float(rtol), float(atol), least, *results)
         if _out_of_range(numbers):
             scales = _rescale(kernel_numpy.blocks(count, left, left_form, right, right_form, exact), numbers)
     worst = counts.item(totals.WORST)
     far = _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None
     filled, rest = 0, None
-    if far is not None and precision and not brief and fills.may_be_filled(far, numbers):
+    if far is not None and precision and fills.may_be_filled(far, numbers):
         found = kernel_numpy.blocks(count, left, left_form, right, right_form, exact)
         filled, rest = fills.filled(found, numbers.item(totals.LARGEST_LEFT))
-    reading = _reading(
+    return _reading(
         count,
         counts,
         numbers,
@@ -221,14 +213,6 @@ def _measure(
         rest,
         _heat(cells, blemish) if heat and count else None,
     )
-    return replace(reading, **_LEFT_OUT) if brief else reading
-
-
-_LEFT_OUT: dict[str, Any] = {
-    **dict.fromkeys(("max_rel", "mean_rel", "mape", "within_1_1000", "within_5_1000", "max_ulp", "sign_flips")),
-    "histogram": (),
-}
-"""Numbers that a brief measurement does not have."""
 
 
 def _reading(

@@ -5,7 +5,7 @@ room takes and gives.
 
     sites.py     addresses of calls               forward/api:torch.relu#3
     tensors.py   what is known of a tensor        f32[8, 1024], statistics, fingerprint, place
-    codes.py     what one-byte types mean         the 256 values of f8e5m2
+    dtypes.py    element types                    f32, bf16: bytes, names, precision, the 256 values of f8e5m2
     values.py    arguments and results            nested, typed, with the tensors taken out
     records.py   what a trace holds               Call, Gradient, Note, Header
     pairs.py     what belongs together            Match, TensorPair, Alone, Alignment

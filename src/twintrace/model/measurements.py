@@ -1,7 +1,6 @@
 """Numbers about two tensors, and about one. No number here says whether it is too large: that is the bench's affair.
 
     Measurement            both values were read, element by element
-    Ratios                 relative errors that have a value where there is nothing to divide by
     StatisticsDifference   only their statistics are known
     Heat                   where in the tensor the error is, as a coarse picture
     Picture                the values of one tensor, for people to look at
@@ -47,7 +46,7 @@ class Measurement:
 
     Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
     what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
-    no finite pair of elements, a zero vector's cosine; and where it was not asked for (`measure(…, brief=True)`).
+    no finite pair of elements, a zero vector's cosine.
     """
 
     count: int
@@ -97,19 +96,6 @@ class Measurement:
     rms_rest: float | None = None
     """The root mean square of the other elements, of the larger side; None where nothing is filled."""
     heat: Heat | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """Relative errors with a small number added to both sides where the left one is 0, in the arithmetic of the elements.
-
-    What is not finite, and the same on both sides, counts as an error of 0; otherwise it is in no share, and not in the maximum.
-    """
-
-    max: float | None
-    """None for an empty tensor."""
-    within_1_1000: float | None
-    within_5_1000: float | None
 
 
 @dataclass(frozen=True, slots=True)

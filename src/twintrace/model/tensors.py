@@ -4,8 +4,7 @@
     min -1.5  max 2.0  mean 0.01 …    its Statistics
     9f86d081884c7d65…                 its fingerprint: 128 bits of the bytes, in order (store/FORMAT.md)
 
-`DTYPES` is the list of element types that a trace can hold. A name says what the bytes *mean*; how they lie in
-memory is the store's concern.
+`DTYPES` is the list of element types that a trace can hold (dtypes.py). A name says what the bytes *mean*.
 """
 
 from __future__ import annotations
@@ -13,36 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-# name -> bytes per element. The names are those of torch.utils._dtype_abbrs, which readers of graphs already know.
-DTYPES: Mapping[str, int] = MappingProxyType(
-    {
-        "f64": 8, "f32": 4, "f16": 2, "bf16": 2,
-        "f8e4m3fn": 1, "f8e4m3fnuz": 1, "f8e5m2": 1, "f8e5m2fnuz": 1, "f8e8m0fnu": 1, "f4e2m1fn_x2": 1,
-        "c32": 4, "c64": 8, "c128": 16,
-        "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
-        "b8": 1,
-    }
-)  # fmt: skip
-UNITS: Mapping[str, float] = MappingProxyType(
-    {
-        "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "c128": 2.0**-53, "c64": 2.0**-24, "c32": 2.0**-11,
-        "f8e4m3fn": 2.0**-4, "f8e4m3fnuz": 2.0**-4, "f8e5m2": 2.0**-3, "f8e5m2fnuz": 2.0**-3, "f8e8m0fnu": 0.5, "f4e2m1fn_x2": 0.25,
-    }
-)  # fmt: skip
-"""Half a unit in the last place, relative. Integers are exact and are not here."""
-
-
-LARGEST: Mapping[str, float] = MappingProxyType(
-    {
-        "f64": 1.7976931348623157e308, "f32": 3.4028234663852886e38, "bf16": 3.3895313892515355e38, "f16": 65504.0,
-        "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0, "f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0,
-        "c128": 1.7976931348623157e308, "c64": 3.4028234663852886e38, "c32": 65504.0,
-    }
-)  # fmt: skip
-"""The largest finite number of each floating-point type (of complex ones: of a part)."""
-
+from .dtypes import DTYPES as DTYPES
+from .dtypes import LARGEST as LARGEST
+from .dtypes import UNITS as UNITS
 
 CRC = "0" * 24
 """Beginning of a fingerprint that is a CRC-32 of the bytes, which is all that some dumps have: compared with its like only."""

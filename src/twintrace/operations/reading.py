@@ -11,20 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..model.dtypes import short_name
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
 from .catalog import OPERATIONS
 from .conventions import Context, axes, axis
 from .meanings import Meaning, Operand, SpecOf
 from .rows import WITHOUT_EFFECT, NotTold, Row, Signature
-
-_DTYPES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
-    "complex32": "c32", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
-    "uint32": "u32", "uint64": "u64", "bool": "b8", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",
-    "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2fnuz": "f8e5m2fnuz", "double": "f64", "float": "f32", "half": "f16",
-    "long": "i64", "int": "i32", "short": "i16", "hifloat8": "hif8",
-}  # fmt: skip
 
 
 def argument_of(value: Value) -> Any:
@@ -41,7 +34,7 @@ def argument_of(value: Value) -> Any:
 def _token(token: Token) -> Any:
     if token.kind == "dtype":
         name = token.text.rpartition(".")[2].lower()
-        return _DTYPES.get(name, name)
+        return short_name(name) or name.replace("hifloat8", "hif8")
     if token.kind == "slice":
         return slice(*(_bound(part) for part in token.text.split(":")))
     if token.kind == "ellipsis":

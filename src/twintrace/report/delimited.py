@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .files import placed, written
+from .files import written
 
 if TYPE_CHECKING:
     from ..model.results import Comparison
@@ -41,18 +41,6 @@ def write_rows(path: str | os.PathLike[str], columns: Sequence[str], rows: Itera
     with written(path) as file:
         file.write(_line(columns))
         file.writelines(map(_line, rows))
-
-
-def as_part(rows: Iterable[Sequence[Cell]]) -> bytes:
-    """Rows as lines, for `write_parts`."""
-    return "".join(map(_line, rows)).encode("utf-8", "replace")
-
-
-def write_parts(path: str | os.PathLike[str], columns: Sequence[str], parts: Iterable[bytes]) -> None:
-    """Write a table that was made in parts, whole or not at all."""
-    with placed(path) as temporary, temporary.open("wb") as file:
-        file.write(as_part([columns]))
-        file.writelines(parts)
 
 
 def _line(row: Sequence[Cell]) -> str:

@@ -53,7 +53,7 @@ class Spreadsheet:
 
     def __init__(self, path: str | os.PathLike[str], fills: Mapping[str, str] | None = None) -> None:
         self._fills = dict(fills or {})
-        self._styles = _style_numbers(self._fills)
+        self._styles = {name: _FIRST_FILL + at for at, name in enumerate(self._fills)}
         self._sheets: list[str] = []
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
 
@@ -72,10 +72,6 @@ class Spreadsheet:
         for number, some in enumerate(_pieces(iter(rows), MAX_ROWS), 1):
             parts = _parts(columns, some, self._styles)
             self._add(name if number == 1 else f"{name} {number}", columns, parts, widths)
-
-    def add_parts(self, name: str, columns: Sequence[str], parts: Iterable[Part], widths: Sequence[float] = ()) -> None:
-        """A table that was made in parts: at most MAX_ROWS rows, for a table that is longer goes on in another sheet."""
-        self._add(name, columns, parts, widths)
 
     def _add(self, name: str, columns: Sequence[str], parts: Iterable[Part], widths: Sequence[float]) -> None:
         """One part is compressed while the next is made."""
@@ -125,16 +121,11 @@ class Spreadsheet:
             self._zip.writestr(name, _HEAD + text)
 
 
-def as_part(columns: Sequence[str], rows: Iterable[Row], number: int, fills: Iterable[str]) -> bytes:
-    """The XML of some rows, for `Spreadsheet.add_parts`; the first has this number among those of its table, counted from 0."""
-    return "".join(_texts(columns, rows, number, _style_numbers(fills))).encode()
-
-
 def _parts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> Iterator[Part]:
     """Rows in parts that are worth compressing."""
     some: list[str] = []
     size = 0
-    for text in _texts(columns, rows, 0, styles):
+    for text in _texts(columns, rows, styles):
         some.append(text)
         size += len(text)
         if size > _CHUNK:
@@ -144,14 +135,10 @@ def _parts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int
     yield len(some), "".join(some).encode()
 
 
-def _texts(columns: Sequence[str], rows: Iterable[Row], number: int, styles: Mapping[str, int]) -> Iterator[str]:
+def _texts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> Iterator[str]:
     places = _places(columns)
-    for place, (fill, cells) in enumerate(rows, number + 2):  # counted from 1, and below the header
+    for place, (fill, cells) in enumerate(rows, 2):  # counted from 1, and below the header
         yield _row(place, places, cells, styles[fill] if fill is not None else _PLAIN)
-
-
-def _style_numbers(fills: Iterable[str]) -> dict[str, int]:
-    return {name: _FIRST_FILL + at for at, name in enumerate(fills)}
 
 
 def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) -> str:

@@ -7,7 +7,7 @@ other tools' layouts.
     lines.py      one checked line of JSON          stage.py     payload bytes behind the training thread
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
-    digest_numba.py, walk_numba.py, memory_numba.py     the same, compiled, where numba is installed
+    digest_numba.py     the same, compiled, where numba is installed
     device_sums.py      the same from sums that a device has made
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
     folding.py    a step that repeats an earlier one, as its numbers alone
@@ -15,7 +15,6 @@ other tools' layouts.
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     remote.py     paths of other file systems, through fsspec
     npy.py        one .npy file                     saved.py     a folder of them as a trace
-    decimals.py   numbers out of JSON text; decimals_numba.py    the same, compiled
 
 In: lines and bytes from `collect`; paths. Out: `Trace`, which gives `model` types and numpy arrays. Not here: what to record
 (`collect`), what two traces have in common (`align`). Surprising: there is no index file. Lines name their kind in the first

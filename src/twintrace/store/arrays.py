@@ -13,21 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..model.dtypes import DTYPES, LETTERS
 from ..model.errors import TraceFormatError
-from ..model.tensors import DTYPES, Spec
+from ..model.tensors import Spec
 
-# Types that numpy does not have are held in the unsigned integer of their width.
-STORAGE: dict[str, np.dtype[np.generic]] = {
-    name: np.dtype(code)
-    for name, code in {
-        "f64": "<f8", "f32": "<f4", "f16": "<f2", "bf16": "<u2",
-        "f8e4m3fn": "u1", "f8e4m3fnuz": "u1", "f8e5m2": "u1", "f8e5m2fnuz": "u1", "f8e8m0fnu": "u1", "f4e2m1fn_x2": "u1",
-        "c32": "<u4", "c64": "<c8", "c128": "<c16",
-        "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8",
-        "b8": "?",
-    }.items()
-}  # fmt: skip
-
+STORAGE: dict[str, np.dtype[np.generic]] = {name: np.dtype(letters) for name, letters in LETTERS.items()}
+"""Storage type of each element type; those that numpy does not have are held in the unsigned integer of their width."""
 
 _MEANT = {storage.str[1:]: name for name, storage in reversed(STORAGE.items()) if storage.kind in "fciub"} | {
     "u1": "u8", "u2": "u16", "u4": "u32"  # what numpy has no type for lies in these, too: an array by itself means the integers

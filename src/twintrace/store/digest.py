@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from ..model import fingerprints
-from ..model.codes import code_values
+from ..model.dtypes import code_values
 from ..model.errors import UsageError
 from ..model.tensors import DTYPES, Statistics
 from .arrays import STORAGE

@@ -8,8 +8,7 @@
 What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
 tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
 
-Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one; f32 has
-the rich one, written out in `walk_numba.py`.
+Each block is walked by several short loops, because LLVM vectorises three simple loops and gives up on one rich one.
 Memory that is in no cache is asked for some blocks ahead: otherwise the first loop over a block waits for it, and the
 others have nothing to wait for, which together takes half as long again. Casts such as `like(min(...))` look idle and
 are not: numba widens every integer to 64 bits, and without the cast back a loop over int32 runs at half the speed.
@@ -22,16 +21,14 @@ import functools
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
 
 from ..engine.compiling import compiled
+from ..engine.intrinsics import as_float, at, bits, fetch, half, modulus, move, put
 from ..model.fingerprints import GROUP, WEIGHTS
 from .digest import BLOCK, KEYS
-from .memory_numba import at, fetch, move, put
-from .walk_numba import AHEAD, clear, reduced, room, walk, walk_without, weighted
 
 # Bytes. Counts within a block are kept in the width of an element.
-_PIECE = 16 * BLOCK  # of f32, which are walked block by block and summed up together
+_AHEAD = 4096  # memory this far ahead of what is read is asked for
 _PAGE = 4096
 # Here one line of each page is asked for: finding out where a page lies takes as long as reading it.
 _FAR_AHEAD = 8 * _PAGE
@@ -44,27 +41,6 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ADDED, _CROSSED = KEYS[:128], KEYS[128:]
 _WEIGHTS = np.array(WEIGHTS)
 _S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
-
-
-@intrinsic
-def _as_float(typing, bits):
-    """The float of the same width with these bits."""
-    result = {32: types.float32, 64: types.float64}[bits.bitwidth]
-
-    def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(result))
-
-    return result(bits), emit
-
-
-@intrinsic
-def _as_int(typing, value):
-    """The bits of a float64 as int64."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
-
-    return types.int64(types.float64), emit
 
 
 # The fingerprint ---------------------------------------------------------------------------------------------------
@@ -142,7 +118,7 @@ def _reach(address, start, nbytes):
     """Where the block at `start` lies, and its length; one that comes later is asked for."""
     if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
         fetch(address + start + _FAR_AHEAD)
-    for line in range(start + AHEAD, min(start + AHEAD + BLOCK, nbytes), _LINE):
+    for line in range(start + _AHEAD, min(start + _AHEAD + BLOCK, nbytes), _LINE):
         fetch(address + line)
     return address + start, min(BLOCK, nbytes - start)
 
@@ -191,9 +167,9 @@ def _pick(like, size, source, rows, between, count, step, target):
             place = source + first * between + i * step
             goal = target + (first * count + i) * size
             for row in range(many):
-                put(like, goal + row * count * size, at(like, place + row * between, 0))
+                put(like, goal + row * count * size, 0, at(like, place + row * between, 0))
                 if size == 16:  # two words
-                    put(like, goal + row * count * size + 8, at(like, place + row * between, 1))
+                    put(like, goal + row * count * size, 1, at(like, place + row * between, 1))
 
 
 def _gather(address, runs, size, target):
@@ -267,23 +243,17 @@ def _extent_finite(like, top, infinity, address, count):
 # Which float the bits are. Numbers and not functions, because numba cannot cache a kernel that is handed a function;
 # they are constants once inlined, so no comparison is left in a loop.
 _F64, _F32, _F16, _BF16 = range(4)
-_SMALLEST_F16 = np.float32(2.0**-14)
 
 
 @njit
 def _value(kind, bits):
     if kind == _F64:
-        return _as_float(np.int64(bits))
+        return as_float(np.int64(bits))
     if kind == _F32:
-        return np.float64(_as_float(np.int32(bits)))
+        return np.float64(as_float(np.int32(bits)))
     if kind == _BF16:
-        return np.float64(_as_float(np.int32(np.int32(bits) << 16)))
-    # f16 by hand: the same on every processor, and subnormals survive torch.set_flush_denormal. Only for finite values.
-    magnitude = np.int32(bits & 0x7FFF)
-    normal = _as_float(np.int32((magnitude << 13) + (112 << 23)))
-    subnormal = np.float32(_as_float(np.int32((magnitude << 13) + (113 << 23))) - _SMALLEST_F16)
-    v = subnormal if magnitude < 0x400 else normal
-    return np.float64(-v if bits < 0 else v)
+        return np.float64(as_float(np.int32(np.int32(bits) << 16)))
+    return half(bits)
 
 
 # reassoc lets LLVM keep several partial sums; no flag here says that NaN or Inf cannot occur.
@@ -320,29 +290,6 @@ def _mean_and_norm(total, squares, finite):
 
 
 @njit
-def _walk(address, start, state, wanted, a, b):
-    """A piece of f32 into `state`, into the two sums of the fingerprint, and what it adds to the two order sums."""
-    clear(state)
-    added, crossed, weights = _ADDED.ctypes.data, _CROSSED.ctypes.data, _WEIGHTS.ctypes.data
-    one = 0.0
-    two = 0.0
-    for place in range(0, _PIECE, _PAGE):
-        fetch(address + place + _FAR_AHEAD)
-    for place in range(0, _PIECE, BLOCK):
-        if wanted:
-            p, q, s = walk(address + place, weights + 2 * (place % (4 * GROUP)), added, crossed, state)
-            a, b = _add(p, q, s, start + place, a, b)
-        else:
-            walk_without(address + place, weights + 2 * (place % (4 * GROUP)), state)
-        if (place + BLOCK) % (4 * GROUP) == 0:
-            first, second = _group_weights((start + place) // (4 * GROUP))
-            part = weighted(state)
-            one += first * part
-            two += second * part
-    return a, b, one, two
-
-
-@njit
 def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     a = np.uint64(0)
     b = np.uint64(0)
@@ -357,50 +304,29 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     one = 0.0
     two = 0.0
     weights = _WEIGHTS.ctypes.data
-    state = room()
-    start = 0
-    while start < nbytes:
-        if kind == _F32 and nbytes - start >= _PIECE:
-            block, length = address + start, _PIECE
-            a, b, block_one, block_two = _walk(block, start, state, wanted, a, b)
-            block_low, block_high, zeros, block_total, block_squares = reduced(state)
-        else:
-            block, length = _reach(address, start, nbytes)
-            if wanted:
-                a, b = _mix(block, start, length, a, b)
-            block_low, block_high, zeros = _extent(like, top, block, length // size)
-            place = weights + 8 * (start // size % GROUP)
-            block_total, block_squares, order = _sums(like, kind, block, length // size, place)
-            first, second = _group_weights(start // size // GROUP)
-            block_one = first * order
-            block_two = second * order
+    for start in range(0, nbytes, BLOCK):
+        block, length = _reach(address, start, nbytes)
+        if wanted:
+            a, b = _mix(block, start, length, a, b)
+        count = length // size
+        block_low, block_high, zeros = _extent(like, top, block, count)
+        place = weights + 8 * (start // size % GROUP)
         if block_low < -infinity or block_high >= infinity:
-            count = length // size
             block_low, block_high, nans, posinfs, neginfs = _extent_finite(like, top, infinity, block, count)
-            block_total = 0.0
-            block_squares = 0.0
-            block_one = 0.0
-            block_two = 0.0
-            for part in range(0, length, BLOCK):  # a block lies in one group, a piece in several
-                place = weights + 8 * ((start + part) // size % GROUP)
-                many = min(BLOCK, length - part) // size
-                sums = _sums_finite(like, kind, top, infinity, block + part, many, place)
-                first, second = _group_weights((start + part) // size // GROUP)
-                block_total += sums[0]
-                block_squares += sums[1]
-                block_one += first * sums[2]
-                block_two += second * sums[2]
+            sums = _sums_finite(like, kind, top, infinity, block, count, place)
             nan += nans
             posinf += posinfs
             neginf += neginfs
+        else:
+            sums = _sums(like, kind, block, count, place)
+        first, second = _group_weights(start // size // GROUP)
         low = like(min(low, block_low))
         high = like(max(high, block_high))
         zero += zeros
-        total += block_total
-        squares += block_squares
-        one += block_one
-        two += block_two
-        start += length
+        total += sums[0]
+        squares += sums[1]
+        one += first * sums[2]
+        two += second * sums[2]
     finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
@@ -433,13 +359,7 @@ def _bf16(address, nbytes, wanted):
 def _modulus(kind, real, imaginary):
     if kind != _F64:
         return np.sqrt(real * real + imaginary * imaginary)
-    # Powers of two keep the squares in range and change no bit of the result where they were in range anyway.
-    largest = max(abs(real), abs(imaginary))
-    scale = 2.0**-600 if largest > 2.0**500 else (2.0**600 if largest < 2.0**-500 else 1.0)
-    back = 2.0**600 if largest > 2.0**500 else (2.0**-600 if largest < 2.0**-500 else 1.0)
-    real *= scale
-    imaginary *= scale
-    return np.sqrt(real * real + imaginary * imaginary) * back
+    return modulus(real, imaginary)
 
 
 @njit(fastmath={"reassoc", "nsz"})
@@ -457,7 +377,7 @@ def _complex_block(like, kind, top, infinity, address, count, weights):
         imaginary = at(like, address, 2 * i + 1)
         larger = max(like(real & top), like(imaginary & top))
         m = _modulus(kind, _value(kind, real), _value(kind, imaginary)) if larger < infinity else 0.0
-        key = _as_int(m)
+        key = bits(m)
         beyond = key == 0x7FF0000000000000  # c128 only: finite parts, and yet too far out for a float64
         finite = larger < infinity and not beyond
         m = m if finite else 0.0
@@ -506,7 +426,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     finite = nbytes // size - nan - posinf
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
-    return _as_float(low), _as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower, one, two
+    return as_float(low), as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower, one, two
 
 
 def _c32(address, nbytes, wanted):

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..model.dtypes import short_name
 from ..model.errors import TraceFormatError, TraceNotFoundError
 from ..model.records import Call, Config, Damage, Header, Note
 from ..model.sites import Kind, Phase, Site
@@ -52,14 +53,8 @@ _OVERFLOW = re.compile(rf"Opdebug\.Node_OpDebug\.{_NUMBER}\.{_NUMBER}\.{_NUMBER}
 _STATISTICS, _MAPPING, _CONSTANTS = "statistic.csv", "mapping.csv", "constants"
 _UNSPELT = str.maketrans("./\\ ", "____")  # what MindSpore does to a kernel's name before it becomes a file's
 
-# Element types as MindSpore's names and tables spell them -> as we do. A type that is dumped as a wider type is marked by a fact.
-_SPELLING = {
-    "bool": "b8", "int": "i32", "uint": "u32", "float": "f32", "double": "f64",
-    "int4": "i8", "uint1": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128",
-}  # fmt: skip
-_NARROW = {"int4", "uint1"}
+_NARROW = {"int4": "i8", "uint1": "u8"}
+"""Element types that are dumped as a wider one, which a fact says."""
 
 
 # --- what the registry asks for ---------------------------------------------------------------------------------------
@@ -328,7 +323,7 @@ class KernelJournal(HeldJournal):
             )
         if file.missing is None:
             try:
-                file.array = Npy.of(path, _SPELLING.get((file.dtype or "").lower()))
+                file.array = Npy.of(path, _element_type(file.dtype or ""))
                 file.spec = file.array.spec
             except TraceFormatError as error:
                 file.missing = str(error).removeprefix(f"{path}: ").rstrip(".")
@@ -524,18 +519,22 @@ def _is_table_of_kernels(path: Path) -> bool:
     return {"optype", "opname", "io", "slot"} <= titles
 
 
+def _element_type(spelling: str) -> str | None:
+    """Element type as MindSpore's names and tables spell it, as we do."""
+    return _NARROW.get(spelling.lower()) or short_name(spelling)
+
+
 def _row(path: Path, cells: Mapping[str, str], folder: _Folder) -> _File:
     io, slot = cells["io"].lower(), int(cells["slot"])
     if io not in ("input", "output") or not 0 <= slot <= MAX_SLOT:
         raise ValueError(f"{io!r} {slot} is no input or output of a kernel")
     spelling = cells["datatype"].lower()
-    if spelling not in _SPELLING:
+    dtype = _element_type(spelling)
+    if dtype is None:
         raise ValueError(f"unknown element type {spelling[:40]!r}")
     name = cells["opname"].translate(_UNSPELT)
     file = _File(path, cells["optype"], name, int(cells.get("timestamp") or 0), folder.graph, io, slot)
-    file.spec = Spec(
-        _SPELLING[spelling], tuple(int(size) for size in re.findall("[0-9]{1,15}", cells.get("shape", "")))
-    )
+    file.spec = Spec(dtype, tuple(int(size) for size in re.findall("[0-9]{1,15}", cells.get("shape", ""))))
     if spelling in _NARROW:
         file.facts["dtype"] = cells["datatype"]
     counts = [_count(cells, name) for name in ("nancount", "positiveinfcount", "negativeinfcount", "zerocount")]

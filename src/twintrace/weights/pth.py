@@ -29,6 +29,7 @@ from zlib import crc32
 
 import numpy as np
 
+from ..model.dtypes import LONG_NAMES
 from ..model.errors import CheckpointError
 from ..model.tensors import DTYPES, Spec
 from ..store.arrays import STORAGE, nbytes
@@ -39,12 +40,7 @@ STORAGES = {
     "IntStorage": "i32", "ShortStorage": "i16", "CharStorage": "i8", "ByteStorage": "u8", "BoolStorage": "b8",
     "ComplexFloatStorage": "c64", "ComplexDoubleStorage": "c128",
 }  # fmt: skip
-DTYPE_NAMES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
-    "int8": "i8", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "b8", "complex32": "c32",
-    "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8e4m3fn", "float8_e4m3fnuz": "f8e4m3fnuz",
-    "float8_e5m2": "f8e5m2", "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0fnu", "float4_e2m1fn_x2": "f4e2m1fn_x2",
-}  # fmt: skip
+DTYPE_NAMES = {long: name for name, long in LONG_NAMES.items()}
 # Classes that training loops put beside the weights and that are read as something without contents.
 INERT = {
     "argparse.Namespace", "pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath", "datetime.datetime",

@@ -16,21 +16,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES
 from ...store.lines import Wire
-from ..torch_npu_hooks.numbers import DTYPES as _TORCH_NAMES
 from .documents import quote
-
-_MINDSPORE_NAMES = {
-    "f64": "Float64", "f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "i8": "Int8", "i16": "Int16", "i32": "Int32",
-    "i64": "Int64", "u8": "UInt8", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "b8": "Bool", "c64": "Complex64",
-    "c128": "Complex128", "f8e4m3fn": "Float8E4M3FN", "f8e5m2": "Float8E5M2",
-}  # fmt: skip
-_SHORT = (
-    {long: short for short, long in _TORCH_NAMES.items()}
-    | {long.replace("torch.", "mindspore."): short for short, long in _TORCH_NAMES.items()}
-    | {long: short for short, long in _MINDSPORE_NAMES.items()}
-    | {"mindspore.bool_": "b8", "torch.float": "f32", "torch.half": "f16", "torch.double": "f64", "torch.long": "i64"}
-)
 
 Place = Callable[[Any, str], str]
 """Given what stands in a tensor's place (its number) and the path to it, the text of its element."""
@@ -39,14 +27,9 @@ Place = Callable[[Any, str], str]
 def dtype_name(short: str, framework: str) -> str:
     """`torch.float32`, `Float32` or `mindspore.float32` for f32, as the framework's dumps say it."""
     if framework == "mindspore":
-        return _MINDSPORE_NAMES.get(short, short)
-    long = _TORCH_NAMES.get(short, short)
-    return long.replace("torch.", "mindspore.") if framework == "mindtorch" else long
-
-
-def short_dtype(text: str) -> str | None:
-    """f32 for any of the three; None for what is not known."""
-    return _SHORT.get(text)
+        return MINDSPORE_NAMES.get(short, short)
+    module = "mindspore" if framework == "mindtorch" else "torch"
+    return f"{module}.{LONG_NAMES[short]}" if short in LONG_NAMES else short
 
 
 def tensor_text(line: Mapping[str, Wire], framework: str) -> str:

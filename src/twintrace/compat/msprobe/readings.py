@@ -20,19 +20,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...model.dtypes import short_name
 from ...model.tensors import CRC, DTYPES, Location, Spec, Statistics, Tensor
 from ...model.values import Nest, TensorRef, Token, Value
 from .payloads import sample
 
-# Without underscores and in lower case, whatever stands before the last dot: torch.float32, mindspore.float32, Float32, float32.
-_DTYPES = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "double": "f64", "float": "f32", "half": "f16",
-    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "uint16": "u16", "uint32": "u32",
-    "uint64": "u64", "long": "i64", "int": "i32", "short": "i16", "bool": "b8", "bool ": "b8",
-    "complex32": "c32", "complex64": "c64", "complex128": "c128", "complexhalf": "c32",
-    "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz", "float8e5m2": "f8e5m2", "float8e5m2fnuz": "f8e5m2fnuz",
-    "float8e8m0fnu": "f8e8m0fnu", "float4e2m1fnx2": "f4e2m1fn_x2", "float8e4m3": "f8e4m3fn",
-}  # fmt: skip
 # Fields that have a place of their own in a trace.
 _KNOWN = frozenset(("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name"))
 _PLAIN = ("torch.Tensor", "mindspore.Tensor")
@@ -42,11 +34,6 @@ _SCALARS = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _MAX_DEPTH = 60  # a value of a trace has 64
 _MAX_RANK = 64
 _MAX_NAMES = 5000  # a line of a trace has 4 MB
-
-
-def short_dtype(text: object) -> str | None:
-    """`f32` for torch.float32, mindspore.float32 and Float32; None for what is not known."""
-    return _DTYPES.get(text.rpartition(".")[2].lower().replace("_", "")) if isinstance(text, str) else None
 
 
 class Readings:
@@ -151,7 +138,7 @@ class Readings:
     def _spec(self, dtype: object, shape: tuple[int, ...]) -> Spec | None:
         key = str(dtype), shape
         if key not in self._specs:
-            short = short_dtype(dtype)
+            short = short_name(dtype) if isinstance(dtype, str) else None
             self._specs[key] = Spec(short, shape) if short else None
         return self._specs[key]
 
@@ -218,7 +205,7 @@ class Readings:
             with contextlib.suppress(ValueError, TypeError):
                 return complex(value)  # type: ignore[arg-type]
         if isinstance(value, bool | int | float | str) and entry.keys() == {"type", "value"}:
-            return value if short_dtype(kind) else Token(kind, str(value))
+            return value if short_name(kind) else Token(kind, str(value))
         return Token(kind, json.dumps({key: item for key, item in entry.items() if key != "type"}))
 
     def _bad(self, name: str, problem: str) -> Token:

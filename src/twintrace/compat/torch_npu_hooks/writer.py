@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ...model.dtypes import LONG_NAMES
 from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
@@ -32,7 +33,7 @@ from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
 from ...store.lines import unseal, value_of
 from .names import line_name, operation_name
-from .numbers import DTYPES, from_values, storable, to_text
+from .numbers import from_values, storable, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class LineWriter:
 
     def _write(self, name: str, value: _Value) -> None:
         head = f"[{json.dumps(name)}, ".encode()
-        tail = f", {json.dumps(DTYPES[value.dtype])}, {json.dumps(value.shape)}]\n".encode()
+        tail = f", {json.dumps(f'torch.{LONG_NAMES[value.dtype]}')}, {json.dumps(value.shape)}]\n".encode()
         text = self._text(value)
         offset = self._size + len(head)
         self._size = append(self._file, b"".join((head, text, tail)), self._size, where=self._path)

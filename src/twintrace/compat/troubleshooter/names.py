@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES, short_name
 from ...model.sites import Kind
 from ...model.values import Nest, Value
 
@@ -174,28 +175,14 @@ def _word(name: str) -> str:
 
 # --- element types ----------------------------------------------------------------------------------------------------
 
-_MINDSPORE_TYPES = {
-    "f64": "Float64", "f32": "Float32", "f16": "Float16", "bf16": "BFloat16", "f8e4m3fn": "Float8E4M3FN",
-    "f8e5m2": "Float8E5M2", "c64": "Complex64", "c128": "Complex128", "i8": "Int8", "i16": "Int16", "i32": "Int32",
-    "i64": "Int64", "u8": "UInt8", "u16": "UInt16", "u32": "UInt32", "u64": "UInt64", "b8": "Bool",
-}  # fmt: skip
-_TORCH_TYPES = {
-    "f64": "torch.float64", "f32": "torch.float32", "f16": "torch.float16", "bf16": "torch.bfloat16",
-    "f8e4m3fn": "torch.float8_e4m3fn", "f8e4m3fnuz": "torch.float8_e4m3fnuz", "f8e5m2": "torch.float8_e5m2",
-    "f8e5m2fnuz": "torch.float8_e5m2fnuz", "f8e8m0fnu": "torch.float8_e8m0fnu", "f4e2m1fn_x2": "torch.float4_e2m1fn_x2",
-    "c32": "torch.complex32", "c64": "torch.complex64", "c128": "torch.complex128", "i8": "torch.int8",
-    "i16": "torch.int16", "i32": "torch.int32", "i64": "torch.int64", "u8": "torch.uint8", "u16": "torch.uint16",
-    "u32": "torch.uint32", "u64": "torch.uint64", "b8": "torch.bool",
-}  # fmt: skip
 SCALARS = {"<class 'bool'>": "b8", "<class 'int'>": "i64", "<class 'float'>": "f64"}
-_SHORT = {long: short for table in (_TORCH_TYPES, _MINDSPORE_TYPES) for short, long in table.items()} | SCALARS
 
 
 def long_dtype(framework: str, dtype: str) -> str:
     """`torch.float32`, or `Float32` as MindSpore writes it."""
-    return (_MINDSPORE_TYPES if framework == "mindspore" else _TORCH_TYPES).get(dtype, dtype)
+    return MINDSPORE_NAMES.get(dtype, dtype) if framework == "mindspore" else f"torch.{LONG_NAMES[dtype]}"
 
 
 def short_dtype(text: str) -> str | None:
     """`f32` for `torch.float32` and `Float32`; None for what is not known."""
-    return _SHORT.get(text)
+    return SCALARS.get(text) or short_name(text)

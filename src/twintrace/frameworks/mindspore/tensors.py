@@ -29,7 +29,7 @@ try:
 except ImportError:  # before 2.10
     from mindspore.common import api as running
 
-from ...model.tensors import DTYPES
+from ...model.dtypes import LETTERS, LONG_NAMES, MINDSPORE_NAMES
 from ..protocol import Glance, Look, Lost, Unreadable
 
 __all__ = [
@@ -38,23 +38,10 @@ __all__ = [
     "wrote",
 ]  # fmt: skip
 
-NAMES: dict[Any, str] = {
-    ms.float64: "f64", ms.float32: "f32", ms.float16: "f16", ms.bfloat16: "bf16",
-    ms.complex64: "c64", ms.complex128: "c128", ms.bool_: "b8",
-    ms.int8: "i8", ms.int16: "i16", ms.int32: "i32", ms.int64: "i64",
-    ms.uint8: "u8", ms.uint16: "u16", ms.uint32: "u32", ms.uint64: "u64",
-}  # fmt: skip
-# Element types that not every MindSpore has.
-for _ours, _theirs in {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}.items():
-    if hasattr(ms, _theirs):
-        NAMES[getattr(ms, _theirs)] = _ours
-
-_LETTERS = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1"}
-_LETTERS |= {"i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
-# Layout of the elements in memory, in numpy's letters; a type that numpy does not have is an unsigned integer of its width.
-_CODES: dict[Any, str] = {
-    dtype: _LETTERS.get(name) or (f"<u{DTYPES[name]}" if DTYPES[name] > 1 else "|u1") for dtype, name in NAMES.items()
-}
+NAMES: dict[Any, str] = {  # not every MindSpore has all of them
+    getattr(ms, long): name for name, long in LONG_NAMES.items() if name in MINDSPORE_NAMES and hasattr(ms, long)
+} | {ms.bool_: "b8"}
+_CODES: dict[Any, str] = {dtype: LETTERS[name] for dtype, name in NAMES.items()}
 _SPARSE = (COOTensor, CSRTensor)
 _LOOKS: dict[Any, Look] = {}
 _MAX_LOOKS = 4096

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...model.codes import code_values
+from ...model.dtypes import code_values
 from ...model.fingerprints import BLOCK, KEYS, WEIGHTS
 from ...model.tensors import DTYPES
 from ..runs import Runs

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...model.codes import code_values
+from ...model.dtypes import code_values
 from ...model.fingerprints import BLOCK, FIRST, GROUP, KEYS, SECOND, STEP, WEIGHTS
 from ...model.tensors import DTYPES
 

@@ -17,36 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...model.tensors import DTYPES
+from ...model.dtypes import LETTERS, LONG_NAMES
 from ..protocol import Glance, Look, Lost, Unreadable
 from ..runs import Runs, merged
 from .quiet import quiet
 from .releases import wait_tensor
 
-NAMES: dict[torch.dtype, str] = {
-    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
-    torch.complex32: "c32", torch.complex64: "c64", torch.complex128: "c128",
-    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.bool: "b8",
-    torch.quint8: "u8", torch.qint8: "i8", torch.qint32: "i32",
-}  # fmt: skip
-# Element types that not every torch has. The name in torch is longer than ours.
-for _ours, _theirs in {
-    "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
-    "f8e8m0fnu": "float8_e8m0fnu", "f4e2m1fn_x2": "float4_e2m1fn_x2",
-}.items():  # fmt: skip
-    if hasattr(torch, _theirs):
-        NAMES[getattr(torch, _theirs)] = _ours
-
-_LETTERS = {
-    "f64": "<f8", "f32": "<f4", "f16": "<f2", "c64": "<c8", "c128": "<c16", "b8": "|b1",
-    "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
-}  # fmt: skip
-# Layout of the elements in memory, in numpy's letters; a type that numpy does not have is an unsigned integer of its width.
-_CODES: dict[torch.dtype, str] = {
-    dtype: _LETTERS.get(name) or f"<u{DTYPES[name]}" if DTYPES[name] > 1 else _LETTERS.get(name, "|u1")
-    for dtype, name in NAMES.items()
-}
+NAMES: dict[torch.dtype, str] = {  # not every torch has all of them
+    getattr(torch, long): name for name, long in LONG_NAMES.items() if hasattr(torch, long)
+} | {torch.quint8: "u8", torch.qint8: "i8", torch.qint32: "i32"}
+_CODES: dict[torch.dtype, str] = {dtype: LETTERS[name] for dtype, name in NAMES.items()}
 _EMPTY = frozenset({"FakeTensor", "FunctionalTensor"})
 """Classes of torch's own whose tensors stand for others that are not there."""
 _NO_DISPATCH: Any = Tensor.__torch_dispatch__

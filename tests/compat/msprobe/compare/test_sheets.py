@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import shutil
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -257,35 +255,6 @@ def test_a_line_is_said_for_each_row_that_is_read(compared):
     found = compared("tensor", say=said.append)
     assert len(said) == found.rows
     assert any(line.startswith("Functional.equal.0.forward.output.0: 1.0, 0.0") for line in said)
-
-
-@pytest.mark.parametrize("xlsx", [False, True])
-@pytest.mark.parametrize("task", ["statistics", "md5"])
-def test_many_rows_are_made_in_several_processes_and_are_the_same(compared, monkeypatch, tmp_path, task, xlsx):
-    whole = compared(task, generation=NEWER, stack=True, stamp="whole", xlsx=xlsx)
-    monkeypatch.setattr(sheets, "_PART", 4)
-    monkeypatch.setattr(sheets, "_PARTS", 1)
-    monkeypatch.setattr("twintrace.engine.forked.cores", lambda: 3)
-    shutil.rmtree(tmp_path / "twins")
-    parts = compared(task, generation=NEWER, stack=True, stamp="parts", advise=True, xlsx=xlsx)
-    assert _content(parts.path) == _content(whole.path)
-    assert (parts.rows, parts.verdicts, parts.first, parts.arises, parts.unread) == (
-        whole.rows, whole.verdicts, whole.first, whole.arises, whole.unread,
-    )  # fmt: skip
-
-
-def _content(path):
-    """What is in a file; in a spreadsheet without the time of day."""
-    if path.suffix != ".xlsx":
-        return path.read_bytes()
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-@pytest.mark.parametrize("limit", [0, 10**9])
-def test_a_spreadsheet_that_is_too_long_for_one_sheet_is_made_whole(compared, monkeypatch, limit):
-    monkeypatch.setattr(sheets, "_SHEET", limit)
-    assert load_workbook(compared("statistics", xlsx=True).path).active.max_row > 10
 
 
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="asks Linux what a process needed")

@@ -9,7 +9,6 @@ import pytest
 import twintrace as tt
 from tests.compat.msprobe.reading.elements import tensor
 from twintrace.compat.msprobe.dumps import open_dump
-from twintrace.compat.msprobe.readings import short_dtype
 from twintrace.model.records import Role
 from twintrace.model.sites import Kind, Phase
 from twintrace.model.tensors import Statistics
@@ -280,15 +279,6 @@ def test_statistics(dump, element, statistics):
     assert found.is_rough == (statistics is not None)
     if statistics and statistics.max is None:
         assert f"Max {element['Max']}" in found.facts["statistics"]
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [("torch.float32", "f32"), ("Float32", "f32"), ("mindspore.float32", "f32"), ("BFloat16", "bf16"), ("Bool", "b8"),
-     ("torch.float8_e4m3fn", "f8e4m3fn"), ("float64", "f64"), ("torch.complex64", "c64"), ("torch.qint8", None), (None, None)],
-)  # fmt: skip
-def test_element_types(text, short):
-    assert short_dtype(text) == short
 
 
 def test_an_element_type_that_is_not_known(dump):

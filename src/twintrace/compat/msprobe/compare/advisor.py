@@ -11,11 +11,10 @@ names the first call of which that cannot be said.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from .colours import RED, YELLOW
 from .rows import Row
@@ -92,24 +91,6 @@ class Advisor:
         ):
             line, row = failing[0]
             self.arises = line, (row.pair.npu or row.pair.bench).record  # type: ignore[union-attr]
-
-    def written(self) -> str:
-        """All that was seen, as one line, for `read` in another process."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def read(cls, line: str) -> Advisor:
-        found = json.loads(line)
-        pairs = {key: None if found[key] is None else tuple(found[key]) for key in ("first", "arises")}
-        return cls(**(found | pairs))
-
-    def take(self, later: Advisor) -> None:
-        """Takes over the findings of another on the rows that follow; it began with the line that this one ends with."""
-        self.line, self.unread = later.line, self.unread + later.unread
-        self.first, self.arises = self.first or later.first, self.arises or later.arises
-        for mine, theirs in ((self.verdicts, later.verdicts), (self.doubts, later.doubts)):
-            for key, count in theirs.items():
-                mine[key] = mine.get(key, 0) + count
 
     def text(self, npu: str | os.PathLike[str], bench: str | os.PathLike[str]) -> str:
         """Text of the file."""

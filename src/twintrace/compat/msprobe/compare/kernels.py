@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .... import api
+from ....model.dtypes import LONG_NAMES
 from ....model.errors import TraceFormatError
 from ....model.records import Call
 from ....model.tensors import Statistics, Tensor
@@ -26,12 +27,6 @@ from ..dumps import Dump, Item, Number
 from .pairing import ItemPair, Pairing
 
 __all__ = ["KernelDump", "Kernels"]
-
-_NUMPY = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "b8": "bool",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,7 @@ def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Te
         record,
         state,
         "mindspore.Tensor",
-        _NUMPY.get(tensor.spec.dtype, tensor.spec.dtype),
+        LONG_NAMES[tensor.spec.dtype],
         tensor.spec.shape if not tensor.is_lost else None,
         *_extremes(tensor.statistics),
         data_name=file if tensor.payload is not None else None,

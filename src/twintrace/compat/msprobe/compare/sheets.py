@@ -13,7 +13,7 @@ on all cores, one pair each. A file is put in place when it is complete, never b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,9 +33,6 @@ __all__ = ["Summary", "common_mode", "write_result"]
 
 Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
 """Colour and cells of each."""
-_PART = 500  # rows, at least, that are made into text at once: much larger texts are slow to find memory for
-_PARTS = 5  # for fewer, a process of their own costs what it saves
-_SHEET = 1_000_000  # rows: a spreadsheet that is longer goes on in another sheet, and is not made in parts
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
 
 
@@ -89,13 +86,8 @@ def write_result(
     path = folder / f"{name}_{stamp}.{'xlsx' if xlsx else 'csv'}"
     heads = columns(generation, mode, stack=stack)
     widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
-    rows = partial(_rows, npu, bench, mode, generation, stack, say)
-    if mode.reads or not isinstance(pairs, Sequence) or (xlsx and len(pairs) > _SHEET):
-        api.write_table(path, heads, rows(pairs, advisor), fills=FILLS, widths=widths)
-    else:  # all that is to be done is text
-        api.write_table_parts(
-            path, heads, _made_in_parts(path, heads, rows, pairs, advisor), fills=FILLS, widths=widths
-        )
+    rows = _rows(npu, bench, mode, generation, stack, say, pairs, advisor)
+    api.write_table(path, heads, rows, fills=FILLS, widths=widths)
     advice = None
     if advise:
         advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
@@ -125,28 +117,6 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _made_in_parts(
-    path: Path,
-    heads: Sequence[str],
-    rows: Callable[[Sequence[ItemPair], Advisor], Rows],
-    pairs: Sequence[ItemPair],
-    advisor: Advisor,
-) -> Iterator[tuple[int, bytes]]:
-    """The table, part by part, on all cores; and for `advisor` what was seen of it."""
-
-    def made(part: tuple[int, Sequence[ItemPair]]) -> bytes:
-        begun, some = part
-        seen = Advisor(line=1 + begun)
-        text = api.table_part(path, heads, rows(some, seen), begun, fills=FILLS)
-        return seen.written().encode() + b"\n" + text
-
-    parts = [*_parts(pairs)]
-    for (_, some), block in zip(parts, api.forked(made, parts, least=_PARTS, folder=path.parent), strict=True):
-        head, _, text = block.partition(b"\n")
-        advisor.take(Advisor.read(head.decode()))
-        yield len(some), text
-
-
 def _rows(
     npu: Dump,
     bench: Dump,
@@ -174,18 +144,6 @@ def _rows(
 @lru_cache(maxsize=64)  # calls from one place follow each other
 def _stack(frames: tuple[str, ...] | None) -> str:
     return NOTHING if frames is None else str([*frames])
-
-
-def _parts(pairs: Sequence[ItemPair]) -> Iterator[tuple[int, Sequence[ItemPair]]]:
-    """Stretches of the pairs, and where each begins: always where a record of the npu's does, for its rows are judged together."""
-    begun, last = 0, ""
-    for place, pair in enumerate(pairs):
-        if pair.npu is not None and pair.npu.record != last:
-            if place - begun >= _PART:
-                yield begun, pairs[begun:place]
-                begun = place
-            last = pair.npu.record
-    yield begun, pairs[begun:]
 
 
 def _weighed(

@@ -256,7 +256,7 @@ def _rows(
     wanted = [(target, orig) for orig, target in pairs]
     with api.progress_bar() as progress:
         found = api.compare_arrays(
-            folders[1], folders[0], pairs=wanted, rtol=rtol, atol=atol, equal_nan=equal_nan, brief=True, workers=workers,
+            folders[1], folders[0], pairs=wanted, rtol=rtol, atol=atol, equal_nan=equal_nan, workers=workers,
             progress=progress,
         )  # fmt: skip
     known = {
