@@ -74,7 +74,13 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("cli/", "report/"),
     "yaml": ("align/", "compat/msprobe/"),
-    "numba": ("store/", "measure/", "engine/compiling.py", "engine/intrinsics.py"),
+    "numba": (
+        "store/",
+        "measure/",
+        "engine/compiling.py",
+        "engine/intrinsics.py",
+        "compat/torch_npu_hooks/decimals_numba.py",
+    ),
     "llvmlite": ("engine/intrinsics.py",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),
     "pytest": ("testing/",),

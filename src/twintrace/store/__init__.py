@@ -15,6 +15,7 @@ other tools' layouts.
     kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     remote.py     paths of other file systems, through fsspec
     npy.py        one .npy file                     saved.py     a folder of them as a trace
+    decimals.py   numbers out of JSON text; decimals_numba.py    the same, compiled
 
 In: lines and bytes from `collect`; paths. Out: `Trace`, which gives `model` types and numpy arrays. Not here: what to record
 (`collect`), what two traces have in common (`align`). Surprising: there is no index file. Lines name their kind in the first

@@ -15,7 +15,6 @@ from twintrace.model.errors import TraceFormatError, TraceNotFoundError
 from twintrace.model.sites import Kind, Phase
 from twintrace.model.values import TensorRef
 from twintrace.store import native
-from twintrace.store.arrays import as_float
 
 LINES = [
     tensor("Functional_linear_forward_input.0", [1.0, 2.0], [1, 2]),
@@ -297,25 +296,46 @@ def test_a_dump_becomes_a_trace_of_ours(tmp_path):
     assert ours.array(ours.tensor(1)).tolist() == [[3.0, 4.0]]
 
 
-@pytest.mark.parametrize("dtype", ["torch.float32", "torch.float16", "torch.bfloat16", "torch.float64"])
-def test_what_is_not_finite_comes_back_however_a_line_is_spaced(tmp_path, dtype):
-    values = np.array([1.5, np.inf, -np.inf, np.nan, 0.0, -0.0])
-    text = json.dumps(values.tolist())
+@pytest.mark.parametrize(
+    "dtype", ["torch.float32", "torch.float16", "torch.bfloat16", "torch.float64", "torch.float8_e5m2"]
+)
+def test_long_lines_are_read_without_making_objects_and_give_the_same(tmp_path, dtype, monkeypatch):
+    """Of 4 kB on; blanks and newlines in a line, what is not finite, and lines that are as long but not as plain."""
+    random = np.random.default_rng(0)
+    values = np.concatenate([random.standard_normal(3000).astype(np.float16), [np.inf, -np.inf, np.nan, 0.0, -0.0]])
+    text = json.dumps(values.astype(np.float64).tolist())
     lines = [
         f'["Torch_relu_forward_input.0", {text}, "{dtype}", [1, {values.size}]]',
         f'  [ "Torch_relu_forward_output" ,\t{text.replace(",", " , ")} , "{dtype}" , [ {values.size} ] ]',
     ]
     (tmp_path / "d.pkl").write_text("\n".join(lines) + "\n\n" + lines[0])
     found = tt.open(tmp_path / "d.pkl").journal(0)
-    arrays = [as_float(found.array(tensor), tensor.spec.dtype).reshape(-1) for tensor in found.tensors()]
-    assert [list(map(str, array.tolist())) for array in arrays] == [list(map(str, values.tolist()))] * 3
+    arrays = [found.array(tensor) for tensor in found.tensors()]
+    monkeypatch.setattr(layout, "_quickly", lambda raw, spec: None)
+    slowly = tt.open(tmp_path / "d.pkl").journal(0)
+    assert len(arrays) == 3
+    for one, other, array in zip(found.tensors(), slowly.tensors(), arrays, strict=True):
+        assert one == other
+        assert array.tobytes() == slowly.array(other).tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["torch.int64", "torch.uint64"])
-def test_whole_numbers_beyond_float64_are_exact(tmp_path, dtype):
-    (tmp_path / "a").write_text(f'["Torch_relu_forward_output", [1, {2**62 + 1}], "{dtype}", [2]]\n')
-    journal = opened(tmp_path / "a")
-    assert journal.array(next(iter(journal.tensors()))).tolist() == [1, 2**62 + 1]
+@pytest.mark.parametrize("dtype", ["torch.int64", "torch.int32", "torch.uint8", "torch.bool", "torch.uint64"])
+@pytest.mark.parametrize("written", ["{}", "{}.0"])
+def test_long_lines_of_whole_numbers_too(tmp_path, dtype, written, monkeypatch):
+    """What float64 cannot hold is read as Python reads it."""
+    values = [number % 2 if dtype == "torch.bool" else number % 200 for number in range(4000)]
+    large = [*values[:-1], 2**62 + 1] if dtype in ("torch.int64", "torch.uint64") else values
+    read = []
+    plainly = layout._quickly
+    monkeypatch.setattr(layout, "_quickly", lambda raw, spec: read.append(plainly(raw, spec)) or read[-1])
+    for name, numbers, quick in (("a", values, True), ("b", large, large is values)):
+        text = ", ".join(written.format(number) for number in numbers)
+        (tmp_path / name).write_text(f'["Torch_relu_forward_output", [{text}], "{dtype}", [{len(numbers)}]]\n')
+        journal = opened(tmp_path / name)
+        array = journal.array(next(iter(journal.tensors())))
+        assert (read[-1] is not None) is quick
+        expected = [number if written == "{}" else float(number) for number in numbers]
+        assert array.tolist() == np.array(expected).astype(array.dtype).tolist()
 
 
 def test_a_long_line_that_lies_is_damage_that_is_named(tmp_path):
@@ -336,7 +356,8 @@ def test_a_long_line_that_lies_is_damage_that_is_named(tmp_path):
     ]
 
 
-def test_how_far_the_reading_is_told(tmp_path):
+def test_a_line_longer_than_a_block_and_how_far_the_reading_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(layout, "_BLOCK", 1 << 14)
     values = [round(number, 6) for number in np.random.default_rng(0).standard_normal(20_000).tolist()]
     line = f'["Torch_relu_forward_output", {json.dumps(values)}, "torch.float64", [20000]]\n'
     (tmp_path / "d.pkl").write_text(line * 3 + "\n" + line[:-1])

@@ -12,34 +12,42 @@ checked, and one that does not fit is damage that is named, with its number.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import pickletools
 import re
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from ...model.dtypes import short_name
 from ...model.errors import TraceFormatError
 from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
 from ...store.arrays import nbytes
+from ...store.decimals import parse as parse_numbers
 from ...store.digest import digest
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
 from .folding import fold
 from .names import LineName, parse
-from .numbers import from_values, storable, stored
+from .numbers import from_values, short_dtype, storable, stored
 from .writer import LineWriter
 
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 _MAX_LINE = 2 << 30
+_BLOCK = 1 << 22  # bytes of a dump that are read at a time
+_QUICK = 1 << 12  # bytes of a line from which on its numbers are read by themselves
+_HEAD = re.compile(rb'\s*\[\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[')
+_TAIL = re.compile(rb'\]\s*,\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[([\d,\s]*)\]\s*\]\s*\Z')
+_ENDS = 1 << 10  # bytes in which the two are looked for
+_EXACT = 1 << 53  # whole numbers below this are float64 values
 READING: ContextVar[Tell | None] = ContextVar("READING", default=None)
 """Is told how far the reading of a dump is: (what, megabytes, of how many)."""
 _SAMPLED = 13
@@ -131,6 +139,25 @@ class _Line:
     npy: Path | None
 
 
+class _Shelf(threading.local):
+    """Memory of a thread for one line at a time: new memory for each would take as long as reading it."""
+
+    def __init__(self) -> None:
+        self._room = bytearray()
+
+    def filled(self, file: io.RawIOBase, length: int) -> memoryview:
+        """The next `length` bytes of a file, or as many as there are. Good until the next are asked for."""
+        if len(self._room) < length:
+            self._room = bytearray(length)
+        view, have = memoryview(self._room), 0
+        while have < length and (count := file.readinto(view[have:length])):
+            have += count
+        return view[:have]
+
+
+_SHELF = _Shelf()
+
+
 class DumpJournal(HeldJournal):
     """One dump file."""
 
@@ -143,9 +170,11 @@ class DumpJournal(HeldJournal):
         self._whole = True
         self._ptdbg = False
         self._sampled = 0
-        with path.open("rb") as file:
-            self._read(file)
-        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=self._ptdbg)
+        with path.open("rb", buffering=0) as self._file:
+            for number, offset, raw in self._raw_lines():
+                self._take(number, offset, raw)
+        swapped = self._ptdbg
+        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=swapped)
 
     # --- what a journal offers ----------------------------------------------------------------------------------
 
@@ -169,11 +198,11 @@ class DumpJournal(HeldJournal):
         line = self._lines[tensor.id]
         if line.npy is not None:
             return self._npy(line, tensor.spec)
-        with self._path.open("rb") as file:
+        with self._path.open("rb", buffering=0) as file:
             file.seek(line.offset)
-            raw = file.read(line.length)
+            raw = _SHELF.filled(file, line.length)
         try:
-            return from_values(_parsed(raw)[1], tensor.spec)
+            return from_values(_parsed(raw, tensor.spec)[1], tensor.spec)
         except (ValueError, IndexError) as error:
             raise TraceFormatError(
                 f"{self._path}: line {tensor.id + 1}: {error}. It was changed after it was opened."
@@ -181,26 +210,45 @@ class DumpJournal(HeldJournal):
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def _read(self, file: BinaryIO) -> None:
-        tell, size = READING.get(), os.fstat(file.fileno()).st_size
-        offset = 0
-        for number, raw in enumerate(iter(lambda: file.readline(_MAX_LINE), b"")):
-            if raw.endswith(b"\n"):
-                if not raw.isspace():
-                    self._take(number, offset, raw)
-            elif len(raw) == _MAX_LINE:
-                self._spoilt(number, f"longer than {_MAX_LINE} bytes")
-                return
-            else:
-                self._last(number, offset, raw)
-            offset += len(raw)
+    def _raw_lines(self) -> Iterator[tuple[int, int, memoryview]]:
+        """(number from 0, offset, bytes) of each line that is whole. The bytes are good until the next line is asked for."""
+        tell, size = READING.get(), os.fstat(self._file.fileno()).st_size
+        room = bytearray(min(_BLOCK, size + 1))
+        offset = number = filled = start = seen = 0  # the line begins at `start`; no newline before `seen`
+        while True:
+            end = room.find(b"\n", seen, filled)
+            if end >= 0:
+                raw = memoryview(room)[start : end + 1]
+                if not bytes(raw[:64]).isspace() or not bytes(raw).isspace():
+                    yield number, offset, raw
+                raw.release()
+                offset, number, start = offset + end + 1 - start, number + 1, end + 1
+                seen = start
+                continue
+            if start:  # bring what is left to the front, and read on behind it
+                with memoryview(room) as view:
+                    view[: filled - start] = view[start:filled]
+                filled, start = filled - start, 0
+            seen = filled
+            if filled == len(room):
+                if filled >= _MAX_LINE:
+                    self._spoilt(number, f"longer than {_MAX_LINE} bytes")
+                    return
+                room.extend(bytes(filled))
+            with memoryview(room) as view:
+                count = self._file.readinto(view[filled:])
             if tell is not None:
-                tell(f"reading {self._path.name}, MB", offset >> 20, size >> 20)
+                tell(f"reading {self._path.name}, MB", offset + filled >> 20, size >> 20)
+            if not count:
+                if filled:
+                    self._last(number, offset, memoryview(room)[:filled])
+                return
+            filled += count
 
-    def _last(self, number: int, offset: int, raw: bytes) -> None:
+    def _last(self, number: int, offset: int, raw: memoryview) -> None:
         """A last line without its newline: whole if it can be read, otherwise torn by the end of the process."""
         try:
-            _parsed(raw)
+            _parsed(raw, None)
         except ValueError:
             self._whole = False
             self._spoilt(
@@ -215,14 +263,14 @@ class DumpJournal(HeldJournal):
             raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.")
         self._damage.append(item)
 
-    def _take(self, number: int, offset: int, raw: bytes) -> None:
+    def _take(self, number: int, offset: int, raw: memoryview) -> None:
         try:
             self._understand(number, offset, raw)
         except ValueError as error:
             self._spoilt(number, str(error))
 
-    def _understand(self, number: int, offset: int, raw: bytes) -> None:
-        fields = _parsed(raw)
+    def _understand(self, number: int, offset: int, raw: memoryview) -> None:
+        fields = _parsed(raw, None)
         if len(fields) == 2:
             self._stack(fields)
             return
@@ -297,23 +345,50 @@ class DumpJournal(HeldJournal):
             return stored(values, spec.dtype)
 
 
-def _parsed(raw: bytes) -> list[Any]:
-    """The fields of a line; ValueError with one clause."""
+def _quickly(raw: memoryview, spec: Spec | None) -> list[Any] | None:
+    """The same of a long line of real numbers, with an array for its list; None where it is not plainly one."""
+    if len(raw) < _QUICK:
+        return None
+    end = len(raw) - _ENDS
+    head, tail = _HEAD.match(bytes(raw[:_ENDS])), _TAIL.search(bytes(raw[end:]))
+    if head is None or tail is None:
+        return None
     try:
-        fields = json.loads(raw)
+        name, dtype = (part.decode() for part in (head[1], tail[1]))
+        shape = [int(size) for size in tail[2].split(b",")] if tail[2].strip() else []
+    except ValueError:
+        return None
+    short = spec.dtype if spec is not None else storable(short_dtype(dtype) or "")
+    if short[:1] not in ("f", "b", "i", "u") or len(shape) > 64:
+        return None
+    count = math.prod(shape)
+    text = raw[head.end() : end + tail.start()]
+    values = parse_numbers(text, count, wide=short != "f32") if 0 < 2 * count <= len(text) + 1 else None
+    if values is None or (short[:1] in "iu" and not (np.abs(values) < _EXACT).all()):
+        return None
+    return [name, values, dtype, shape]
+
+
+def _parsed(raw: memoryview, spec: Spec | None) -> list[Any]:
+    """The fields of a line; ValueError with one clause. `spec`: what its tensor is known to be."""
+    quick = _quickly(raw, spec)
+    if quick is not None:
+        return quick
+    try:
+        fields = json.loads(bytes(raw))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(fields, list) or len(fields) not in (2, 4, 6, 7) or not isinstance(fields[0], str):
-        raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {raw[:60]!r}')
+        raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {bytes(raw[:60])!r}')
     if len(fields) > 2 and not isinstance(fields[1 if len(fields) == 4 else 2], list):
-        raise ValueError(f"expected a list of values, got {raw[:60]!r}")
+        raise ValueError(f"expected a list of values, got {bytes(raw[:60])!r}")
     return fields
 
 
 def _short(dtype: Any) -> str:
-    short = short_name(dtype) if isinstance(dtype, str) else None
+    short = short_dtype(dtype) if isinstance(dtype, str) else None
     if short is None:
         raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
     return short
