@@ -39,6 +39,7 @@ class Inference(Placing):
     def run(self) -> None:
         calls = sorted(self.merged.calls, key=lambda call: call.order)
         self._note_roles(calls)
+        self._note_declared(calls)
         later: list[Call] = []
         waiting = set(self._gradients)
         for call in calls:
@@ -146,7 +147,7 @@ class Inference(Placing):
             return
         collective = collective_of(call, self.mesh)
         for number in made:
-            if collective is not None and self._place_collected(number, collective):
+            if self._place_declared(number) or (collective is not None and self._place_collected(number, collective)):
                 continue
             reference = self._references.get(number)
             if not self._is_alike_by_chance(number, call, collective) and self._place_plainly(number):

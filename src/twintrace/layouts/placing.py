@@ -1,5 +1,6 @@
 """Placements of one group of tensors: as the run says, by bits, or the nearest to a reference among those that fit its shape.
 
+declared   by the user, in the mapping file
 said       by the run: placements of a DTensor
 bits       equal on all ranks along an axis of the mesh: a copy
 shapes     beside that of the whole, which the other side has, or which follows from the call: pieces along an axis
@@ -8,16 +9,20 @@ values     a sum, a mean, or copies that differ: the nearest to the other side's
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..model.errors import UsageError
+from ..model.pairs import Declared
 from ..model.records import Call
+from ..model.sites import Kind
 from ..model.tensors import Spec, Tensor
-from ..operations.sides import inputs_of
+from ..operations.sides import inputs_of, outputs_of
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
 from ..store.trace import Journal
@@ -37,9 +42,10 @@ from .placements import (
     put_together,
     read,
     shard,
+    told,
     whole_shape,
 )
-from .wholes import SAID, Placed, Reference, Wholes, relative
+from .wholes import DECLARED, SAID, Placed, Reference, Wholes, relative
 
 ITS_CALL = "its call"
 PIECES = "bit by bit pieces of what all ranks have"
@@ -56,6 +62,7 @@ class Placing(Wholes):
         leaves: shape, element type and bits of the other side's tensors that no call made.
         losses: numbers at which the other side's backward pass begins.
         known: placements of parameters by their names in the model, where nothing else tells them.
+        declared: placements that the user says.
     """
 
     def __init__(
@@ -67,9 +74,13 @@ class Placing(Wholes):
         leaves: Collection[tuple[Spec, str | None]] = (),
         losses: Sequence[float] = (),
         known: Mapping[str, Placements] | None = None,
+        declared: Declared | None = None,
     ) -> None:
         super().__init__(journals, merged, mesh)
-        self._losses, self._declared = losses, known or {}
+        self._losses, self._before = losses, known or {}
+        self._user = declared or Declared()
+        self._declared: dict[int, tuple[str, Placements]] = {}
+        """Groups of which the user says the placement: the pattern that fits, and what it says."""
         self._references, self._leaves = references, leaves
         self.calls: dict[int, Call] = {call.id: call for call in merged.calls}
         """Merged calls by id; collectives with their meaning for the whole, sizes as those of the whole."""
@@ -118,8 +129,8 @@ class Placing(Wholes):
         return results
 
     def _place_plainly(self, group: int) -> bool:
-        """By what the run says, or because all ranks have the same bits."""
-        if group in self.placed:
+        """By what the user or the run says, or because all ranks have the same bits."""
+        if group in self.placed or self._place_declared(group):
             return True
         said = [self._said(tensor) for tensor in self.ranks_of(group)]
         if said[0] is not None and all(item == said[0] for item in said) and len(said[0]) == len(self.mesh.shape):
@@ -129,6 +140,47 @@ class Placing(Wholes):
             self.placed[group] = Placed((REPLICATE,) * len(self.mesh.shape), "the same bits on all ranks")
             return True
         return False
+
+    def _note_declared(self, calls: Iterable[Call]) -> None:
+        """Takes note of the parameters and results that the user's patterns fit; of several patterns the last counts."""
+        names: dict[str, list[int]] = {}
+        for call in calls:
+            site = call.site
+            for name, number in (*call.parameters.items(), *call.buffers.items()):
+                names.setdefault(".".join(filter(None, (site.name, name))), []).append(number)
+            made = list(outputs_of(call).values())
+            names.setdefault(str(site), []).extend(made)
+            if site.kind is Kind.MODULE and site.name:
+                names.setdefault(site.name, []).extend(made)
+        for pattern, texts in self._user.tensors.items():
+            parts = tuple(item for item in map(read, texts) if item is not None)
+            if len(parts) != len(self.mesh.rank_axes):
+                raise UsageError(
+                    f"placements: {pattern}: {', '.join(texts)}: expected one placement for each axis of the mesh of the ranks, "
+                    f"which is {self.mesh}."
+                )
+            for name, groups in names.items():
+                if fnmatch.fnmatchcase(name, pattern):
+                    self._declared |= dict.fromkeys(groups, (pattern, parts))
+
+    def _place_declared(self, group: int) -> bool:
+        """As the user says. Along the axis of the micro-batches copies are copies, and pieces lie as those of the data."""
+        if group not in self._declared:
+            return False
+        pattern, parts = self._declared[group]
+        if self.mesh.micro:
+            axis = len(self.mesh.shape) - 1
+            copy = self.is_copy(group, axis)
+            if not copy and axis not in self._batch:
+                return False
+            parts = (*parts, REPLICATE if copy else shard(self._batch[axis]))
+        if whole_shape(self.shapes(group), self.mesh, parts) is None:
+            raise UsageError(
+                f"placements: {pattern}: {told(parts)} does not fit the tensors of the ranks, {self.told_shapes(group)}."
+            )
+        self.placed[group] = Placed(parts, DECLARED, odd=self.odd_ranks(group, parts))
+        self._means.update(axis for axis, item in enumerate(parts) if item == MEAN)
+        return True
 
     @staticmethod
     def _said(tensor: Tensor) -> Placements | None:
@@ -207,7 +259,7 @@ class Placing(Wholes):
         if self._is_copy_of_unplaced(group):
             self.unplaced[group] = "it is a copy of what cannot be placed"
             return
-        known = self._declared.get(self.parameter_names().get(group, ""))
+        known = self._before.get(self.parameter_names().get(group, ""))
         if reference is not None:
             self._place(group, reference.shape, reference.values, "the other side")
         elif known is not None and whole_shape(self.shapes(group), self.mesh, known) is not None:
@@ -283,15 +335,15 @@ class Placing(Wholes):
                 "the ranks have values of the same shape that differ, and without values a sum is not told from copies"
             )
             return
-        told = sorted(((apart or 0.0), place) for place, (apart, _) in enumerate(measured))
-        nearest, place = told[0]
+        ranked = sorted(((apart or 0.0), place) for place, (apart, _) in enumerate(measured))
+        nearest, place = ranked[0]
         parts = measured[place][1]
         if nearest > NEAR and call is not None and not self._is_sum_with_copies(group, parts, reference, call):
             self.unplaced[group] = f"neither copies nor parts of a sum give what is to be expected beside {beside}"
             return
         if nearest > NEAR and call is not None:
             self.unproven.add(call.id)
-        sure = nearest <= NEAR and (len(told) == 1 or told[1][0] > nearest)
+        sure = nearest <= NEAR and (len(ranked) == 1 or ranked[1][0] > nearest)
         self.placed[group] = Placed(
             parts, f"values beside {beside}", 1.0 if sure else 0.5, odd=self.odd_ranks(group, parts)
         )
