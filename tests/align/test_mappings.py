@@ -7,7 +7,7 @@ from sides import alone, names, slots
 from twintrace.align import Mapping, align, dumps, load, loads, mapping_of
 from twintrace.align.mappings import Region
 from twintrace.model.errors import UsageError
-from twintrace.model.pairs import Layout, Part
+from twintrace.model.pairs import Declared, Layout, Part
 
 WHOLE = """\
 mapping: 1
@@ -23,6 +23,12 @@ tensors:
 layouts:
   encoder.fc1.weight: [1, 0]
   encoder.conv.weight: reshaped
+placements:
+  left: {tensors: {"*.bias": replicate}}
+  right:
+    mesh: [2, 4]
+    tensors:
+      encoder.fc1.weight: [replicate, shard(0) in 3 blocks]
 ignore:
   left: [encoder.dropout]
   right: ['*cast#*']
@@ -35,6 +41,10 @@ def test_a_whole_mapping_is_read_and_written():
     assert mapping.modules == {"encoder.fc1": "enc.dense"}
     assert mapping.regions == (Region(("forward/api:torch.a#0",), ("forward/api:b#0", "forward/api:c#0")),)
     assert mapping.layouts == {"encoder.fc1.weight": Layout((1, 0)), "encoder.conv.weight": Layout(None, True)}
+    assert mapping.placements == (
+        Declared(tensors={"*.bias": ("replicate",)}),
+        Declared((2, 4), {"encoder.fc1.weight": ("replicate", "shard(0) in 3 blocks")}),
+    )
     assert loads(dumps(mapping)) == mapping
 
 
@@ -54,6 +64,9 @@ def test_a_whole_mapping_is_read_and_written():
         ("mapping: 1\nregions:\n- left: [a]\n", 3, "calls on both sides"),
         ("mapping: 1\nlayouts:\n  w: [0, 2]\n", 3, "a list of all axes"),
         ("mapping: 1\nlayouts:\n  w: sideways\n", 3, "expected a list"),
+        ("mapping: 1\nplacements:\n  right:\n    tensors: {a: split(0)}\n", 4, r"a placement is shard\(0\)"),
+        ("mapping: 1\nplacements:\n  right:\n    mesh: [2, 0]\n", 4, "a mesh is a list of lengths"),
+        ("mapping: 1\nplacements:\n  both: {}\n", 3, "unknown part 'both'"),
         ("mapping: 1\nignore:\n  up: [a]\n", 3, "unknown part 'up'"),
         ("mapping: 1\nmodules:\n  a: b\n bad\n", 4, "not YAML"),
         ("mapping: 1\nmodules: !!python/object:os.system {}\n", None, None),

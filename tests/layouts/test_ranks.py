@@ -1,6 +1,5 @@
 """A run on one rank beside runs on several: right layouts agree, mistakes are named with rank, call and cause."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,26 +10,6 @@ from twintrace.model.values import Token
 
 pytestmark = pytest.mark.needs_torch
 pytest.importorskip("torch")
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory, checkout_env):
-    """`runs(2, …)`: the folder with these cases of so many ranks, or with all of them, which are recorded once."""
-    out = tmp_path_factory.mktemp("ranks")
-
-    whole: set[int] = set()
-
-    def record(world: int, *names: str) -> Path:
-        if world in whole or (names and all((out / name).exists() for name in names)):
-            return out
-        script = Path(__file__).with_name("cases.py")
-        command = [sys.executable, "-W", "ignore", str(script), str(out), str(world), *names]
-        subprocess.run(command, env=checkout_env | {"OMP_NUM_THREADS": "1"}, check=True, timeout=300)
-        if not names:
-            whole.add(world)
-        return out
-
-    return record
 
 
 def _world(name: str) -> int:

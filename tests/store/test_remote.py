@@ -125,14 +125,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         open_trace("s3://bucket/runs/a")
 
 
-def test_a_recorder_does_not_make_a_folder_of_an_address(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    with pytest.raises(tt.errors.UsageError, match="recorded to a local path"):
-        tt.record("s3://bucket/runs/a")
-    assert not list(tmp_path.iterdir())
-
-
 def test_importing_does_not_import_fsspec():
     code = "import sys, twintrace.api, twintrace.store.reader; raise SystemExit('fsspec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,6 +12,10 @@
       encoder.fc1: {kw.mask: "1"}
     layouts:                                     parameters (by their left name): axes of the right one, in the left one's order
       encoder.fc1.weight: [1, 0]
+    placements:                                  tensors of the ranks: parts of the whole, where that is inferred wrongly
+      right:
+        mesh: [2, 2]
+        tensors: {encoder.fc1.weight: [replicate, shard(0)]}
     ignore:                                      paths, addresses or patterns of what is to be left out
       left: [encoder.dropout, "*torch.Tensor.to#*"]
       right: []
@@ -32,12 +36,12 @@ from typing import Any, NoReturn
 import yaml
 
 from ..model.errors import UsageError
-from ..model.pairs import Alignment, Layout, Match, Part
+from ..model.pairs import Alignment, Declared, Layout, Match, Part
 from ..model.records import Call
 from ..model.sites import Kind
 
 VERSION = 1
-_PARTS = ("mapping", "modules", "calls", "regions", "tensors", "layouts", "ignore")
+_PARTS = ("mapping", "modules", "calls", "regions", "tensors", "layouts", "placements", "ignore")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Mapping:
     layouts: Table[str, Layout] = field(default_factory=dict)
     ignore_left: tuple[str, ...] = ()
     ignore_right: tuple[str, ...] = ()
+    placements: tuple[Declared, Declared] = (Declared(), Declared())
+    """Of the left and of the right side."""
 
     def ignores(self, which: int, call: Call) -> bool:
         """Is this call to be left out? `which` is 0 for the left side."""
@@ -105,10 +111,14 @@ class Unused:
             yield from self._either("regions", region.left, region.right)
         yield from self._either("tensors", tuple(said.tensors), ())
         yield from self._either("layouts", tuple(said.layouts), ())
-        for side, patterns in enumerate((said.ignore_left, said.ignore_right)):
-            for pattern in patterns:
-                if not any(fnmatch.fnmatchcase(name, pattern) for name in self._seen[side]):
-                    yield "ignore", _SIDES[side], pattern
+        for part, of_sides in (
+            ("ignore", (said.ignore_left, said.ignore_right)),
+            ("placements", tuple(declared.tensors for declared in said.placements)),
+        ):
+            for side, patterns in enumerate(of_sides):
+                for pattern in patterns:
+                    if not any(fnmatch.fnmatchcase(name, pattern) for name in self._seen[side]):
+                        yield part, _SIDES[side], pattern
 
     def _either(self, part: str, left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         for side, names in enumerate((left, right)):
@@ -156,6 +166,7 @@ class _Reader:
         if version is None or self._plain(version) != str(VERSION):
             self._refuse(version or root, f"expected `mapping: {VERSION}`, the version of this notation")
         ignore = self._table(parts["ignore"], "ignore", ("left", "right")) if "ignore" in parts else {}
+        placements = self._table(parts.get("placements"), "placements", _SIDES)
         return Mapping(
             self._names(parts.get("modules"), "modules"),
             self._names(parts.get("calls"), "calls", address=True),
@@ -167,7 +178,27 @@ class _Reader:
             {owner: self._layout(node) for owner, node in self._table(parts.get("layouts"), "layouts").items()},
             tuple(map(self._text, self._items(ignore.get("left"), "ignore.left"))),
             tuple(map(self._text, self._items(ignore.get("right"), "ignore.right"))),
+            (self._declared(placements.get("left"), "left"), self._declared(placements.get("right"), "right")),
         )
+
+    def _declared(self, node: Any, side: str) -> Declared:
+        parts = self._table(node, f"placements.{side}", ("mesh", "tensors"))
+        mesh = [self._plain(item) for item in self._items(parts.get("mesh"), f"placements.{side}.mesh")]
+        if not all(length.isdigit() and int(length) for length in mesh):
+            self._refuse(parts["mesh"], "a mesh is a list of lengths, such as [2, 4]")
+        tensors = self._table(parts.get("tensors"), f"placements.{side}.tensors")
+        return Declared(tuple(map(int, mesh)), {name: self._placements(item) for name, item in tensors.items()})
+
+    def _placements(self, node: Any) -> tuple[str, ...]:
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        texts = tuple(" ".join(self._text(item).split()) for item in items)
+        if not texts or not all(_PLACEMENT.fullmatch(text) for text in texts):
+            self._refuse(
+                node,
+                "a placement is shard(0), shard(0) in 3 blocks, replicate, sum or mean, or a list of these, one for each axis "
+                "of the mesh",
+            )
+        return texts
 
     def _names(self, node: Any, what: str, *, address: bool = False, unique: bool = True) -> dict[str, str]:
         table = self._table(node, what)
@@ -232,6 +263,7 @@ class _Reader:
         raise UsageError(f"{self._name}: line {node.start_mark.line + 1}: {why}.")
 
 
+_PLACEMENT = re.compile(r"replicate|sum|mean|shard\(\d+\)( in [1-9]\d* blocks)?")
 _ADDRESS = re.compile(r"(forward|backward|recompute|update)/(module|api|op|save):.*#\d+")
 
 
@@ -299,6 +331,15 @@ def dumps(mapping: Mapping) -> str:
         "regions": [{"left": list(region.left), "right": list(region.right)} for region in mapping.regions],
         "tensors": {owner: dict(slots) for owner, slots in mapping.tensors.items()},
         "layouts": {owner: _written(layout) for owner, layout in mapping.layouts.items()},
+        "placements": {
+            side: {
+                name: part
+                for name, part in (("mesh", list(declared.mesh)), ("tensors", _told(declared.tensors)))
+                if part
+            }
+            for side, declared in zip(_SIDES, mapping.placements, strict=True)
+            if declared
+        },
         "ignore": {
             side: list(names)
             for side, names in (("left", mapping.ignore_left), ("right", mapping.ignore_right))
@@ -307,6 +348,10 @@ def dumps(mapping: Mapping) -> str:
     }
     kept = {"mapping": VERSION} | {name: part for name, part in parts.items() if part}
     return str(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=1000))
+
+
+def _told(tensors: Table[str, tuple[str, ...]]) -> dict[str, str | list[str]]:
+    return {name: texts[0] if len(texts) == 1 else list(texts) for name, texts in tensors.items()}
 
 
 def _written(layout: Layout) -> list[int] | str:

@@ -8,6 +8,7 @@ zoom(left, right)          what to record in a second run        -> Zoom
 verdict(comparison)        the same as text, at most 15 lines    -> str
 write_html(comparison, p)  the same as one file to look at
 convert_trace(a, b, to=…)  a copy in another tool's layout       -> Trace
+upload(path, to)           a trace to another file system        -> Remainder, or None
 view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 run_twice(script)          does a run repeat itself?             -> Repetition
@@ -100,6 +101,7 @@ if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
         stand_in,
     )
     from .traces import Trace
+    from .uploading import upload, waiting_uploads
     from .weights import (
         certify_weights,
         compare_weights,
@@ -155,6 +157,7 @@ _HOMES = {
         "operations_text", "stand_in",
     ),
     ".traces": ("Trace",),
+    ".uploading": ("upload", "waiting_uploads"),
     ".weights": (
         "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
         "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
@@ -249,8 +252,10 @@ __all__ = [
     "stand_in",
     "tap",
     "to_troubleshooter",
+    "upload",
     "verdict",
     "view",
+    "waiting_uploads",
     "weight_comparison_text",
     "weight_names",
     "without_dropout",

@@ -21,7 +21,7 @@ from ..judge.policies import Evidence
 from ..model.choices import EngineName, LayoutName, PolicyName
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
-from ..model.pairs import Alignment, Part, Side
+from ..model.pairs import Alignment, Declared, Part, Side
 from ..model.results import (
     CallResult,
     Divergence,
@@ -139,7 +139,7 @@ def compare(
             unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
 
-    recorded, traces = traces, _assembled(traces, layout, ranks, pair)
+    recorded, traces = traces, _assembled(traces, layout, ranks, pair, mapped)
     wanted = None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks
 
     def compare_ranks(some: Collection[int] | None) -> Comparison:
@@ -172,6 +172,7 @@ def compare(
         *_not_there(traces, steps, ranks),
         *_zoomed(traces),
         *([unused.sentence()] if unused is not None else []),
+        *(_placements_unused(traces, mapped) if mapped is not None else ()),
     ]
     if steps is not None and found.code:
         told += _not_compared_before(traces, steps)
@@ -323,13 +324,27 @@ def write_mapping(
     mapping: str | os.PathLike[str] | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
+    layout: LayoutName = "auto",
 ) -> None:
-    """Writes the pairs of the first step and rank that both have as a YAML file to be edited and given back as `mapping`."""
+    """Writes the pairs of the first step and rank that both have as a YAML file to be edited and given back as `mapping`.
+
+    Of a run whose ranks are put together it has the placements of the parameters, and of the results that were inferred with doubt.
+    """
+    from ..align import align
     from ..align.mappings import dumps, mapping_of
 
-    pairs = pair_up(left, right, mapping=mapping, steps=steps, ranks=ranks)
+    mapped = _read_mapping(mapping)
+
+    def pair(one: Side, two: Side) -> Alignment:
+        return align(one, two, mapping=mapped)
+
+    traces = _assembled((_opened(left), _opened(right)), layout, ranks, pair, mapped)
+    common, _ = _places(traces, steps, None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks)
+    place = min(common)
+    found = mapping_of(pair(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place))))
+    placed = [trace.placements(place[0]) if isinstance(trace, WholeTrace) else Declared() for trace in traces]
     try:
-        Path(path).write_text(dumps(mapping_of(pairs[min(pairs)])), encoding="utf-8")
+        Path(path).write_text(dumps(replace(found, placements=(placed[0], placed[1]))), encoding="utf-8")
     except OSError as error:
         raise ReportError(
             f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
@@ -395,8 +410,10 @@ def _assembled(
     layout: LayoutName,
     ranks: Collection[int] | None,
     pair: Callable[[Side, Side], Alignment],
+    mapped: Any = None,
 ) -> tuple[Trace, Trace]:
     """The traces, those of several ranks or micro-batches put together where the two have other layouts."""
+    declared = (None, None) if mapped is None else mapped.placements
     counts = [len(trace.ranks) for trace in traces]
     if layout == "ranks" or ranks is not None:
         return traces
@@ -408,13 +425,20 @@ def _assembled(
     if layout == "auto" and worlds[0] == worlds[1] and (worlds[0] or 1) > 1 and is_same_layout(traces):
         return traces  # of one layout; a rank of which nothing was recorded is missing, and said to be
     if min(counts) > 1 and (counts[0] != counts[1] or layout == "whole" or not is_same_layout(traces)):
-        left = WholeTrace(traces[0], traces[1], pair, flipped=True)
-        return left, WholeTrace(traces[1], left, pair, flipped=False)
+        left = WholeTrace(traces[0], traces[1], pair, flipped=True, declared=declared[0])
+        return left, WholeTrace(traces[1], left, pair, flipped=False, declared=declared[1])
     if counts[0] == counts[1]:
         return traces
     if counts[0] > 1:
-        return WholeTrace(traces[0], traces[1], pair, flipped=True), traces[1]
-    return traces[0], WholeTrace(traces[1], traces[0], pair, flipped=False)
+        return WholeTrace(traces[0], traces[1], pair, flipped=True, declared=declared[0]), traces[1]
+    return traces[0], WholeTrace(traces[1], traces[0], pair, flipped=False, declared=declared[1])
+
+
+def _placements_unused(traces: tuple[Trace, Trace], mapped: Any) -> Iterator[str]:
+    """A sentence where the mapping says placements of a run that was not put together."""
+    for side, trace, declared in zip(("left", "right"), traces, mapped.placements, strict=True):
+        if declared and not isinstance(trace, WholeTrace):
+            yield f"The mapping's placements of the {side} have no effect: its ranks were not put together (--layout whole does)."
 
 
 def _among_ranks(

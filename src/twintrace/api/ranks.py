@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ..model.errors import TraceFormatError
-from ..model.pairs import Alignment, Match, Side
+from ..model.pairs import Alignment, Declared, Match, Side
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
@@ -36,9 +36,13 @@ class WholeTrace(Trace):
         other: the run that it is compared with: on one rank, put together, or on several ranks, which then only tell their data.
         pair: pairs the calls of two sides.
         flipped: True if the other run is the right one.
+        declared: mesh and placements that the user says.
     """
 
-    def __init__(self, trace: Trace, other: Trace, pair: Pair, *, flipped: bool) -> None:
+    def __init__(
+        self, trace: Trace, other: Trace, pair: Pair, *, flipped: bool, declared: Declared | None = None
+    ) -> None:
+        self._declared = declared
         path, manifest, places, _ = trace.parts()
         self._trace, self._other, self._pair, self._flipped = trace, other, pair, flipped
         self._found: dict[int, Assembled] = {}
@@ -64,8 +68,19 @@ class WholeTrace(Trace):
                 self._losses(step),
                 self._micro_batches(step),
                 self._found[max(earlier)].parameters if earlier else None,
+                self._declared,
             )
         return self._found[step]
+
+    def placements(self, step: int) -> Declared:
+        """Mesh and placements that a step was put together with, as a user would say them."""
+        found = self.assembled(step)
+        axes = len(found.mesh.rank_axes)
+        told = {
+            name: tuple(str(item) for item in parts[:axes])
+            for name, parts in (*found.parameters.items(), *found.doubtful.items())
+        }
+        return Declared(found.mesh.shape[:axes], told)
 
     def remarks(self, steps: Iterable[int]) -> Iterator[str]:
         """Sentences on how the ranks were put together, and which were not there."""

@@ -29,6 +29,7 @@ from ..model.sites import Site
 from ..model.zoom import Zoom
 from ..store.remote import is_remote
 from ..store.trace import Trace
+from ..store.uploading import Uploader, local_root
 from ..store.writer import Writer
 from .diagnosing import judge_steps
 from .lockstep import lockstep_with
@@ -82,6 +83,7 @@ def record(
     zoom: str | os.PathLike[str] | Zoom | None = None,
     against: Trace | str | os.PathLike[str] | None = None,
     on_difference: str = "stop",
+    local: str | os.PathLike[str] | None = None,
 ) -> Recorder:
     """Begin the recording of a run, into the directory `path`.
 
@@ -91,7 +93,8 @@ def record(
                 rec.step()
 
     Args:
-        path: directory of the trace. It must not hold another one, unless `overwrite` or `resume` says what to do with it.
+        path: directory of the trace. It must not hold another one, unless `overwrite` or `resume` says what to do with it. An
+            address that fsspec knows (`s3://bucket/runs/a`) is written to a local directory first, and uploaded behind the run.
         model: a module, a list of modules, or a dict of them by name; may be left out at the levels api and op, and be {}
             where modules are named while it records (`Recorder.rename`).
         level: "module"; "api": functions, methods, operators, collectives, optimizer steps; "mix": both; "op": the kernels below.
@@ -125,6 +128,8 @@ def record(
         against: the trace of another run, recorded alike: each call is compared with it by fingerprint while this one runs.
             At the first difference that has an effect it is told, and the values around it are kept.
         on_difference: "stop": recording ends with the step that differs, and the run goes on; "raise": DifferenceError at its end.
+        local: where a trace is written that is uploaded: it stays there. If None, below ~/.local/state/twintrace/uploads, and
+            removed when all of it has arrived.
 
     Returns:
         A recorder: use it with `with`, or call its `start`, `step`, `stop` and `close` yourself.
@@ -135,7 +140,12 @@ def record(
         TraceWriteError: nothing can be written there.
         MissingPackageError: the framework is not installed.
     """
-    where = _place(path)
+    url = path if isinstance(path, str) and is_remote(path) else None
+    where = None if url is not None and local is None else _place(path if local is None else local)
+    if url is None and local is not None:
+        raise UsageError(f"local={os.fspath(local)!r}: {path!r} is local already. Leave it out, or give an address.")
+    if url is not None and writer is not None:
+        raise UsageError("writer writes a local file of its own: leave it out, or give a local path.")
     close_up = zoom if zoom is None or isinstance(zoom, Zoom) else read_zoom(zoom)
     if close_up is not None:
         whose = framework_for(named_models(model), framework).name
@@ -168,6 +178,10 @@ def record(
         raise UsageError("against reads the trace while it is written: leave out writer.")
     models = named_models(model)
     workshop = framework_for(models, framework)
+    rank, world = workshop.rank()
+    if where is None:
+        assert url is not None
+        where = local_root(url, rank)
     if not models and not isinstance(model, Mapping) and chosen_level in (Level.MODULE, Level.MIX):
         raise UsageError(
             f"level={str(chosen_level)!r} records modules, but no model was given. "
@@ -206,7 +220,12 @@ def record(
     if override is not None:
         redirected: Recorder = override(workshop, models, options)
         return redirected
-    return Recorder(where, workshop, models, **options, writer=writer)
+    uploader = None
+    if url is not None and selection.wants_rank(rank):
+        uploader = Uploader(
+            where, url, rank=rank, world=world, overwrite=overwrite, resume=resume, keep=local is not None
+        )
+    return Recorder(where, workshop, models, **options, writer=writer, uploader=uploader)
 
 
 def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
@@ -227,9 +246,7 @@ def _place(path: Any) -> Path:
         if "\0" in os.fsdecode(path) or not os.fsdecode(path):
             raise ValueError("no file system has such a name")
         if is_remote(os.fsdecode(path)):
-            raise ValueError(
-                "a run is recorded to a local path; copy it there afterwards, where it can be compared as it lies"
-            )
+            raise ValueError("this is an address; what is uploaded is written to a local directory first")
         return Path(os.fsdecode(path)).absolute()
     except (TypeError, ValueError) as error:
         raise UsageError(f"path: expected the name of a directory, got {path!r} ({error}).") from None

@@ -7,6 +7,7 @@
     twintrace zoom LEFT RIGHT       what to record in a second run
     twintrace export TRACE --to …   a trace as another tool's dump
     twintrace import DUMP           another tool's dump as a trace
+    twintrace upload TRACE URL      a trace to another file system
     twintrace view REPORT_OR_TRACE  the same in the browser
     twintrace selfcheck SCRIPT      does recording change the run?
     twintrace twice SCRIPT          does the run repeat itself?
@@ -68,6 +69,12 @@ def _export() -> click.Command:
     return command
 
 
+def _upload() -> click.Command:
+    from .upload import upload as command
+
+    return command
+
+
 def _import() -> click.Command:
     from .export import import_ as command
 
@@ -119,7 +126,7 @@ def _weights() -> click.Command:
 # A command is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "show": _show, "why-nan": _why_nan, "compare": _compare, "zoom": _zoom, "view": _view, "export": _export, "import": _import,
-    "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
+    "upload": _upload, "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
     "doctor": _doctor, "weights": _weights,
 }  # fmt: skip
 

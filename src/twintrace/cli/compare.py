@@ -156,7 +156,7 @@ def compare(
         click.echo("\n" + api.curves_text(api.compared_curves(found)), err=json == STDOUT)
     written = []
     if write_map is not None:
-        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks)
+        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks, layout=layout)
         written.append(f"  written: {write_map}")
     if write_accept is not None:
         count = api.write_accepted(found, write_accept)

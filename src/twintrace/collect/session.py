@@ -26,6 +26,7 @@ from ..model.records import APART, NONFINITE, Keep, Level, Role
 from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
+from ..store.uploading import Uploader
 from ..store.writer import Lines, TraceWriter, Writer
 from .complaints import Complaints, text_of
 from .configurations import Configurations
@@ -117,6 +118,7 @@ class Session:
         nonfinite: NonfiniteWatch | None = None,
         lockstep: Lockstep | None = None,
         zoom: str = "",
+        uploader: Uploader | None = None,
     ) -> None:
         self.path = path
         self._framework = framework
@@ -132,6 +134,7 @@ class Session:
         self._wanted_rank = selection.wants_rank(self._rank)
         self._writer: Writer | None = None
         self._translated = writer is not None  # into another tool's file
+        self._uploader = uploader if self._wanted_rank else None
         if self._wanted_rank:
             manifest = {"framework": framework.name, "settings": self._settings, "world": self._world}
             self._writer = writer or TraceWriter.create(
@@ -144,7 +147,11 @@ class Session:
                 overwrite=overwrite,
                 resume=resume,
                 folds=keep is not Keep.TENSOR,
+                ended=None if uploader is None else uploader.offer,
+                taken=() if uploader is None else uploader.steps_there,
             )
+            if uploader is not None:
+                uploader.start()
             self._observer = Observer(
                 framework, keep, self._writer, autograd=level is not Level.OP, room=room, tell=self.note
             )
@@ -257,6 +264,12 @@ class Session:
                 self._arm()
             elif not wanted and self._armed:
                 self._disarm()
+        if self._uploader is not None and self._uploader.trouble:
+            self._complaints.tell(
+                f"upload: {self._uploader.url} takes nothing at present ({self._uploader.trouble}). It is tried again as long as "
+                f"the run goes on; everything is in {self.path}",
+                key="upload",
+            )
         self._halt(ending)
 
     def rename(self, module: Any, path: str) -> Callable[[], None]:
@@ -303,7 +316,10 @@ class Session:
             _HERE.busy = False
 
     def close(self) -> None:
-        """Write everything and end the recording; the trace can be opened anywhere."""
+        """Write everything and end the recording; the trace can be opened anywhere.
+
+        Where it goes to another file system, waits for what is on its way, and tells what could not be sent.
+        """
         if self._closed:
             return
         self._disarm()
@@ -325,6 +341,7 @@ class Session:
             self._lose(error)
         finally:
             release(self)
+            self._finish_upload()
         self._halt(ending)
 
     def __enter__(self) -> Session:
@@ -368,6 +385,8 @@ class Session:
         self._watch.stop()
         if self._writer:
             self._writer.abandon()
+        if self._uploader is not None:
+            self._uploader.abandon()
 
     # --- the framework's side (Sink) ----------------------------------------------------------------------------
 
@@ -1172,6 +1191,14 @@ class Session:
         else:
             why = "nothing was called between start() and stop()"
         self._complaints.tell(f"nothing was recorded: {why}", key="nothing")
+
+    def _finish_upload(self) -> None:
+        uploader, self._uploader = self._uploader, None
+        if uploader is None:
+            return
+        left = uploader.finish()
+        if left is not None:
+            self._complaints.tell(f"upload: {left}", key="left")
 
     # --- trouble ------------------------------------------------------------------------------------------------
 

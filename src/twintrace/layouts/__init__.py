@@ -12,10 +12,11 @@
     wholes.py       tensors of the ranks, and those that are put together of them
     candidates.py   placements that fit a shape, and which of them the values speak for
     computing.py    results of a merged call for the whole
-    inference.py    what each tensor is of the whole: said by the run, else told by shapes, bits and values
+    placing.py      what one tensor is of the whole: said by the run, else told by shapes, bits and values
+    inference.py    that, for all tensors of a step, in the order of the calls
     parts.py        calls of single ranks that are none of the whole, and how they hang together with it
     assembled.py    the journal that comes of it, which is aligned and judged like any other
-    findings.py     differences among the ranks themselves
+    findings/       differences among the ranks themselves
 
 In: journals of all ranks of a step, and pairs of their calls with those of the other side. Out: a `Journal`, and findings.
 Nothing is judged here: a placement that is wrong shows as a call whose result is not what it computes.

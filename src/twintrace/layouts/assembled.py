@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..model.errors import TraceError
-from ..model.pairs import Side
+from ..model.errors import TraceError, UsageError
+from ..model.pairs import Declared, Side
 from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
@@ -116,6 +116,8 @@ class Assembled:
     """Micro-batches of each rank, along the last axis of the mesh."""
     parameters: Mapping[str, Placements] = field(default_factory=dict)
     """Placements of the parameters by their names in the model."""
+    doubtful: Mapping[str, Placements] = field(default_factory=dict)
+    """Placements of results that were inferred with doubt, by the addresses of their calls."""
     unmerged: tuple[str, ...] = ()
     """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
 
@@ -143,6 +145,7 @@ def assemble(
     losses: Sequence[float] = (),
     micro: int = 1,
     known: Mapping[str, Placements] | None = None,
+    declared: Declared | None = None,
 ) -> Assembled:
     """The journals of all ranks of a step as one.
 
@@ -153,11 +156,15 @@ def assemble(
         losses: numbers at which the other side's backward pass begins.
         micro: micro-batches of the ranks for one batch of the other side.
         known: placements of parameters by their names in the model, where nothing else tells them.
+        declared: mesh and placements that the user says.
+
+    Raises:
+        UsageError: what the user says does not fit the ranks.
     """
     if len({journal.header.framework for journal in journals}) > 1:
         raise TraceError("The ranks of one run are of different frameworks, and cannot be put together.")
     groups = {group for journal in journals for group in journal.header.groups}
-    mesh = mesh_of(len(journals), groups)
+    mesh = _mesh(len(journals), groups, declared)
     stages = stages_by_sending(journals)
     if micro > 1:
         journals = [piece for journal in journals for piece in split(journal, micro)]
@@ -172,7 +179,7 @@ def assemble(
         number: Reference(tensor.spec.shape, values)
         for number, (tensor, values) in align(_raw(journals, merged)).items()
     }
-    inference = Inference(journals, merged, mesh, references, leaves, losses, known)
+    inference = Inference(journals, merged, mesh, references, leaves, losses, known, declared)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
     found = findings_of(inference, merged, ranks, micro)
@@ -199,8 +206,23 @@ def assemble(
             for number, name in inference.parameter_names().items()
             if number in inference.placed
         },
+        {
+            str(call.site): inference.placed[number].placements
+            for call in journal.calls()
+            for number in outputs_of(call).values()
+            if number in inference.placed and inference.placed[number].confidence < 1
+        },
         tuple(unmerged),
     )
+
+
+def _mesh(count: int, groups: Collection[Sequence[int]], declared: Declared | None) -> Mesh:
+    if declared is None or not declared.mesh:
+        return mesh_of(count, groups)
+    found = Mesh(declared.mesh)
+    if found.size != count:
+        raise UsageError(f"placements: a mesh of {found} has {found.size} ranks, and the run has {count}.")
+    return found
 
 
 def leaves_of_ranks(journals: Sequence[Journal]) -> set[tuple[Spec, str | None]]:

@@ -64,8 +64,17 @@ def told(placements: Placements) -> str:
 
 
 def read(text: str) -> Placement | None:
-    """A placement as PyTorch's DTensor writes it: `S(0)`, `R`, `P(sum)`, `Shard(dim=0)`; None where it is another."""
+    """A placement as PyTorch's DTensor writes it (`S(0)`, `R`, `P(sum)`, `Shard(dim=0)`) or as `Placement` does (`sum`, `shard(0)
+    in 3 blocks`); None where it is another.
+    """
     short = text.replace(" ", "").lower()
+    if short in ("sum", "mean"):
+        return SUM if short == "sum" else MEAN
+    short, _, blocks = short.removesuffix("blocks").partition("in")
+    if blocks:
+        found = read(short)
+        fits = found is not None and found.part is Part.SHARD and blocks.isdigit()
+        return shard(found.axis, int(blocks)) if fits and found is not None else None
     if short in ("r", "replicate", "replicate()"):
         return REPLICATE
     for begin in ("s(", "shard("):

@@ -12,7 +12,7 @@ the edge of the region, where both sides have a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,22 @@ class Layout:
     def __str__(self) -> str:
         steps = [f"axes {', '.join(map(str, self.axes))}"] if self.axes else []
         return " and ".join([*steps, *(["reshaped"] if self.reshaped else [])]) or "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Placements of the tensors of a run on several ranks, as the user says them; what is not said is inferred.
+
+    `tensors`: by a pattern of full names of parameters, paths of modules or addresses of calls (their results), one placement for
+    each axis of the mesh: `shard(0)`, `shard(0) in 3 blocks`, `replicate`, `sum`, `mean`. The last pattern that fits counts.
+    """
+
+    mesh: tuple[int, ...] = ()
+    """Shape of the mesh, the last axis running fastest; empty: as the process groups tell."""
+    tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.mesh or self.tensors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
       step0/rank0/payload.bin    tensor bytes, each content once per rank of a trace (only with keep="tensor")
       step1/rank0/numbers.bin    numbers of a step whose journal is that of an earlier one but for them
       rank0.stage                payload bytes on their way; gone after a clean end
+      rank0.uploads              files that have arrived elsewhere, where the trace is uploaded (uploading.py)
 
 Names are made here and nowhere else, from numbers only: nothing that a model or a user named becomes a file name.
 """
@@ -33,6 +34,7 @@ NUMBERS = "numbers.bin"
 FOLDED = "journal.new"
 """A folded journal before it takes the place of the whole one; left by a killed process, and ignored."""
 DRAFT = ".manifest-"
+UPLOADS = ".uploads"
 
 _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -48,12 +50,36 @@ def stage_path(root: _P, rank: int) -> _P:
     return cast("_P", root / f"rank{rank}.stage")
 
 
+def uploads_path(root: Path, rank: int) -> Path:
+    """`root/rank0.uploads`."""
+    return root / f"rank{rank}{UPLOADS}"
+
+
+def step_of(name: str) -> int | None:
+    """The step of a journal, by its name from the trace's directory on; None of anything else."""
+    found = _journal(name)
+    return None if found is None else found[0]
+
+
+def _journal(name: str) -> tuple[int, int] | None:
+    """`(step, rank)` of `step3/rank0/journal.jsonl`."""
+    match name.split("/"):
+        case [step, rank, file] if file == JOURNAL:
+            found = _STEP.fullmatch(step), _RANK.fullmatch(rank)
+            return (int(found[0][1]), int(found[1][1])) if found[0] and found[1] else None
+    return None
+
+
 def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
     """Is this something that a writer puts there? `parts` are the names on the way to it, from the trace's directory on."""
     match parts:
         case (name,) if not is_folder:
-            stage = name.removesuffix(".stage")
-            return name == MANIFEST or name.startswith(DRAFT) or (stage != name and bool(_RANK.fullmatch(stage)))
+            rank, _, suffix = name.partition(".")
+            return (
+                name == MANIFEST
+                or name.startswith(DRAFT)
+                or (suffix in ("stage", UPLOADS[1:]) and bool(_RANK.fullmatch(rank)))
+            )
         case (name,):
             return bool(_STEP.fullmatch(name))
         case (_, name) if is_folder:
@@ -67,12 +93,7 @@ def journals(root: Place) -> list[tuple[int, int]]:
     """`(step, rank)` of every journal there is, sorted. Anything else in the directory is not ours and is left alone."""
     found = []
     if isinstance(root, RemotePath):
-        for name in root.files():
-            parts = name.split("/")
-            step, rank = (_STEP.fullmatch(parts[0]), _RANK.fullmatch(parts[1])) if len(parts) == 3 else (None, None)
-            if step and rank and parts[2] == JOURNAL:
-                found.append((int(step[1]), int(rank[1])))
-        return sorted(found)
+        return sorted(place for name in root.files() if (place := _journal(name)) is not None)
     for step_dir in root.iterdir():
         step = _STEP.fullmatch(step_dir.name)
         if not step or not step_dir.is_dir():

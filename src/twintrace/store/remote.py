@@ -1,8 +1,9 @@
-"""Traces where they lie: paths of other file systems, through fsspec, as far as a reader asks for them.
+"""Traces where they lie: paths of other file systems, through fsspec, as far as a reader or an upload asks for them.
 
     root = remote_path("s3://bucket/runs/a")
     (root / "manifest.json").read_bytes()       whole; what was cut off is asked for again
     (root / "payload.bin").piece(4096, 1024)    one range request: of tensors no more is read than is needed
+    (root / "payload.bin").put(file, sent)      a local file is sent there, once: whoever sends knows when to try again
 
 fsspec is imported when such a path is asked for, and not before; so is the package that it needs for the protocol.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, TypeVar
 
@@ -41,7 +43,7 @@ def remote_path(url: str) -> RemotePath:
         import fsspec
     except ImportError as error:
         raise MissingPackageError(
-            f"{url}: reading it needs fsspec, which is not installed. Run: pip install 'twintrace[remote]'"
+            f"{url}: it is reached through fsspec, which is not installed. Run: pip install 'twintrace[remote]'"
         ) from error
     try:
         system, path = fsspec.core.url_to_fs(url)
@@ -105,6 +107,33 @@ class RemotePath:
         ask = functools.partial(self._system.cat_file, start=offset, end=offset + length)
         found: bytes = self._asked(ask)
         return found
+
+    def put(self, file: Path, sent: Callable[[int], None]) -> None:
+        """Send a local file here. Whatever the file system raises is raised.
+
+        Args:
+            file: the local file.
+            sent: told the number of bytes that have left, after each piece.
+        """
+        from fsspec.callbacks import Callback
+
+        told = Callback(hooks={"sent": lambda size, value, **options: sent(value)})
+        try:
+            self._system.put_file(str(file), self._path, callback=told)
+        except FileNotFoundError:
+            # Some have folders, and want them made first. A bucket is not asked about without need: that may be forbidden.
+            self._system.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+            self._system.put_file(str(file), self._path, callback=told)
+        self.refresh()
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._asked(self._system.rm_file)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Forget what was listed here: others write as well."""
+        self._system.invalidate_cache(self._path.rpartition("/")[0])
 
     def _asked(self, function: Callable[[str], Value]) -> Value:
         """The answer to a request. Asked again where the connection is cut; what is not there stays so."""

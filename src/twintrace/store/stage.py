@@ -18,7 +18,7 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class _Segment:
     file: int
     start: int
     end: int | None = None
+    written: Callable[[], None] | None = None
 
 
 class Stage:
@@ -116,10 +117,14 @@ class Stage:
                 self._publish(position)
         return position
 
-    def end(self) -> None:
-        """No more bytes for the current file."""
+    def end(self, written: Callable[[], None] | None = None) -> None:
+        """No more bytes for the current file. `written` is called by the worker once all are in it; not if the disk is full."""
         with self._changed:
+            if self._segments and self._segments[-1].end is None:
+                self._segments[-1].written = written
             self._finish_segment()
+            if written is not None:
+                self._changed.notify_all()
 
     def drain(self) -> None:
         """Wait until everything is in its file."""
@@ -216,7 +221,10 @@ class Stage:
 
     def _retire_finished(self) -> None:
         while self._segments and self._segments[0].end is not None and self._segments[0].end <= self._tail:
-            os.close(self._segments.popleft().file)
+            segment = self._segments.popleft()
+            os.close(segment.file)
+            if segment.written is not None:
+                segment.written()
 
 
 def read_staged(path: Path | RemotePath, position: int, count: int) -> bytes:

@@ -13,12 +13,13 @@ FORMAT.md.)
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -130,9 +131,18 @@ class TraceWriter:
     """One rank's hand on a trace."""
 
     def __init__(
-        self, root: Path, *, rank: int, keep_payload: bool, buffer: int = DEFAULT_BYTES, folds: bool = False
+        self,
+        root: Path,
+        *,
+        rank: int,
+        keep_payload: bool,
+        buffer: int = DEFAULT_BYTES,
+        folds: bool = False,
+        ended: Callable[[int], None] | None = None,
+        taken: Collection[int] = (),
     ) -> None:
         self.root = root
+        self._ended, self._taken = ended, taken
         self._folds = folds
         self._patterns: dict[str, tuple[int, Pattern]] = {}  # by identity: the step that has it whole
         self._resolved: tuple[Pattern, tuple[int, Pattern], dict[int, bytes]] | None = (
@@ -168,11 +178,16 @@ class TraceWriter:
         overwrite: bool = False,
         resume: bool = False,
         folds: bool = False,
+        ended: Callable[[int], None] | None = None,
+        taken: Collection[int] = (),
     ) -> TraceWriter:
         """Claim `root` for a new trace, or join the trace that another rank of the same run has just made there.
 
         resume   go on in a trace of the same framework and settings, if there is one: its steps stay, others are added
         folds    the journal of a step that repeats an earlier one is replaced by its numbers when the step ends
+        ended    called with the number of each step that has ended, when all its bytes are in its files; by another thread where
+                 payloads are written behind
+        taken    steps that the trace has elsewhere
         """
         if resume and _read_manifest(root / layout.MANIFEST).get("version") == layout.PLAIN_VERSION:
             folds = False  # the trace goes on as it began
@@ -197,15 +212,16 @@ class TraceWriter:
             ) from error
         except OSError as error:
             raise TraceWriteError(f"{root} cannot be written ({error.strerror}). Choose another path.") from error
-        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer, folds=folds)
+        return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer, folds=folds, ended=ended, taken=taken)
 
     def has_step(self, step: int) -> bool:
         """Has this rank recorded that step already?"""
-        return layout.journal_dir(self.root, step, self.rank).exists()
+        return step in self._taken or layout.journal_dir(self.root, step, self.rank).exists()
 
     def next_step(self) -> int:
         """The step after the last that this rank has recorded; 0 in a new trace."""
-        step = max((step + 1 for step, rank in layout.journals(self.root) if rank == self.rank), default=0)
+        here = (step for step, rank in layout.journals(self.root) if rank == self.rank)
+        step = max((step + 1 for step in (*here, *self._taken)), default=0)
         while self.has_step(step):  # killed before its journal was made
             step += 1
         return step
@@ -304,8 +320,15 @@ class TraceWriter:
             journal.close()
             if self._folds and not self._whole:
                 self._fold(journal)
+            self._end_payload()
+
+    def _end_payload(self) -> None:
+        """The step is complete, as soon as the last of its payload is in its file."""
+        ended = None if self._ended is None else functools.partial(self._ended, self._step)
         if self._stage and self._file_begun:
-            self._stage.end()
+            self._stage.end(ended)
+        elif ended is not None:
+            ended()
 
     def _fold(self, journal: Journal) -> None:
         """Put the step's numbers in the place of its journal, where an earlier step has the same structure.
@@ -340,6 +363,7 @@ class TraceWriter:
             return
         self.pattern = pattern
         journal.close()
+        self._end_payload()
 
     def _put_folded(self, journal: Journal, head: bytes, pattern: Pattern, numbers: Numbers) -> bool:
         """Put a folded journal in the place of a whole one; False where no earlier step has the structure, or it cannot be."""
@@ -461,14 +485,14 @@ def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, w
         draft.unlink(missing_ok=True)
 
 
-_SAME = ("format", "version", "framework", "settings", "world")
+SAME_RUN = ("format", "version", "framework", "settings", "world")
 """Settings that two recordings in one trace must have in common."""
 
 
 def _resume(root: Path, document: Mapping[str, Any], *, rank: int) -> None:
     """Go on in a trace that is there. What a killed process has left in the ring is brought to its place first."""
     other = _read_manifest(root / layout.MANIFEST)
-    unlike = [key for key in _SAME if other.get(key) != document.get(key)]
+    unlike = [key for key in SAME_RUN if other.get(key) != document.get(key)]
     if unlike:
         told = "; ".join(f"{key}: {other.get(key)!r} there, {document.get(key)!r} now" for key in unlike)
         raise TraceExistsError(
@@ -483,7 +507,7 @@ def _resume(root: Path, document: Mapping[str, Any], *, rank: int) -> None:
 def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
     """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
     other = _read_manifest(manifest)
-    same = all(other.get(key) == document.get(key) for key in _SAME)
+    same = all(other.get(key) == document.get(key) for key in SAME_RUN)
     if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
         return
     remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
