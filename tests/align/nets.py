@@ -1,4 +1,4 @@
-"""Small networks, each written in several ways, for the tests of the loom."""
+"""Small networks, each written in several ways, for the tests of the aligning."""
 
 from __future__ import annotations
 

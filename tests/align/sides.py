@@ -1,4 +1,4 @@
-"""Records made by hand, with values that are really computed: what the tests of the loom align.
+"""Records made by hand, with values that are really computed: what the tests of the aligning align.
 
     left = Maker("torch")
     x = left.given(noise(4, 8))                                      an input of the network

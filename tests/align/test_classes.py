@@ -5,7 +5,7 @@ import pytest
 from sides import Maker, noise
 
 from twintrace.align.classes import Classes
-from twintrace.align.strands import Strand
+from twintrace.align.trees import CallTree
 from twintrace.align.values import alike
 
 
@@ -15,7 +15,7 @@ def both(left: np.ndarray, right: np.ndarray) -> tuple[int, int, int]:
     for framework, array in (("torch", left), ("mindspore", right)):
         made = Maker(framework)
         made.given(array)
-        sides.append((Strand(made.side()), made.tensors[0]))
+        sides.append((CallTree(made.side()), made.tensors[0]))
     classes = Classes(sides[0][0], sides[1][0], ([0], [0]))
     return classes.of(0, 0), classes.of(1, 0), alike(sides[0][1], sides[1][1])
 
@@ -65,7 +65,7 @@ def test_what_has_no_statistics_is_unknown():
     made.given(X)
     other.given(X)
 
-    assert Classes(Strand(made.side()), Strand(other.side()), ([0], [0])).of(0, 0) == -1
+    assert Classes(CallTree(made.side()), CallTree(other.side()), ([0], [0])).of(0, 0) == -1
     assert alike(made.tensors[0], other.tensors[0]) == 0
 
 
@@ -74,7 +74,7 @@ def test_shared_says_whether_both_sides_have_it():
     for made, seeds in ((left, (0, 1)), (right, (0, 2))):
         for seed in seeds:
             made.given(noise(6, 8, seed=seed))
-    classes = Classes(Strand(left.side()), Strand(right.side()), ([0, 1], [0, 1]))
+    classes = Classes(CallTree(left.side()), CallTree(right.side()), ([0, 1], [0, 1]))
 
     assert classes.shared(classes.of(0, 0))
     assert not classes.shared(classes.of(0, 1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twintrace.align.sequences import longest_chain, weave
+from twintrace.align.sequences import longest_chain, match_sequences
 
 
 def lay(left: str, right: str, *, second: tuple[str, str] | None = None, least: float = 0.5) -> list[tuple[int, int]]:
@@ -13,7 +13,7 @@ def lay(left: str, right: str, *, second: tuple[str, str] | None = None, least: 
         for side in zip(*texts, strict=True)
     ]
     worth = [(2.0, 4.0), (1.0, 1.0)][: len(texts)]
-    links = weave(*rows, worth, [[0]], least=least)
+    links = match_sequences(*rows, worth, [[0]], least=least)
     return [(link.left, link.right) for link in links]
 
 

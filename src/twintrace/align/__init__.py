@@ -6,16 +6,16 @@
 
 What lives here, in the order in which it works:
 
-    strands.py, units.py    a side made ready: its tree of calls, its tensors, which calls are one operation
+    trees.py, units.py    a side made ready: its tree of calls, its tensors, which calls are one operation
     values.py, classes.py   which tensors hold the same, without opening any
-    asked.py, mappings.py   what a mapping file says
+    mappings.py             what a mapping file says
     named.py, reordered.py  two runs of one program: by name and place, held against the flow of data
     inferred.py, sequences.py, flow.py    any two networks: by operation, values, parameters, order, flow of data
     regions.py, completions.py    several calls that do what others do; the sum or padding that completes one
     containers.py           modules that hold others
     tensors.py, layouts.py, arrangements.py, gradients.py    the tensors of what belongs together, and how they lie
     leftovers.py            why something has no partner, and what depends on it
-    webs.py, features.py    what has been found so far; numbers for what calls have in common
+    pairing.py, features.py    what has been found so far; numbers for what calls have in common
 
 In: two `model.pairs.Side`. Out: a `model.pairs.Alignment`, in which every call is exactly once. No tensor is opened but those whose
 shapes leave a choice of layouts, through `Side.values`. Not here: whether what belongs together is equal (`measure`, `judge`).
@@ -23,7 +23,7 @@ Surprising: names count for little unless both records come from one program. Eq
 to each other more firmly than their names do.
 """
 
-from .loom import align
+from .aligning import align
 from .mappings import Mapping, dumps, load, loads, mapping_of
 
 __all__ = ["Mapping", "align", "dumps", "load", "loads", "mapping_of"]

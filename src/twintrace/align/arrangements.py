@@ -27,10 +27,10 @@ from ..model.pairs import Layout
 from ..model.values import Nest
 from ..operations.families import SHAPING
 from .layouts import AS_IT_IS, fits, layout_between
-from .strands import Strand
+from .pairing import Pairing
+from .trees import CallTree
 from .units import operation
 from .values import alike, numel, tolerance
-from .webs import Web
 
 _Array = np.ndarray[Any, Any]
 Values = Callable[[int], Any]
@@ -45,8 +45,8 @@ _STEPS = 16  # reshapes and transposes in a row
 class Arranger:
     """Finds layouts for pairs of tensors, and remembers them."""
 
-    def __init__(self, web: Web, values: tuple[Values, Values]) -> None:
-        self._web, self._values = web, values
+    def __init__(self, pairing: Pairing, values: tuple[Values, Values]) -> None:
+        self._pairing, self._values = pairing, values
         self._known: dict[tuple[int, int], Layout] = {}
         self.read = 0  # pairs of tensors whose values were read
 
@@ -63,8 +63,8 @@ class Arranger:
 
         `inherited`: they come out of one operation into which everything went as it is.
         """
-        strands = self._web.strands
-        one, two = strands[0].tensor(left), strands[1].tensor(right)
+        trees = self._pairing.trees
+        one, two = trees[0].tensor(left), trees[1].tensor(right)
         usual = layout_between(one, two, what)
         if numel(one) != numel(two):
             return usual
@@ -84,8 +84,8 @@ class Arranger:
 
     def confirmed(self, left: int, right: int, what: str = "") -> Layout | None:
         """The layout of the right tensor on the left one, if bits, the flow of data or the values say so; shapes alone do not."""
-        strands = self._web.strands
-        one, two = strands[0].tensor(left), strands[1].tensor(right)
+        trees = self._pairing.trees
+        one, two = trees[0].tensor(left), trees[1].tensor(right)
         usual = layout_between(one, two, what)
         if one.fingerprint is not None and one.fingerprint == two.fingerprint and one.spec.dtype == two.spec.dtype:
             return usual
@@ -104,8 +104,8 @@ class Arranger:
 
     def _fitting(self, left: int, right: int, usual: Layout | None, orders: tuple[Layout, ...]) -> Layout | None:
         """The first order of axes in which the values agree; None where there is none, or no values."""
-        strands = self._web.strands
-        tensors = strands[0].tensor(left), strands[1].tensor(right)
+        trees = self._pairing.trees
+        tensors = trees[0].tensor(left), trees[1].tensor(right)
         if not orders or alike(*tensors) < 0:
             return None  # not the same elements, in whatever order
         arrays = self._values[0](left), self._values[1](right)
@@ -128,8 +128,8 @@ class Arranger:
 
     def _followed(self, left: int, right: int, orders: tuple[Layout, ...]) -> Layout | None:
         """From the nearest tensors that were paired before, through the reshapes and transposes of both sides."""
-        strands = self._web.strands
-        shape = strands[0].tensor(left).spec.shape
+        trees = self._pairing.trees
+        shape = trees[0].tensor(left).spec.shape
         if not orders or int(np.prod(shape)) > _MOST_PLACES:
             return None
         ways = list(self._way(0, left)), list(self._way(1, right))
@@ -138,11 +138,11 @@ class Arranger:
                 known = self._known.get((one, two))
                 if known is None or (one, two) == (left, right):
                     continue
-                shapes = strands[0].tensor(one).spec.shape, strands[1].tensor(two).spec.shape
+                shapes = trees[0].tensor(one).spec.shape, trees[1].tensor(two).spec.shape
                 start = np.arange(int(np.prod(shapes[1]))).reshape(shapes[1])
                 laid = _laid(start, known, shapes[0])
-                places = None if laid is None else _moved(strands[0], laid, ours)
-                there = _moved(strands[1], start, theirs)
+                places = None if laid is None else _moved(trees[0], laid, ours)
+                there = _moved(trees[1], start, theirs)
                 if places is None or there is None:
                     continue
                 for layout in (AS_IT_IS, *orders):
@@ -153,16 +153,16 @@ class Arranger:
 
     def _way(self, which: int, tensor: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         """This tensor and those that it was made of by reshapes and transposes; each with the calls from there to here."""
-        strand, makers = self._web.strands[which], self._web.flow(which).makers
+        tree, makers = self._pairing.trees[which], self._pairing.flow(which).makers
         calls: tuple[int, ...] = ()
         for _ in range(_STEPS):
             yield tensor, calls
             made = makers.get(tensor, ())
-            inner = [index for index in made if not strand.children[index]]
-            if not inner or operation(strand.calls[inner[-1]]) not in SHAPING or not strand.inputs(inner[-1]):
+            inner = [index for index in made if not tree.children[index]]
+            if not inner or operation(tree.calls[inner[-1]]) not in SHAPING or not tree.inputs(inner[-1]):
                 return
             calls = (inner[-1], *calls)
-            tensor = strand.inputs(inner[-1])[0].tensor
+            tensor = tree.inputs(inner[-1])[0].tensor
 
 
 @lru_cache(maxsize=65536)
@@ -216,11 +216,11 @@ def _agree(one: _Array, two: _Array, bound: float) -> bool:
     return bool((np.abs(one[finite] - two[finite]) <= bound).all())
 
 
-def _moved(strand: Strand, places: _Array, calls: tuple[int, ...]) -> _Array | None:
+def _moved(tree: CallTree, places: _Array, calls: tuple[int, ...]) -> _Array | None:
     """Array of places after these calls; None where that is not known."""
     for index in calls:
-        call = strand.calls[index]
-        shape = strand.tensor(strand.outputs(index)[0].tensor).spec.shape if strand.outputs(index) else None
+        call = tree.calls[index]
+        shape = tree.tensor(tree.outputs(index)[0].tensor).spec.shape if tree.outputs(index) else None
         if shape is None:
             return None
         if operation(call) == "permute":

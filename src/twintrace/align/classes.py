@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 
 from ..model.tensors import Tensor
-from .strands import Strand
+from .trees import CallTree
 from .values import Fill, fill_of, is_constant, numel, rounding, scale_of
 
 _Array = np.ndarray[Any, Any]
 
 
 class Classes:
-    """The numbers of the tensors of two strands."""
+    """The numbers of the tensors of two trees."""
 
-    def __init__(self, left: Strand, right: Strand, tensors: tuple[Iterable[int], Iterable[int]]) -> None:
+    def __init__(self, left: CallTree, right: CallTree, tensors: tuple[Iterable[int], Iterable[int]]) -> None:
         keys: tuple[list[int], list[int]] = [], []
         rows: list[tuple[float, ...]] = []
-        for which, (strand, wanted) in enumerate(zip((left, right), tensors, strict=True)):
+        for which, (tree, wanted) in enumerate(zip((left, right), tensors, strict=True)):
             for identity in dict.fromkeys(wanted):
-                row = _row(strand.tensor(identity))
+                row = _row(tree.tensor(identity))
                 if row is not None:
                     keys[which].append(identity)
                     rows.append(row)

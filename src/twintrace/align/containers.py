@@ -11,27 +11,27 @@ from collections.abc import Iterator, Sequence
 from ..model.pairs import Part
 from ..model.sites import Kind
 from ..operations.families import CONTAINERS
-from .strands import Slot, Strand
+from .pairing import Pairing
 from .tensors import Mapper
+from .trees import CallTree, Slot
 from .units import is_operation, operation
-from .webs import Web
 
 _ENOUGH = 4.0
 
 
 class Containers:
-    """Pairs the free modules of a web, once what they hold is paired."""
+    """Pairs the free modules of a pairing, once what they hold is paired."""
 
-    def __init__(self, web: Web, mapper: Mapper) -> None:
-        self._web, self._mapper = web, mapper
+    def __init__(self, pairing: Pairing, mapper: Mapper) -> None:
+        self._pairing, self._mapper = pairing, mapper
         self._held = [self._holdings(0), self._holdings(1)]
 
     def pair(self) -> None:
         """The best candidates first, each module once."""
         ranked = sorted(self._candidates(), key=lambda item: (-item[0], item[1] + item[2], item[1]))
         for score, one, two in ranked:
-            if score >= _ENOUGH and self._web.is_free(0, one) and self._web.is_free(1, two):
-                self._web.pair(one, two, "takes and gives the same tensors", round(min(0.95, score / 12), 2))
+            if score >= _ENOUGH and self._pairing.is_free(0, one) and self._pairing.is_free(1, two):
+                self._pairing.pair(one, two, "takes and gives the same tensors", round(min(0.95, score / 12), 2))
 
     def _candidates(self) -> Iterator[tuple[float, int, int]]:
         there: dict[tuple[str, int], list[int]] = {}
@@ -46,8 +46,8 @@ class Containers:
                     yield score, one, two
 
     def _free(self, which: int) -> Iterator[int]:
-        for index, call in enumerate(self._web.strands[which].calls):
-            if call.site.kind is Kind.MODULE and self._web.is_free(which, index):
+        for index, call in enumerate(self._pairing.trees[which].calls):
+            if call.site.kind is Kind.MODULE and self._pairing.is_free(which, index):
                 yield index
 
     def _keys(self, which: int, index: int) -> Iterator[tuple[str, int]]:
@@ -56,8 +56,8 @@ class Containers:
         if held:
             yield "first held", min(held)
             yield "last held", max(held)
-        for slot in self._web.strands[which].outputs(index)[:4]:
-            number = self._web.classes.of(which, slot.tensor)
+        for slot in self._pairing.trees[which].outputs(index)[:4]:
+            number = self._pairing.classes.of(which, slot.tensor)
             if number >= 0:
                 yield "values", number
             partner = slot.tensor if which else self._mapper.partner(0, slot.tensor)
@@ -65,11 +65,11 @@ class Containers:
                 yield "tensor", partner
 
     def _score(self, left: int, right: int) -> float | None:
-        strands = self._web.strands
-        one, two = strands[0].calls[left], strands[1].calls[right]
+        trees = self._pairing.trees
+        one, two = trees[0].calls[left], trees[1].calls[right]
         if one.site.phase is not two.site.phase:
             return None
-        if self._web.elsewhere(left, right):
+        if self._pairing.elsewhere(left, right):
             return None
         ours, theirs = self._held[0].get(left, frozenset()), self._held[1].get(right, frozenset())
         common = len(ours & theirs)
@@ -79,10 +79,10 @@ class Containers:
         own = not (self._holds_modules(0, left) or self._holds_modules(1, right))
         if not same and own and all(is_operation(call) and operation(call) not in CONTAINERS for call in (one, two)):
             return None
-        arguments = _arguments(strands[0], left), _arguments(strands[1], right)
+        arguments = _arguments(trees[0], left), _arguments(trees[1], right)
         if self._elsewhere(*arguments):
             return None
-        given = self._common(strands[0].outputs(left)[:4], strands[1].outputs(right)[:4])
+        given = self._common(trees[0].outputs(left)[:4], trees[1].outputs(right)[:4])
         taken = self._common(*arguments)
         if not given and not taken:
             return None
@@ -90,17 +90,17 @@ class Containers:
         score += 4.0 * common / max(1, len(ours | theirs))
         score += 1.5 if same else 0.0
         score += 0.75 if one.site.name.rpartition(".")[2] == two.site.name.rpartition(".")[2] else 0.0
-        partner_of_parent = self._web.partner(0, strands[0].parent[left])
-        score += 0.5 if partner_of_parent is not None and partner_of_parent == strands[1].parent[right] else 0.0
+        partner_of_parent = self._pairing.partner(0, trees[0].parent[left])
+        score += 0.5 if partner_of_parent is not None and partner_of_parent == trees[1].parent[right] else 0.0
         return score
 
     def _holds_modules(self, which: int, index: int) -> bool:
-        strand = self._web.strands[which]
-        return any(strand.calls[child].site.kind is Kind.MODULE for child in strand.children[index])
+        tree = self._pairing.trees[which]
+        return any(tree.calls[child].site.kind is Kind.MODULE for child in tree.children[index])
 
     def _elsewhere(self, left: Sequence[Slot], right: Sequence[Slot]) -> bool:
         """Do they take nothing in common, although each side has what the other takes?"""
-        classes = self._web.classes
+        classes = self._pairing.classes
         ours, theirs = ({classes.of(w, slot.tensor) for slot in side} - {-1} for w, side in ((0, left), (1, right)))
         return bool(ours and theirs) and not ours & theirs and any(map(classes.shared, ours | theirs))
 
@@ -109,26 +109,28 @@ class Containers:
         ours, theirs = [slot.tensor for slot in left], [slot.tensor for slot in right]
         if not ours or not theirs:
             return 0.0
-        numbers = {self._web.classes.of(1, tensor) for tensor in theirs} - {-1}
-        found = sum(1 for t in ours if self._web.classes.of(0, t) in numbers or self._mapper.partner(0, t) in theirs)
+        numbers = {self._pairing.classes.of(1, tensor) for tensor in theirs} - {-1}
+        found = sum(
+            1 for t in ours if self._pairing.classes.of(0, t) in numbers or self._mapper.partner(0, t) in theirs
+        )
         return found / max(len(ours), len(theirs))
 
     def _holdings(self, which: int) -> dict[int, frozenset[int]]:
-        """The bonds of what each module holds, at any depth."""
-        strand = self._web.strands[which]
-        number = {id(bond): count for count, bond in enumerate(self._web.bonds)}
+        """The links of what each module holds, at any depth."""
+        tree = self._pairing.trees[which]
+        number = {id(link): count for count, link in enumerate(self._pairing.links)}
         found: dict[int, set[int]] = {}
-        for index in range(len(strand) - 1, -1, -1):
-            up = strand.parent[index]
+        for index in range(len(tree) - 1, -1, -1):
+            up = tree.parent[index]
             if up < 0:
                 continue
-            bond = self._web.bond(which, index)
+            link = self._pairing.link(which, index)
             here = found.setdefault(up, set())
-            if bond is not None:
-                here.add(number[id(bond)])
+            if link is not None:
+                here.add(number[id(link)])
             here |= found.get(index, set())
-        return {index: frozenset(bonds) for index, bonds in found.items()}
+        return {index: frozenset(links) for index, links in found.items()}
 
 
-def _arguments(strand: Strand, index: int) -> list[Slot]:
-    return [slot for slot in strand.inputs(index) if slot.part is Part.INPUT]
+def _arguments(tree: CallTree, index: int) -> list[Slot]:
+    return [slot for slot in tree.inputs(index) if slot.part is Part.INPUT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..model.pairs import Part
-from .strands import Strand
+from .trees import CallTree
 from .values import is_constant, numel
 
 _SOURCES = {
@@ -25,22 +25,22 @@ class Numbering:
         return -1 if thing is None else self._numbers.setdefault(thing, len(self._numbers))
 
 
-def shapes_of(strand: Strand, index: int) -> Hashable | None:
+def shapes_of(tree: CallTree, index: int) -> Hashable | None:
     """Types and shapes of everything that goes in and comes out."""
-    slots = [slot for slot in strand.slots(index) if not slot.part.backward]
-    tensors = [strand.tensor(slot.tensor) for slot in slots]
+    slots = [slot for slot in tree.slots(index) if not slot.part.backward]
+    tensors = [tree.tensor(slot.tensor) for slot in slots]
     return tuple(
         (slot.part, tensor.spec) for slot, tensor in zip(slots, tensors, strict=True) if tensor.missing is None
     )
 
 
-def values_of(strand: Strand, index: int, which: str) -> Hashable | None:
+def values_of(tree: CallTree, index: int, which: str) -> Hashable | None:
     """The bits of everything that goes in, or comes out; None where they are not known, or say nothing."""
     marks = []
     telling = False
-    for slot in strand.slots(index):
+    for slot in tree.slots(index):
         if slot.part in _SOURCES[which]:
-            tensor = strand.tensor(slot.tensor)
+            tensor = tree.tensor(slot.tensor)
             mark = tensor.fingerprint or (tensor.statistics and repr(tensor.statistics))
             if mark is None:
                 return None

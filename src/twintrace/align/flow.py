@@ -18,54 +18,54 @@ from ..model.records import Call
 from ..model.sites import Kind
 from ..operations.families import MAKING, MOVING, SHAPING
 from .mappings import Mapping
-from .strands import OUT, Strand
+from .pairing import Link, Pairing
 from .tensors import Mapped, Mapper
+from .trees import OUT, CallTree
 from .units import is_operation, is_parameter, main_parameter, operation
-from .webs import Bond, Web
 
 _NEAR = 64  # users of one tensor that are looked at
-_TURNS = 3  # times that bonds with tensors left over are visited again: each finds what the one before has made known
+_TURNS = 3  # times that links with tensors left over are visited again: each finds what the one before has made known
 
 
 class Flowing:
-    """Follows the data from pair to pair. `mapped` has the tensors of every bond that was visited."""
+    """Follows the data from pair to pair. `mapped` has the tensors of every link that was visited."""
 
-    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]], mapping: Mapping) -> None:
+    def __init__(self, pairing: Pairing, mapper: Mapper, units: tuple[set[int], set[int]], mapping: Mapping) -> None:
         self.mapping = mapping
-        self._web, self._mapper, self.units = web, mapper, units
+        self._pairing, self._mapper, self.units = pairing, mapper, units
         self.shared_weights = False
         self.mapped: dict[int, Mapped] = {}
         self._last = False
 
     def follow(self) -> None:
-        """Visit the bonds that are new, and those that follow from them, until nothing new is found."""
-        self._visit(deque(bond for bond in self._web.bonds if id(bond) not in self.mapped), self._near())
+        """Visit the links that are new, and those that follow from them, until nothing new is found."""
+        self._visit(deque(link for link in self._pairing.links if id(link) not in self.mapped), self._near())
 
     def follow_again(self) -> None:
-        """Once everything else is found: visit the bonds again that have tensors left over on both sides, and pair what is alone of
+        """Once everything else is found: visit the links again that have tensors left over on both sides, and pair what is alone of
         its kind around them: also behind a slice or a concatenation without partner, and with another second operand (labels
         that are not shifted).
         """
         self._last = True
         for _ in range(_TURNS):
-            before = len(self._web.bonds)
-            for bond in self._web.bonds:
-                mapped = self.mapped.get(id(bond))
+            before = len(self._pairing.links)
+            for link in self._pairing.links:
+                mapped = self.mapped.get(id(link))
                 if mapped is None or (mapped.only_left and mapped.only_right) or self._borders_on_free(mapped):
-                    self.mapped.pop(id(bond), None)
+                    self.mapped.pop(id(link), None)
             self.follow()
-            if len(self._web.bonds) == before:
+            if len(self._pairing.links) == before:
                 break
         self._last = False
 
     def _borders_on_free(self, mapped: Mapped) -> bool:
         """Does a result of these go to a call without a partner, on both sides?"""
-        web = self._web
+        pairing = self._pairing
         return any(
             all(
                 any(
-                    index in self.units[which] and web.is_free(which, index)
-                    for index in web.flow(which).users.get(t, ())
+                    index in self.units[which] and pairing.is_free(which, index)
+                    for index in pairing.flow(which).users.get(t, ())
                 )
                 for which, t in ((0, pair.left), (1, pair.right))
             )
@@ -73,50 +73,50 @@ class Flowing:
             if pair.part in OUT
         )
 
-    def following(self) -> Callable[[Bond], None]:
-        """A function that does the same from one new bond; the units are to stay as they are while it is used."""
+    def following(self) -> Callable[[Link], None]:
+        """A function that does the same from one new link; the units are to stay as they are while it is used."""
         near = self._near()
-        return lambda bond: self._visit(deque((bond,)), near)
+        return lambda link: self._visit(deque((link,)), near)
 
-    def _visit(self, waiting: deque[Bond], near: tuple[set[int], set[int]]) -> None:
+    def _visit(self, waiting: deque[Link], near: tuple[set[int], set[int]]) -> None:
         while waiting:
-            bond = waiting.popleft()
-            mapped = self.mapped[id(bond)] = self._map(bond)
-            before = len(self._web.bonds)
+            link = waiting.popleft()
+            mapped = self.mapped[id(link)] = self._map(link)
+            before = len(self._pairing.links)
             for pair in mapped.pairs:
                 if pair.left in near[0] and pair.right in near[1] and not pair.part.backward:
                     self._forward(pair.left, pair.right)
                     self._backward(pair.left, pair.right)
-            waiting.extend(self._web.bonds[before:])
+            waiting.extend(self._pairing.links[before:])
 
     def _near(self) -> tuple[set[int], set[int]]:
         """The tensors that free units take or put out: from any others there is nothing to be found."""
-        web = self._web
+        pairing = self._pairing
         ours, theirs = (
             {
                 slot.tensor
                 for index in self.units[which]
-                if web.is_free(which, index)
-                for slot in web.strands[which].slots(index)
+                if pairing.is_free(which, index)
+                for slot in pairing.trees[which].slots(index)
                 if not slot.part.backward
             }
             for which in (0, 1)
         )
         return ours, theirs
 
-    def _map(self, bond: Bond) -> Mapped:
-        strands = self._web.strands
-        slots = [strands[which].edge(bond.side(which), self._met_inside(which, bond)) for which in (0, 1)]
-        call = strands[0].calls[bond.left[0]]
+    def _map(self, link: Link) -> Mapped:
+        trees = self._pairing.trees
+        slots = [trees[which].edge(link.side(which), self._met_inside(which, link)) for which in (0, 1)]
+        call = trees[0].calls[link.left[0]]
         asked = self.mapping.tensors
         forced = (asked.get(str(call.site)) or asked.get(call.site.name)) if asked else None
-        other = strands[1].calls[bond.right[0]]
+        other = trees[1].calls[link.right[0]]
         functions = call.site.name, other.site.name
         same = call.site.type == other.site.type if call.site.kind is Kind.MODULE else functions[0] == functions[1]
         what = operation(call)
         computes = (
-            len(bond.left) == len(bond.right) == 1
-            and what == operation(strands[1].calls[bond.right[0]])
+            len(link.left) == len(link.right) == 1
+            and what == operation(trees[1].calls[link.right[0]])
             and is_operation(call)
             and what not in SHAPING | MOVING
         )
@@ -125,7 +125,7 @@ class Flowing:
             slots[0],
             slots[1],
             what,
-            named=bond.named,
+            named=link.named,
             forced=forced,
             functions=functions,
             computes=computes,
@@ -134,16 +134,16 @@ class Flowing:
         )
         return mapped if not self.mapping.layouts else mapped._replace(pairs=tuple(self._laid(call, mapped)))
 
-    def _met_inside(self, which: int, bond: Bond) -> Callable[[int], bool]:
+    def _met_inside(self, which: int, link: Link) -> Callable[[int], bool]:
         """Which results of this side does the other side's region have too? Where both are several calls deep, they may meet."""
-        if len(bond.left) == len(bond.right) == 1 or bond.named:
+        if len(link.left) == len(link.right) == 1 or link.named:
             return lambda tensor: False
-        classes, strand = self._web.classes, self._web.strands[1 - which]
-        made = {slot.tensor for index in bond.side(1 - which) for slot in strand.outputs(index)}
+        classes, tree = self._pairing.classes, self._pairing.trees[1 - which]
+        made = {slot.tensor for index in link.side(1 - which) for slot in tree.outputs(index)}
         there = {classes.of(1 - which, tensor) for tensor in made} - {-1}
         there -= {
             classes.of(which, slot.tensor)
-            for slot in self._web.strands[which].edge(bond.side(which))
+            for slot in self._pairing.trees[which].edge(link.side(which))
             if slot.part in OUT
         }
         return lambda tensor: classes.of(which, tensor) in there or self._mapper.expected[which].get(tensor) in made
@@ -164,28 +164,28 @@ class Flowing:
 
     def _by_operation(self, which: int, tensor: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        strand = self._web.strands[which]
+        tree = self._pairing.trees[which]
         for index in dict.fromkeys(self._users(which, tensor)):
-            what = operation(strand.calls[index])
-            if what == "add" and any(is_parameter(strand, index, slot) for slot in strand.inputs(index)):
+            what = operation(tree.calls[index])
+            if what == "add" and any(is_parameter(tree, index, slot) for slot in tree.inputs(index)):
                 what = "addition of a bias"
             found.setdefault(what, []).append(index)
         return found
 
     def _users(self, which: int, tensor: int) -> Iterator[int]:
         """Free units that take this tensor, or what casts, reshapes and the like have made of it."""
-        web, strand = self._web, self._web.strands[which]
+        pairing, tree = self._pairing, self._pairing.trees[which]
         waiting, seen = [tensor], {tensor}
         while waiting and len(seen) < _NEAR:
-            for index in web.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
-                if index not in self.units[which] or not web.is_free(which, index):
+            for index in pairing.flow(which).users.get(waiting.pop(), ())[:_NEAR]:
+                if index not in self.units[which] or not pairing.is_free(which, index):
                     continue
-                if not web.hands_on(which, index) and not (
-                    self._last and operation(strand.calls[index]) in MOVING and strand.inputs(index)[0].tensor in seen
+                if not pairing.hands_on(which, index) and not (
+                    self._last and operation(tree.calls[index]) in MOVING and tree.inputs(index)[0].tensor in seen
                 ):
                     yield index
                     continue
-                fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                fresh = {slot.tensor for slot in tree.outputs(index)} - seen
                 seen |= fresh
                 waiting.extend(fresh)
 
@@ -200,32 +200,32 @@ class Flowing:
                 self._pair(one, two, "made what the same call takes")
 
     def _maker(self, which: int, tensor: int) -> int | None:
-        made = self._web.flow(which).makers.get(self._web.source(which, tensor), ())
-        free = [i for i in made if i in self.units[which] and self._web.is_free(which, i)]
-        return free[-1] if free and not self._web.hands_on(which, free[-1]) else None
+        made = self._pairing.flow(which).makers.get(self._pairing.source(which, tensor), ())
+        free = [i for i in made if i in self.units[which] and self._pairing.is_free(which, i)]
+        return free[-1] if free and not self._pairing.hands_on(which, free[-1]) else None
 
     def _same_operation(self, left: int, right: int) -> bool:
-        one, two = (operation(strand.calls[i]) for strand, i in zip(self._web.strands, (left, right), strict=True))
+        one, two = (operation(tree.calls[i]) for tree, i in zip(self._pairing.trees, (left, right), strict=True))
         return one == two
 
     def _pair(self, left: int, right: int, because: str, *, takes_the_same: bool = False) -> None:
-        strands = self._web.strands
-        if not (self._web.is_free(0, left) and self._web.is_free(1, right)):
+        trees = self._pairing.trees
+        if not (self._pairing.is_free(0, left) and self._pairing.is_free(1, right)):
             return
-        if strands[0].calls[left].site.phase is not strands[1].calls[right].site.phase:
+        if trees[0].calls[left].site.phase is not trees[1].calls[right].site.phase:
             return
         if self._other_weights(left, right):
             return
-        if _size(strands[0], left) != _size(strands[1], right) and not self._may_differ_in_size(left, right):
+        if _size(trees[0], left) != _size(trees[1], right) and not self._may_differ_in_size(left, right):
             return
         only = self._last and takes_the_same and self._same_operation(left, right)
-        if self._web.elsewhere(left, right) if only else self._web.conflict(left, right):
+        if self._pairing.elsewhere(left, right) if only else self._pairing.conflict(left, right):
             return
-        self._web.pair(left, right, because, 0.6 if self._last else 0.8)
+        self._pairing.pair(left, right, because, 0.6 if self._last else 0.8)
 
     def _may_differ_in_size(self, left: int, right: int) -> bool:
         """Is it an operation whose settings decide the size of its result? Two slices of one tensor are two things."""
-        call = self._web.strands[0].calls[left]
+        call = self._pairing.trees[0].calls[left]
         return is_operation(call) and operation(call) not in MOVING | MAKING | SHAPING
 
     def _other_weights(self, left: int, right: int) -> bool:
@@ -233,11 +233,11 @@ class Flowing:
             return False
         numbers = []
         for which, index in ((0, left), (1, right)):
-            strand = self._web.strands[which]
-            slot = main_parameter(strand, index, operation(strand.calls[index]))
-            numbers.append(-1 if slot is None else self._web.classes.of(which, slot.tensor))
+            tree = self._pairing.trees[which]
+            slot = main_parameter(tree, index, operation(tree.calls[index]))
+            numbers.append(-1 if slot is None else self._pairing.classes.of(which, slot.tensor))
         return min(numbers) >= 0 and numbers[0] != numbers[1]
 
 
-def _size(strand: Strand, index: int) -> tuple[int, ...]:
-    return tuple(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])
+def _size(tree: CallTree, index: int) -> tuple[int, ...]:
+    return tuple(prod(tree.tensor(slot.tensor).spec.shape) for slot in tree.outputs(index)[:1])

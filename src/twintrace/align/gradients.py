@@ -16,11 +16,11 @@ from ..model.records import Gradient
 from ..model.sites import Kind
 from ..operations.operands import parameter_of
 from .layouts import fits, layout_between
-from .strands import IN, OUT, Strand
+from .pairing import Link, Pairing
 from .tensors import Mapped, Mapper
+from .trees import IN, OUT, CallTree
 from .units import operation
 from .values import alike, numel
-from .webs import Bond, Web
 
 
 class Gradients(NamedTuple):
@@ -31,30 +31,30 @@ class Gradients(NamedTuple):
     only_right: tuple[Stray, ...]
 
 
-def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
-    """The tensors of a bond without results that no kernel wrote, and without gradients that differ because the tensor goes to
+def without_incomparable(pairing: Pairing, link: Link, mapped: Mapped) -> Mapped:
+    """The tensors of a link without results that no kernel wrote, and without gradients that differ because the tensor goes to
     other calls on the two sides.
 
     What a concatenation is given back depends on who takes its result; an argument that a region takes in three places
     has three gradients there and one beside it.
     """
-    if _is_batch_norm(web, bond):
-        unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(web, pair)}
+    if _is_batch_norm(pairing, link):
+        unwritten = {pair for pair in mapped.pairs if pair.part is Part.OUTPUT and _is_unwritten(pairing, pair)}
         mapped = _without(mapped, unwritten, _UNWRITTEN)
     doubtful = [
         pair
         for pair in mapped.pairs
-        if pair.part.backward and alike(web.strands[0].tensor(pair.left), web.strands[1].tensor(pair.right)) < 0
+        if pair.part.backward and alike(pairing.trees[0].tensor(pair.left), pairing.trees[1].tensor(pair.right)) < 0
     ]
     if not doubtful:
         return mapped
-    if any(_is_computed_twice(web, which, bond) for which in (0, 1)):
+    if any(_is_computed_twice(pairing, which, link) for which in (0, 1)):
         return _without(mapped, set(doubtful), _IN_PARTS)
-    if bond.named:
+    if link.named:
         return mapped
     given = {pair.left_slot: pair for pair in mapped.pairs if pair.part in OUT}
     taken = {pair.left_slot: pair for pair in mapped.pairs if pair.part in IN}
-    same_takers = {slot: web.takers(0, pair.left) == web.takers(1, pair.right) for slot, pair in given.items()}
+    same_takers = {slot: pairing.takers(0, pair.left) == pairing.takers(1, pair.right) for slot, pair in given.items()}
     dropped = set()
     for pair in doubtful:
         if pair.part is Part.OUTPUT_GRADIENT:
@@ -62,7 +62,8 @@ def without_incomparable(web: Web, bond: Bond, mapped: Mapped) -> Mapped:
         else:
             argument = taken.get(pair.left_slot)
             good = all(same_takers.values()) and (
-                argument is None or _uses(web, 0, bond, argument.left) == _uses(web, 1, bond, argument.right) == 1
+                argument is None
+                or _uses(pairing, 0, link, argument.left) == _uses(pairing, 1, link, argument.right) == 1
             )
         if not good:
             dropped.add(pair)
@@ -78,34 +79,34 @@ def _without(mapped: Mapped, dropped: set[TensorPair], because: str) -> Mapped:
     )
 
 
-def _is_batch_norm(web: Web, bond: Bond) -> bool:
-    return len(bond.left) == len(bond.right) == 1 and all(
-        web.strands[which].calls[bond.side(which)[0]].site.name == "mindspore.ops.BatchNorm" for which in (0, 1)
+def _is_batch_norm(pairing: Pairing, link: Link) -> bool:
+    return len(link.left) == len(link.right) == 1 and all(
+        pairing.trees[which].calls[link.side(which)[0]].site.name == "mindspore.ops.BatchNorm" for which in (0, 1)
     )
 
 
-def _is_unwritten(web: Web, pair: TensorPair) -> bool:
+def _is_unwritten(pairing: Pairing, pair: TensorPair) -> bool:
     """MindSpore's kernel for a CPU leaves two results of a batch norm as the memory was: another run has other numbers there."""
     tensors = (pair.left, pair.right)
     return pair.left_slot == pair.right_slot in ("1", "2") and not any(
-        web.takers(which, tensor) for which, tensor in enumerate(tensors)
+        pairing.takers(which, tensor) for which, tensor in enumerate(tensors)
     )
 
 
-def _is_computed_twice(web: Web, which: int, bond: Bond) -> bool:
+def _is_computed_twice(pairing: Pairing, which: int, link: Link) -> bool:
     """Does a call without a partner put out just what this one does? Then each has a part of the gradient."""
-    strand = web.strands[which]
-    if len(bond.side(which)) != 1 or not web.has_free(which):
+    tree = pairing.trees[which]
+    if len(link.side(which)) != 1 or not pairing.has_free(which):
         return False
-    own = bond.side(which)[0]
-    into = [slot.tensor for slot in strand.inputs(own)]
+    own = link.side(which)[0]
+    into = [slot.tensor for slot in tree.inputs(own)]
     return any(
         user != own
-        and web.is_free(which, user)
-        and operation(strand.calls[user]) == operation(strand.calls[own])
-        and [slot.tensor for slot in strand.inputs(user)] == into
-        and web.gives(which, user) == web.gives(which, own)
-        for user in (web.flow(which).users.get(into[0], ())[:_NEAR] if into else ())
+        and pairing.is_free(which, user)
+        and operation(tree.calls[user]) == operation(tree.calls[own])
+        and [slot.tensor for slot in tree.inputs(user)] == into
+        and pairing.gives(which, user) == pairing.gives(which, own)
+        for user in (pairing.flow(which).users.get(into[0], ())[:_NEAR] if into else ())
     )
 
 
@@ -115,9 +116,9 @@ _UNWRITTEN = "the kernel need not write it, and nobody takes it"
 _OTHER_TAKERS = "the tensor goes to other calls on the other side, and its gradient comes from them"
 
 
-def _uses(web: Web, which: int, bond: Bond, tensor: int) -> int:
-    strand = web.strands[which]
-    return sum(slot.tensor == tensor for index in bond.side(which) for slot in strand.inputs(index))
+def _uses(pairing: Pairing, which: int, link: Link, tensor: int) -> int:
+    tree = pairing.trees[which]
+    return sum(slot.tensor == tensor for index in link.side(which) for slot in tree.inputs(index))
 
 
 class _Turn(NamedTuple):
@@ -131,8 +132,8 @@ _WHY = "the other side has no gradient of such a parameter"
 
 
 def pair_gradients(
-    left: Strand,
-    right: Strand,
+    left: CallTree,
+    right: CallTree,
     sides: tuple[Iterable[Gradient], Iterable[Gradient]],
     matches: Sequence[Match],
     mapper: Mapper,
@@ -212,7 +213,7 @@ def _meaning(slot: str) -> tuple[str, str]:
     return owner, parameter_of(name)
 
 
-def _paired_bits(left: Strand, right: Strand, matches: Sequence[Match]) -> dict[str | None, str | None]:
+def _paired_bits(left: CallTree, right: CallTree, matches: Sequence[Match]) -> dict[str | None, str | None]:
     """Fingerprints of gradients of arguments that belong together: the gradient of a parameter may be a copy of one."""
     found: dict[str | None, str | None] = {}
     for match in matches:
@@ -254,7 +255,7 @@ def _full(owner: str, name: str) -> str:
 
 
 def _alike(
-    left: Strand, right: Strand, ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn]
+    left: CallTree, right: CallTree, ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn]
 ) -> Iterator[tuple[int, _Turn]]:
     """Gradients with the same values, where just one of each side has them."""
     sizes: dict[int, list[_Turn]] = {}

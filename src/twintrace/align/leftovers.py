@@ -19,32 +19,32 @@ from ..model.pairs import Alone, Bearing, Part, TensorPair
 from ..model.records import Role
 from ..model.sites import Kind, Phase
 from ..operations.families import MAKING, MOVING, SHAPING
-from .strands import Strand
+from .pairing import Pairing
 from .tensors import Mapped
+from .trees import CallTree
 from .units import is_container, operation
 from .values import alike
-from .webs import Web
 
 
-def alone(web: Web, which: int, mapped: Sequence[Mapped]) -> tuple[Alone, ...]:
-    """The calls of one side that have no partner, in order. `mapped`: the tensors of all bonds."""
-    strand = web.strands[which]
-    lone = [index for index in range(len(strand)) if web.bond(which, index) is None]
+def alone(pairing: Pairing, which: int, mapped: Sequence[Mapped]) -> tuple[Alone, ...]:
+    """The calls of one side that have no partner, in order. `mapped`: the tensors of all links."""
+    tree = pairing.trees[which]
+    lone = [index for index in range(len(tree)) if pairing.link(which, index) is None]
     if not lone:
         return ()
     found = []
-    kinds = {call.site.kind for call in web.strands[1 - which].calls}
-    bearings = Bearings(web, which, mapped)
+    kinds = {call.site.kind for call in pairing.trees[1 - which].calls}
+    bearings = Bearings(pairing, which, mapped)
     for index in lone:
-        call = strand.calls[index]
+        call = tree.calls[index]
         bearing, takers = bearings.of(index)
-        if index in web.left_out[which]:
+        if index in pairing.left_out[which]:
             because, skipped = "the mapping says to ignore it", True
-        elif index in web.wrappers[which]:
+        elif index in pairing.wrappers[which]:
             because, skipped = "it only wraps calls that are compared themselves", True
         else:
-            because, skipped = _reason(web, which, index, kinds)
-            if not skipped and len(web.strands[1 - which]) and not bearings.counts(index):
+            because, skipped = _reason(pairing, which, index, kinds)
+            if not skipped and len(pairing.trees[1 - which]) and not bearings.counts(index):
                 because, skipped = f"a {operation(call)} that only this side has: {_SAID[bearing]}", True
         found.append(Alone(call, because, skipped, bearing, takers))
     return tuple(found)
@@ -61,19 +61,19 @@ _QUESTIONS = frozenset(("all", "any", "eq", "ne", "lt", "gt", "le", "ge", "isnan
 class Bearings:
     """Bearing of a side's calls without a partner on its results."""
 
-    def __init__(self, web: Web, which: int, mapped: Sequence[Mapped]) -> None:
-        self._web, self._which, self._strand = web, which, web.strands[which]
+    def __init__(self, pairing: Pairing, which: int, mapped: Sequence[Mapped]) -> None:
+        self._pairing, self._which, self._tree = pairing, which, pairing.trees[which]
         side = attrgetter("right" if which else "left")
         pairs = [pair for item in mapped for pair in item.pairs if not pair.part.backward]
         self._paired: dict[int, list[TensorPair]] = {}
         for pair in pairs:
             self._paired.setdefault(side(pair), []).append(pair)
-        self._ends = _ends(self._strand)
+        self._ends = _ends(self._tree)
         self._marked = {
             slot.tensor: index
-            for index, call in enumerate(self._strand.calls)
+            for index, call in enumerate(self._tree.calls)
             if any(gradient.role is Role.OUTPUT for gradient in call.gradients)
-            for slot in self._strand.outputs(index)
+            for slot in self._tree.outputs(index)
         }
         self._changing: set[int] = set()  # calls of which something comes that is compared, and differs
         self._known: dict[int, tuple[Bearing, tuple[int, ...]]] = {}
@@ -82,8 +82,8 @@ class Bearings:
     def _around(self, user: int) -> int | None:
         """The call itself or a module around it that is compared as a whole; looked for once, in networks that are unrolled too."""
         if user not in self._arounds:
-            free = self._web.is_free(self._which, user)
-            self._arounds[user] = _compared_whole(self._web, self._which, user) if free else user
+            free = self._pairing.is_free(self._which, user)
+            self._arounds[user] = _compared_whole(self._pairing, self._which, user) if free else user
         return self._arounds[user]
 
     def of(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
@@ -98,33 +98,30 @@ class Bearings:
         if bearing in (Bearing.NONE, Bearing.OPEN):
             return bearing is Bearing.OPEN
         return index in self._changing or any(
-            self._differs(slot.tensor)
-            for taker in takers
-            for slot in self._strand.outputs(self._strand.position[taker])
+            self._differs(slot.tensor) for taker in takers for slot in self._tree.outputs(self._tree.position[taker])
         )
 
     def _differs(self, tensor: int) -> bool:
         """Is it compared, and known to hold something else than its partner?"""
-        strands = self._web.strands
+        trees = self._pairing.trees
         return any(
-            alike(strands[0].tensor(pair.left), strands[1].tensor(pair.right)) < 0
-            for pair in self._paired.get(tensor, ())
+            alike(trees[0].tensor(pair.left), trees[1].tensor(pair.right)) < 0 for pair in self._paired.get(tensor, ())
         )
 
     def _followed(self, index: int) -> tuple[Bearing, tuple[int, ...]]:
-        strand, web, which = self._strand, self._web, self._which
-        waiting = [slot.tensor for slot in strand.outputs(index)]
+        tree, pairing, which = self._tree, self._pairing, self._which
+        waiting = [slot.tensor for slot in tree.outputs(index)]
         seen, takers = set(waiting), dict[int, None]()
         through = opened = False
         while waiting:
             tensor = waiting.pop()
             users = [
-                user for user in web.flow(which).users.get(tensor, ()) if user > index and not strand.children[user]
+                user for user in pairing.flow(which).users.get(tensor, ()) if user > index and not tree.children[user]
             ]
             if tensor in self._paired:
                 if self._differs(tensor):
                     self._changing.add(index)
-                takers |= dict.fromkeys(user for user in users if not web.is_free(which, user))
+                takers |= dict.fromkeys(user for user in users if not pairing.is_free(which, user))
                 continue
             opened = opened or (tensor in self._ends and not users)
             if not users and tensor not in self._ends and tensor in self._marked:
@@ -138,114 +135,117 @@ class Bearings:
                     takers[around] = None
                     through = True
                     continue
-                fresh = {slot.tensor for slot in strand.outputs(user)} - seen
+                fresh = {slot.tensor for slot in tree.outputs(user)} - seen
                 seen |= fresh
                 waiting.extend(fresh)
-        found = tuple(strand.calls[taker].id for taker in sorted(takers))
+        found = tuple(tree.calls[taker].id for taker in sorted(takers))
         if opened:
             return Bearing.OPEN, found
         return Bearing.THROUGH if through else Bearing.COMPARED if found else Bearing.NONE, found
 
     def _bonded_around(self, index: int) -> int | None:
         """The nearest module around a call that is compared."""
-        up = self._strand.parent[index]
-        while up >= 0 and (self._web.is_free(self._which, up) or not self._is_compared(up)):
-            up = self._strand.parent[up]
+        up = self._tree.parent[index]
+        while up >= 0 and (self._pairing.is_free(self._which, up) or not self._is_compared(up)):
+            up = self._tree.parent[up]
         return up if up >= 0 else None
 
     def _is_compared(self, index: int) -> bool:
         """Is anything that it puts out compared? A region is compared by what leaves it."""
-        bond = self._web.bond(self._which, index)
-        members = (index,) if bond is None else bond.side(self._which)
-        return any(slot.tensor in self._paired for member in members for slot in self._strand.outputs(member))
+        link = self._pairing.link(self._which, index)
+        members = (index,) if link is None else link.side(self._which)
+        return any(slot.tensor in self._paired for member in members for slot in self._tree.outputs(member))
 
 
-def _ends(strand: Strand) -> set[int]:
+def _ends(tree: CallTree) -> set[int]:
     """The results of a run: what its outermost modules put out, losses, what an optimizer wrote, and numbers that are computed
     outside all modules. A value that is computed inside one and put out by none is a dead end; so is the answer to a question.
     """
     found = set()
-    modules = any(call.site.kind is Kind.MODULE for call in strand.calls)
-    for index, call in enumerate(strand.calls):
-        outer = strand.parent[index] < 0
-        given = {slot.slot: strand.tensor(slot.tensor) for slot in strand.inputs(index)}
-        for slot in strand.outputs(index):
+    modules = any(call.site.kind is Kind.MODULE for call in tree.calls)
+    for index, call in enumerate(tree.calls):
+        outer = tree.parent[index] < 0
+        given = {slot.slot: tree.tensor(slot.tensor) for slot in tree.inputs(index)}
+        for slot in tree.outputs(index):
             if slot.part is Part.AFTER:  # a parameter or buffer, and not a value on its way
                 before = given.get(slot.slot)
                 result = call.site.phase is Phase.UPDATE or (before is not None and before.producer is None)
             else:
-                asked = operation(call) in _QUESTIONS or strand.tensor(slot.tensor).spec.dtype == "b8"
+                asked = operation(call) in _QUESTIONS or tree.tensor(slot.tensor).spec.dtype == "b8"
                 result = outer and (call.site.kind is Kind.MODULE or not (modules and asked))
             if result:
                 found.add(slot.tensor)
     return found
 
 
-def _reason(web: Web, which: int, index: int, kinds: set[Kind]) -> tuple[str, bool]:
-    strand = web.strands[which]
-    call = strand.calls[index]
+def _reason(pairing: Pairing, which: int, index: int, kinds: set[Kind]) -> tuple[str, bool]:
+    tree = pairing.trees[which]
+    call = tree.calls[index]
     what = operation(call)
-    if not len(web.strands[1 - which]):
+    if not len(pairing.trees[1 - which]):
         return "the other side has no calls at all", False
     if call.site.kind not in kinds:
         return f"the other side has no record of {call.site.kind} calls", True
-    if not strand.outputs(index) and call.site.kind is not Kind.MODULE:
+    if not tree.outputs(index) and call.site.kind is not Kind.MODULE:
         return "it puts out no tensor that was recorded", True
-    around = _compared_whole(web, which, index)
+    around = _compared_whole(pairing, which, index)
     if around is not None:
-        return f"inside {strand.calls[around].site.name or 'the model'}, which is compared as a whole", True
-    if call.site.kind is Kind.MODULE and not kinds & {Kind.API, Kind.OP} and _inside_compared(web, which, index):
+        return f"inside {tree.calls[around].site.name or 'the model'}, which is compared as a whole", True
+    if call.site.kind is Kind.MODULE and not kinds & {Kind.API, Kind.OP} and _inside_compared(pairing, which, index):
         return "the other side may do this by functions, of which it has no record", True
-    if call.site.kind is Kind.MODULE and strand.children[index]:
+    if call.site.kind is Kind.MODULE and tree.children[index]:
         if all(
-            not web.is_free(which, child) or _reason(web, which, child, kinds)[1] for child in strand.children[index]
+            not pairing.is_free(which, child) or _reason(pairing, which, child, kinds)[1]
+            for child in tree.children[index]
         ):
             return "only this side puts these calls into a module of their own; they are compared themselves", True
         return "no module of the other side takes and gives the same tensors", False
-    if web.hands_on(which, index):
+    if pairing.hands_on(which, index):
         if what in SHAPING:
             return f"a {what} that only this side has: it computes nothing", True
         return f"a {what} that only this side has: its results hold just what went in", True
-    if what in MOVING and _takers_compared(web, which, index):
+    if what in MOVING and _takers_compared(pairing, which, index):
         return f"a {what} that only this side has: it moves values, and all who take them are compared", True
-    if what in MAKING and _takers_compared(web, which, index):
+    if what in MAKING and _takers_compared(pairing, which, index):
         return f"a {what} that only this side has a record of, and all who take it are compared", True
     return "no call of the other side does the same with the same tensors", False
 
 
-def _compared_whole(web: Web, which: int, index: int) -> int | None:
+def _compared_whole(pairing: Pairing, which: int, index: int) -> int | None:
     """The nearest module around it that has a partner, if it is one operation or nothing inside it has a partner."""
-    strand = web.strands[which]
-    up = strand.parent[index]
+    tree = pairing.trees[which]
+    up = tree.parent[index]
     while up >= 0:
-        if not web.is_free(which, up):
-            whole = not is_container(strand, up) or not _holds_bonds(web, which, up)
+        if not pairing.is_free(which, up):
+            whole = not is_container(tree, up) or not _holds_bonds(pairing, which, up)
             return up if whole else None
-        up = strand.parent[up]
+        up = tree.parent[up]
     return None
 
 
-def _holds_bonds(web: Web, which: int, index: int) -> bool:
-    waiting = list(web.strands[which].children[index])
+def _holds_bonds(pairing: Pairing, which: int, index: int) -> bool:
+    waiting = list(pairing.trees[which].children[index])
     while waiting:
         child = waiting.pop()
-        if not web.is_free(which, child):
+        if not pairing.is_free(which, child):
             return True
-        waiting.extend(web.strands[which].children[child])
+        waiting.extend(pairing.trees[which].children[child])
     return False
 
 
-def _inside_compared(web: Web, which: int, index: int) -> bool:
-    up = web.strands[which].parent[index]
-    while up >= 0 and web.is_free(which, up):
-        up = web.strands[which].parent[up]
+def _inside_compared(pairing: Pairing, which: int, index: int) -> bool:
+    up = pairing.trees[which].parent[index]
+    while up >= 0 and pairing.is_free(which, up):
+        up = pairing.trees[which].parent[up]
     return up >= 0
 
 
-def _takers_compared(web: Web, which: int, index: int) -> bool:
-    users = web.flow(which).users
-    takers = [user for slot in web.strands[which].outputs(index) for user in users.get(slot.tensor, ())]
+def _takers_compared(pairing: Pairing, which: int, index: int) -> bool:
+    users = pairing.flow(which).users
+    takers = [user for slot in pairing.trees[which].outputs(index) for user in users.get(slot.tensor, ())]
     return bool(takers) and all(
-        not web.is_free(which, user) or web.hands_on(which, user) or _compared_whole(web, which, user) is not None
+        not pairing.is_free(which, user)
+        or pairing.hands_on(which, user)
+        or _compared_whole(pairing, which, user) is not None
         for user in takers
     )

@@ -18,8 +18,8 @@ from ..model.pairs import Part
 from ..model.records import Call
 from ..model.sites import Kind
 from .features import Numbering, shapes_of, values_of
-from .sequences import weave
-from .strands import Strand
+from .sequences import match_sequences
+from .trees import CallTree
 from .units import is_parameter, operand, operation
 from .values import is_constant, numel
 
@@ -34,7 +34,7 @@ class Named(NamedTuple):
     sure: bool
 
 
-def same_program(left: Strand, right: Strand) -> bool:
+def same_program(left: CallTree, right: CallTree) -> bool:
     """Do most names and places of the smaller side occur on the other as well?"""
     if left.framework != right.framework:
         return False
@@ -48,7 +48,7 @@ def same_program(left: Strand, right: Strand) -> bool:
     return fewest > 0 and len(ours & theirs) >= _SAME_PROGRAM * fewest
 
 
-def by_name(left: Strand, right: Strand) -> list[Named]:
+def by_name(left: CallTree, right: CallTree) -> list[Named]:
     """Pairs of calls with the same name in the same place."""
     nested = all(any(call.site.kind is Kind.MODULE for call in side.calls) for side in (left, right))
     found: list[Named] = []
@@ -64,7 +64,7 @@ def by_name(left: Strand, right: Strand) -> list[Named]:
     return sorted(found)
 
 
-def _within(left: Strand, right: Strand, ours: Iterable[int], theirs: Iterable[int]) -> Iterable[Named]:
+def _within(left: CallTree, right: CallTree, ours: Iterable[int], theirs: Iterable[int]) -> Iterable[Named]:
     groups = _grouped(left, ours)
     others = _grouped(right, theirs)
     for key, members in groups.items():
@@ -77,15 +77,15 @@ def _within(left: Strand, right: Strand, ours: Iterable[int], theirs: Iterable[i
             yield from _told_apart(left, right, members, partners)
 
 
-def _grouped(strand: Strand, members: Iterable[int]) -> dict[tuple[str, ...], list[int]]:
+def _grouped(tree: CallTree, members: Iterable[int]) -> dict[tuple[str, ...], list[int]]:
     groups: dict[tuple[str, ...], list[int]] = {}
     for index in members:
-        site = strand.calls[index].site
+        site = tree.calls[index].site
         groups.setdefault((site.phase, site.kind, site.name, site.path), []).append(index)
     return groups
 
 
-def _are_counterparts(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> bool:
+def _are_counterparts(left: CallTree, right: CallTree, ours: list[int], theirs: list[int]) -> bool:
     """True of calls from the same lines; of one on each side unless it is a function in another line that takes other shapes."""
     if _same_lines(left, right, ours, theirs):
         return True
@@ -94,7 +94,7 @@ def _are_counterparts(left: Strand, right: Strand, ours: list[int], theirs: list
     return len(ours) == 1 and (is_module or shapes_of(left, one) == shapes_of(right, two))
 
 
-def _same_lines(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> bool:
+def _same_lines(left: CallTree, right: CallTree, ours: list[int], theirs: list[int]) -> bool:
     return all(
         line_of(left.calls[one]) == line_of(right.calls[two])
         for one, two in zip(ours, theirs, strict=True)
@@ -107,41 +107,41 @@ def line_of(call: Call) -> tuple[tuple[str, str], ...]:
     return tuple((frame.function, frame.code or str(frame.line)) for frame in call.stack[:3])
 
 
-def _told_apart(left: Strand, right: Strand, ours: list[int], theirs: list[int]) -> Iterable[Named]:
+def _told_apart(left: CallTree, right: CallTree, ours: list[int], theirs: list[int]) -> Iterable[Named]:
     """Of calls with one name in one place: which belong together, when there are more of them on one side."""
     numbering = Numbering()
     rows = [
-        [[numbering.of(describe(strand, index)) for _, _, describe in _TELLING] for index in members]
-        for strand, members in ((left, ours), (right, theirs))
+        [[numbering.of(describe(tree, index)) for _, _, describe in _TELLING] for index in members]
+        for tree, members in ((left, ours), (right, theirs))
     ]
     worth = [(weight, against) for weight, against, _ in _TELLING]
     tiers = ((0, 1, 2, 3), (1, 2, 3), (1, 2), (1, 4), (1, 3), (0, 1))
-    for link in weave(rows[0], rows[1], worth, tiers, least=0.5):
+    for link in match_sequences(rows[0], rows[1], worth, tiers, least=0.5):
         yield Named(ours[link.left], theirs[link.right], link.sure)
 
 
-_TELLING: tuple[tuple[float, float, Callable[[Strand, int], Hashable]], ...] = (
-    (4.0, 4.0, lambda strand, index: line_of(strand.calls[index]) or None),
+_TELLING: tuple[tuple[float, float, Callable[[CallTree, int], Hashable]], ...] = (
+    (4.0, 4.0, lambda tree, index: line_of(tree.calls[index]) or None),
     (3.0, 6.0, shapes_of),
-    (6.0, 0.0, lambda strand, index: values_of(strand, index, "out")),
-    (3.0, 0.0, lambda strand, index: values_of(strand, index, "in")),
-    (6.0, 0.0, lambda strand, index: _descent(strand, index)),
+    (6.0, 0.0, lambda tree, index: values_of(tree, index, "out")),
+    (3.0, 0.0, lambda tree, index: values_of(tree, index, "in")),
+    (6.0, 0.0, lambda tree, index: _descent(tree, index)),
 )
 _HOPS = 8
 
 
-def _descent(strand: Strand, index: int) -> Hashable | None:
+def _descent(tree: CallTree, index: int) -> Hashable | None:
     """The parameters that a call has, or the nearest one that its values come from, and how far away that is.
 
     Where a record has neither paths nor source lines every linear has one name; its weights still tell which it is, and after an
     extra call, when no other value is as it was, they are all that does.
     """
     for hops in range(_HOPS):
-        held = _held(strand, index)
+        held = _held(tree, index)
         if held:
             return hops, held
-        makers = [strand.tensor(slot.tensor).producer for slot in (*strand.outputs(index), *strand.inputs(index))]
-        found = [strand.position[maker] for maker in makers if maker is not None and maker in strand.position]
+        makers = [tree.tensor(slot.tensor).producer for slot in (*tree.outputs(index), *tree.inputs(index))]
+        found = [tree.position[maker] for maker in makers if maker is not None and maker in tree.position]
         before = [maker for maker in found if maker != index]
         if not before:
             return None
@@ -149,15 +149,15 @@ def _descent(strand: Strand, index: int) -> Hashable | None:
     return None
 
 
-def _held(strand: Strand, index: int) -> tuple[str, ...]:
+def _held(tree: CallTree, index: int) -> tuple[str, ...]:
     """The bits of a call's parameters: those that its operation calls so, or else whatever no call made and wants a gradient."""
-    what = operation(strand.calls[index])
-    slots = [slot for slot in strand.inputs(index) if slot.part is not Part.BUFFER]
-    if strand.calls[index].site.kind is Kind.MODULE:
+    what = operation(tree.calls[index])
+    slots = [slot for slot in tree.inputs(index) if slot.part is not Part.BUFFER]
+    if tree.calls[index].site.kind is Kind.MODULE:
         slots = [slot for slot in slots if slot.part is Part.PARAMETER]
-    slots = [slot for slot in slots if is_parameter(strand, index, slot, what)]
-    known = [slot for slot in slots if operand(strand.calls[index], slot, what) in ("weight", "bias")]
-    tensors = [strand.tensor(slot.tensor) for slot in known or slots]
+    slots = [slot for slot in slots if is_parameter(tree, index, slot, what)]
+    known = [slot for slot in slots if operand(tree.calls[index], slot, what) in ("weight", "bias")]
+    tensors = [tree.tensor(slot.tensor) for slot in known or slots]
     return tuple(
         tensor.fingerprint
         for tensor in tensors

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from ..model.pairs import Part
 from ..model.sites import Kind, Phase
 from .layouts import layout_between
+from .pairing import Link, Pairing
 from .tensors import Mapper
 from .units import is_parameter, operation
 from .values import numel
-from .webs import Bond, Web
 
 _LARGE = 12
 """More calls than this on a side are a region only if their results have equal values."""
@@ -32,10 +32,10 @@ _LARGEST = 400
 
 
 class Regions:
-    """Regions of the free units of a web."""
+    """Regions of the free units of a pairing."""
 
-    def __init__(self, web: Web, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
-        self._web, self._mapper, self._units = web, mapper, units
+    def __init__(self, pairing: Pairing, mapper: Mapper, units: tuple[set[int], set[int]]) -> None:
+        self._pairing, self._mapper, self._units = pairing, mapper, units
         self._values = self._visible(0), self._visible(1)
         self._held: set[int] = set()
 
@@ -48,16 +48,16 @@ class Regions:
         for number, tensors in enumerate(results[1]):
             for tensor in tensors:
                 makers.setdefault(tensor, []).append(number)
-                by_class.setdefault(self._web.classes.of(1, tensor), []).append((number, tensor))
+                by_class.setdefault(self._pairing.classes.of(1, tensor), []).append((number, tensor))
         links: list[tuple[int, int, bool]] = []
         for number, tensors in enumerate(results[0]):
             for tensor in tensors:
-                value = self._web.classes.of(0, tensor)
+                value = self._pairing.classes.of(0, tensor)
                 if value >= 0:
                     links += [
                         (number, other, True)
                         for other, there in by_class.get(value, ())
-                        if not self._web.is_shuffled(tensor, there)
+                        if not self._pairing.is_shuffled(tensor, there)
                     ]
                 partner = self._mapper.partner(0, tensor)
                 if partner is not None:
@@ -80,7 +80,7 @@ class Regions:
             if len(left) == len(right) == 1
             else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
-        self._web.bind(Bond(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
+        self._pairing.bind(Link(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
 
     # --- by what is written over ----------------------------------------------------------------------------------
 
@@ -107,42 +107,42 @@ class Regions:
                 met[rest[0][0]] = rest[1][0]
             for tensor, partner in met.items():
                 self._mapper.expect(ours[tensor], theirs[partner])
-            self._web.bind(Bond(tuple(left), tuple(right), "the kernels that update one parameter", 0.8))
+            self._pairing.bind(Link(tuple(left), tuple(right), "the kernels that update one parameter", 0.8))
 
     def _updates(self, which: int) -> list[tuple[list[int], dict[int, int]]]:
         """Free kernels of optimizers' steps, those that give each other tensors together; with what each group writes over and
         changes: the tensors as they came in, and as they were left.
         """
-        web, strand, flow = self._web, self._web.strands[which], self._web.flow(which)
+        pairing, tree, flow = self._pairing, self._pairing.trees[which], self._pairing.flow(which)
         free = [
             index
             for index in sorted(self._units[which])
-            if strand.calls[index].site.phase is Phase.UPDATE
-            and strand.calls[index].site.kind is Kind.OP
-            and web.is_free(which, index)
+            if tree.calls[index].site.phase is Phase.UPDATE
+            and tree.calls[index].site.kind is Kind.OP
+            and pairing.is_free(which, index)
         ]
         group = {index: [index] for index in free}
         for index in free:
-            for slot in strand.outputs(index):
+            for slot in tree.outputs(index):
                 for user in flow.users.get(slot.tensor, ()):
-                    if user in group and group[user] is not group[index] and strand.tensor(slot.tensor).spec.shape:
+                    if user in group and group[user] is not group[index] and tree.tensor(slot.tensor).spec.shape:
                         group[index] += group[user]
                         group.update(dict.fromkeys(group[user], group[index]))
         found = []
         for members in {id(members): sorted(members) for members in group.values()}.values():
             written: dict[int, int] = {}
             for index in members:
-                inputs = {slot.slot: slot.tensor for slot in strand.inputs(index)}
-                for slot in strand.outputs(index):
-                    name = slot.slot if slot.part is Part.AFTER else next(iter(strand.calls[index].mutates), None)
+                inputs = {slot.slot: slot.tensor for slot in tree.inputs(index)}
+                for slot in tree.outputs(index):
+                    name = slot.slot if slot.part is Part.AFTER else next(iter(tree.calls[index].mutates), None)
                     if name not in inputs:
                         continue
-                    before = strand.same.get(inputs[name], inputs[name])
+                    before = tree.same.get(inputs[name], inputs[name])
                     first = next((first for first, last in written.items() if last == before), before)
                     inside = first == before and not {*members}.isdisjoint(flow.makers.get(before, ()))
                     if not inside:
                         written[first] = slot.tensor
-            bits = {number: strand.tensor(number).fingerprint for number in (*written, *written.values())}
+            bits = {number: tree.tensor(number).fingerprint for number in (*written, *written.values())}
             changed = {
                 first: last for first, last in written.items() if bits[first] is None or bits[first] != bits[last]
             }
@@ -165,13 +165,13 @@ class Regions:
             if own and values[0].count(own) != values[1].count(own):
                 continue  # one layer that holds two, and the two that take the same
             theirs = sides[1][takes[1].index(key)]
-            if not self._web.is_of_flow(0, ours[0]) or not self._web.is_of_flow(1, theirs[0]):
+            if not self._pairing.is_of_flow(0, ours[0]) or not self._pairing.is_of_flow(1, theirs[0]):
                 continue
             left, right = self._without_tail([*ours], [*theirs])
             if max(len(left), len(right)) > _LARGE or not left or not right:
                 continue
             sizes = [
-                sorted(numel(self._web.strands[which].tensor(t)) for t in self._results(which, members))
+                sorted(numel(self._pairing.trees[which].tensor(t)) for t in self._results(which, members))
                 for which, members in ((0, left), (1, right))
             ]
             if len(sizes[0]) == len(sizes[1]) == 1 and (sizes[0] == sizes[1] or len(left) == len(right) == 1):
@@ -181,29 +181,29 @@ class Regions:
         """Inputs of these calls that are no masks, in numbers of the right side; empty if anything has no partner."""
         found = set()
         for tensor in self._arguments(which, members)[0]:
-            tensor = self._web.source(which, tensor)
-            if self._web.flows(which, tensor):
+            tensor = self._pairing.source(which, tensor)
+            if self._pairing.flows(which, tensor):
                 partner = tensor if which else self._mapper.partner(0, tensor)
                 if partner is None or (which and self._mapper.partner(1, tensor) is None):
                     return frozenset()
-                found.add(partner if which else self._web.source(1, partner))
+                found.add(partner if which else self._pairing.source(1, partner))
         return frozenset(found)
 
     def _flowing_values(self, which: int, members: list[int]) -> frozenset[int]:
         """Numbers of the values of these inputs, as far as both sides have them."""
-        tensors = [self._web.source(which, tensor) for tensor in self._arguments(which, members)[0]]
-        values = [self._web.classes.of(which, tensor) for tensor in tensors if self._web.flows(which, tensor)]
-        return frozenset(value for value in values if self._web.classes.shared(value))
+        tensors = [self._pairing.source(which, tensor) for tensor in self._arguments(which, members)[0]]
+        values = [self._pairing.classes.of(which, tensor) for tensor in tensors if self._pairing.flows(which, tensor)]
+        return frozenset(value for value in values if self._pairing.classes.shared(value))
 
     def _without_tail(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
         """Both without what does the same at their ends: that is found from what they put out."""
         while len(left) > 1 and len(right) > 1:
             ends = max(left), max(right)
-            calls = [self._web.strands[which].calls[end] for which, end in enumerate(ends)]
+            calls = [self._pairing.trees[which].calls[end] for which, end in enumerate(ends)]
             inside = self._inner_arguments(0, left, ends[0]), self._inner_arguments(1, right, ends[1])
             if operation(calls[0]) != operation(calls[1]) or len(inside[0]) != 1 or len(inside[1]) != 1:
                 break
-            sizes = [numel(self._web.strands[which].tensor(*inside[which])) for which in (0, 1)]
+            sizes = [numel(self._pairing.trees[which].tensor(*inside[which])) for which in (0, 1)]
             if sizes[0] != sizes[1]:
                 break
             left.remove(ends[0])
@@ -212,17 +212,17 @@ class Regions:
 
     def _inner_arguments(self, which: int, members: list[int], end: int) -> set[int]:
         """Operands that the last of these calls takes from the others."""
-        makers = self._web.flow(which).makers
+        makers = self._pairing.flow(which).makers
         inside = {*members}
         return {
             slot.tensor
-            for slot in self._web.strands[which].inputs(end)
+            for slot in self._pairing.trees[which].inputs(end)
             if any(maker in inside for maker in makers.get(slot.tensor, ()))
         }
 
     # --- by parameters --------------------------------------------------------------------------------------------
 
-    def bind_holders(self, follow: Callable[[Bond], None]) -> None:
+    def bind_holders(self, follow: Callable[[Link], None]) -> None:
         """Bind the regions that hold the same parameters and take the same tensors, though nothing that they put out is equal.
 
         From each of them `follow` looks for more before the next is tried: what comes next takes what this one puts out.
@@ -242,31 +242,35 @@ class Regions:
                 because = "the same parameters"
                 if len(ones) > 1 or len(twos) > 1:
                     because = f"{_calls(ones)} and {_calls(twos)} with {because}, between the same tensors"
-                self._web.bind(Bond(tuple(sorted(ones)), tuple(sorted(twos)), because, 0.8))
-                follow(self._web.bonds[-1])
+                self._pairing.bind(Link(tuple(sorted(ones)), tuple(sorted(twos)), because, 0.8))
+                follow(self._pairing.links[-1])
 
     def _held_values(self, which: int) -> set[int]:
         """The values that calls without a partner hold."""
-        web, strand = self._web, self._web.strands[which]
+        pairing, tree = self._pairing, self._pairing.trees[which]
         return {
             value
             for index in self._units[which]
-            if web.is_free(which, index)
-            for slot in strand.inputs(index)
-            if (value := web.classes.of(which, slot.tensor)) >= 0 and is_parameter(strand, index, slot)
+            if pairing.is_free(which, index)
+            for slot in tree.inputs(index)
+            if (value := pairing.classes.of(which, slot.tensor)) >= 0 and is_parameter(tree, index, slot)
         }
 
     def _holders(self, which: int) -> dict[int, list[int]]:
         """Calls without a partner, by the largest parameter that they hold; those whose results the other side has are left out."""
-        web, strand = self._web, self._web.strands[which]
+        pairing, tree = self._pairing, self._pairing.trees[which]
         found: dict[int, list[int]] = {}
         for index in sorted(self._units[which]):
-            if not web.is_free(which, index) or strand.calls[index].site.phase is not Phase.FORWARD:
+            if not pairing.is_free(which, index) or tree.calls[index].site.phase is not Phase.FORWARD:
                 continue
-            held = [slot.tensor for slot in strand.inputs(index) if web.classes.of(which, slot.tensor) in self._held]
-            if held and not web.hands_on(which, index) and not any(map(web.classes.shared, web.gives(which, index))):
-                largest = max(held, key=lambda tensor: numel(strand.tensor(tensor)))
-                found.setdefault(web.classes.of(which, largest), []).append(index)
+            held = [slot.tensor for slot in tree.inputs(index) if pairing.classes.of(which, slot.tensor) in self._held]
+            if (
+                held
+                and not pairing.hands_on(which, index)
+                and not any(map(pairing.classes.shared, pairing.gives(which, index)))
+            ):
+                largest = max(held, key=lambda tensor: numel(tree.tensor(tensor)))
+                found.setdefault(pairing.classes.of(which, largest), []).append(index)
         return found
 
     def _holding_the_same(self, left: int, right: int) -> tuple[list[int], list[int]] | None:
@@ -286,45 +290,45 @@ class Regions:
         if self._lacking(0, members) or self._lacking(1, members):
             return None
         takes = self._arguments(0, ones), self._arguments(1, twos)
-        keys = [{self._web.key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
+        keys = [{self._pairing.key(which, tensor) for tensor in takes[which][1]} for which in (0, 1)]
         if any(
-            self._web.key(which, tensor) not in keys[1 - which]
+            self._pairing.key(which, tensor) not in keys[1 - which]
             for which in (0, 1)
             for tensor in self._unmet(which, takes)
         ):
             return None
         results = [list(self._results(which, members[which])) for which in (0, 1)]
-        sizes = [[numel(self._web.strands[which].tensor(tensor)) for tensor in results[which]] for which in (0, 1)]
+        sizes = [[numel(self._pairing.trees[which].tensor(tensor)) for tensor in results[which]] for which in (0, 1)]
         if len(sizes[0]) != 1 or sizes[0] != sizes[1]:
             return None
-        if any(self._web.classes.shared(self._web.classes.of(which, results[which][0])) for which in (0, 1)):
+        if any(self._pairing.classes.shared(self._pairing.classes.of(which, results[which][0])) for which in (0, 1)):
             return None
         return None if len(ones) == len(twos) == 1 and self._are_other_layers(left, right) else members
 
     def _lacking(self, which: int, members: tuple[list[int], list[int]]) -> set[object]:
         """Values that the other side's region holds and this one does not take."""
-        other, strand = 1 - which, self._web.strands[1 - which]
+        other, tree = 1 - which, self._pairing.trees[1 - which]
         held = {
-            self._web.key(other, slot.tensor)
+            self._pairing.key(other, slot.tensor)
             for index in members[other]
-            for slot in strand.inputs(index)
-            if self._web.classes.of(other, slot.tensor) in self._held or is_parameter(strand, index, slot)
+            for slot in tree.inputs(index)
+            if self._pairing.classes.of(other, slot.tensor) in self._held or is_parameter(tree, index, slot)
         }
-        return held - {self._web.key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
+        return held - {self._pairing.key(which, tensor) for tensor in self._arguments(which, members[which])[1]}
 
     def _next_holder(self, which: int, members: list[int], lacking: set[object]) -> int | None:
         """The one call without a partner that takes a result of these, cast and reshaped or not, and a tensor that they lack."""
-        web, strand = self._web, self._web.strands[which]
+        pairing, tree = self._pairing, self._pairing.trees[which]
         waiting = list(self._results(which, members))
         seen, found = set(waiting), set()
         while waiting:
-            for index in web.flow(which).users.get(waiting.pop(), ()):
-                if index in members or index not in self._units[which] or not web.is_free(which, index):
+            for index in pairing.flow(which).users.get(waiting.pop(), ()):
+                if index in members or index not in self._units[which] or not pairing.is_free(which, index):
                     continue
-                if any(self._web.key(which, slot.tensor) in lacking for slot in strand.inputs(index)):
+                if any(self._pairing.key(which, slot.tensor) in lacking for slot in tree.inputs(index)):
                     found.add(index)
-                elif web.hands_on(which, index):
-                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                elif pairing.hands_on(which, index):
+                    fresh = {slot.tensor for slot in tree.outputs(index)} - seen
                     seen |= fresh
                     waiting.extend(fresh)
         return found.pop() if len(found) == 1 else None
@@ -333,8 +337,8 @@ class Regions:
 
     def _are_other_layers(self, left: int, right: int) -> bool:
         """Two modules of different kinds: what they do alike is inside them, and will be found there."""
-        calls = self._web.strands[0].calls[left], self._web.strands[1].calls[right]
-        inside = self._web.strands[0].children[left] and self._web.strands[1].children[right]
+        calls = self._pairing.trees[0].calls[left], self._pairing.trees[1].calls[right]
+        inside = self._pairing.trees[0].children[left] and self._pairing.trees[1].children[right]
         modules = all(call.site.kind is Kind.MODULE for call in calls)
         if operation(calls[0]) == operation(calls[1]):
             return False
@@ -342,25 +346,25 @@ class Regions:
 
     def _can_be_laid(self, left: int, right: int) -> bool:
         """Is it known how what comes out of one lies on what comes out of the other?"""
-        strands = self._web.strands
-        given = strands[0].outputs(left)[:1], strands[1].outputs(right)[:1]
+        trees = self._pairing.trees
+        given = trees[0].outputs(left)[:1], trees[1].outputs(right)[:1]
         if not given[0] or not given[1]:
             return True
-        first = strands[0].tensor(given[0][0].tensor), strands[1].tensor(given[1][0].tensor)
+        first = trees[0].tensor(given[0][0].tensor), trees[1].tensor(given[1][0].tensor)
         return layout_between(*first) is not None
 
     def _can_be_bound(self, which: int, members: list[int]) -> bool:
-        phases = {self._web.strands[which].calls[index].site.phase for index in members}
+        phases = {self._pairing.trees[which].calls[index].site.phase for index in members}
         return (
             len(phases) == 1
-            and all(self._web.is_free(which, index) for index in members)
-            and any(not self._web.hands_on(which, index) for index in members)
+            and all(self._pairing.is_free(which, index) for index in members)
+            and any(not self._pairing.hands_on(which, index) for index in members)
         )
 
     def _components(self, which: int) -> list[list[int]]:
         """Free units that are connected by tensors without a counterpart."""
-        web = self._web
-        free = [index for index in sorted(self._units[which]) if web.is_free(which, index)]
+        pairing = self._pairing
+        free = [index for index in sorted(self._units[which]) if pairing.is_free(which, index)]
         leader = {index: index for index in free}
 
         def find(index: int) -> int:
@@ -369,9 +373,9 @@ class Regions:
                 index = leader[index]
             return index
 
-        flow = web.flow(which)
+        flow = pairing.flow(which)
         for index in free:
-            for slot in web.strands[which].outputs(index):
+            for slot in pairing.trees[which].outputs(index):
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
@@ -380,43 +384,43 @@ class Regions:
         groups: dict[int, list[int]] = {}
         for index in free:
             groups.setdefault(find(index), []).append(index)
-        return [members for members in groups.values() if any(not web.hands_on(which, index) for index in members)]
+        return [members for members in groups.values() if any(not pairing.hands_on(which, index) for index in members)]
 
     def _is_one_kind(self, which: int, maker: int, tensor: int, user: int) -> bool:
         """May this tensor bind its maker to a user?
 
         A mask, which all layers take, does not; nor does what was saved in the forward pass for a kernel of the backward pass.
         """
-        calls = self._web.strands[which].calls
+        calls = self._pairing.trees[which].calls
         if calls[maker].site.phase is not calls[user].site.phase:
             return False
-        return self._comes_of_data(which, tensor) or not self._web.is_of_flow(which, user)
+        return self._comes_of_data(which, tensor) or not self._pairing.is_of_flow(which, user)
 
     def _comes_of_data(self, which: int, tensor: int) -> bool:
-        return self._web.flows(which, tensor) or self._web.decides(which, tensor)
+        return self._pairing.flows(which, tensor) or self._pairing.decides(which, tensor)
 
     def _has_counterpart(self, which: int, tensor: int) -> bool:
         return (
-            self._web.classes.of(which, tensor) in self._values[1 - which]
+            self._pairing.classes.of(which, tensor) in self._values[1 - which]
             or self._mapper.partner(which, tensor) is not None
         )
 
     def _visible(self, which: int) -> set[int]:
         """The values that go between units: what happens inside one is not seen."""
-        web = self._web
+        pairing = self._pairing
         found: set[int] = set()
         for index in self._units[which]:
-            found |= web.takes(which, index)
-            found |= web.gives(which, index)
+            found |= pairing.takes(which, index)
+            found |= pairing.gives(which, index)
         return found
 
     def _results(self, which: int, members: Iterable[int]) -> Iterator[int]:
         """Tensors that leave the region: taken by others, or by nobody."""
         inside = set(members)
-        users = self._web.flow(which).users
+        users = self._pairing.flow(which).users
         seen: set[int] = set()
         for index in members:
-            for slot in self._web.strands[which].outputs(index):
+            for slot in self._pairing.trees[which].outputs(index):
                 takers = users.get(slot.tensor, ())
                 if slot.tensor not in seen and (not takers or any(user not in inside for user in takers)):
                     seen.add(slot.tensor)
@@ -425,24 +429,24 @@ class Regions:
     def _arguments(self, which: int, members: Iterable[int]) -> tuple[set[int], set[int]]:
         """Tensors that come into the region from elsewhere: those that are no parameters, and all of them."""
         inside = set(members)
-        makers = self._web.flow(which).makers
-        strand = self._web.strands[which]
+        makers = self._pairing.flow(which).makers
+        tree = self._pairing.trees[which]
         slots = [
             (index, slot)
             for index in members
-            for slot in strand.inputs(index)
+            for slot in tree.inputs(index)
             if not any(maker in inside for maker in makers.get(slot.tensor, ()))
         ]
-        given = {slot.tensor for index, slot in slots if not is_parameter(strand, index, slot)}
+        given = {slot.tensor for index, slot in slots if not is_parameter(tree, index, slot)}
         return given, {slot.tensor for _, slot in slots}
 
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
         given, unmet = [*takes[0][:1], *takes[1][:1]], [self._unmet(which, takes) for which in (0, 1)]
-        if any(self._web.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
-            given = [{tensor for tensor in given[which] if self._web.flows(which, tensor)} for which in (0, 1)]
-            unmet = [[tensor for tensor in unmet[which] if self._web.flows(which, tensor)] for which in (0, 1)]
+        if any(self._pairing.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
+            given = [{tensor for tensor in given[which] if self._pairing.flows(which, tensor)} for which in (0, 1)]
+            unmet = [[tensor for tensor in unmet[which] if self._pairing.flows(which, tensor)] for which in (0, 1)]
         if not given[0] or not given[1]:
             return not given[0] and not given[1]
         common = [len(given[which]) - len(unmet[which]) for which in (0, 1)]
@@ -452,29 +456,29 @@ class Regions:
         """Inputs of this side's region that the other's does not have. One that no call made may be a parameter: not every tool
         knows which of the tensors that it records are. What a call made of a parameter, its transpose, is not that parameter.
         """
-        makers = self._web.flow(which).makers
+        makers = self._pairing.flow(which).makers
         theirs = takes[1 - which]
-        numbers = [{self._web.classes.of(1 - which, tensor) for tensor in tensors} - {-1} for tensors in theirs]
+        numbers = [{self._pairing.classes.of(1 - which, tensor) for tensor in tensors} - {-1} for tensors in theirs]
         return [
             tensor
             for tensor in sorted(takes[which][0])
-            if self._web.classes.of(which, tensor) not in numbers[tensor not in makers]
+            if self._pairing.classes.of(which, tensor) not in numbers[tensor not in makers]
             and self._mapper.partner(which, tensor) not in theirs[tensor not in makers]
         ]
 
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
         """The regions with the free calls before them that made what the other does not take."""
         members = [*left], [*right]
-        of_flow = [any(self._web.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
+        of_flow = [any(self._pairing.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
         while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
             before = [
                 {
                     maker
                     for tensor in self._unmet(which, takes)
-                    for maker in self._web.flow(which).makers.get(tensor, ())
+                    for maker in self._pairing.flow(which).makers.get(tensor, ())
                     if maker in self._units[which]
-                    and self._web.is_free(which, maker)
+                    and self._pairing.is_free(which, maker)
                     and (self._comes_of_data(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])

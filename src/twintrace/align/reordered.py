@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from ..operations.families import SHAPING
 from .features import values_of
 from .named import Named, line_of
-from .strands import Strand
+from .trees import CallTree
 from .units import operation
 
 _ROUNDS = 4
@@ -23,7 +23,7 @@ _ROUNDS = 4
 _UNKNOWN = -1
 
 
-def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> list[Named]:
+def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) -> list[Named]:
     """The pairs, and others instead of those that the flow of data contradicts."""
     origins = _Origins(left), _Origins(right)
     pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
@@ -42,27 +42,27 @@ def in_order_of_flow(left: Strand, right: Strand, pairs: Sequence[Named]) -> lis
 class _Origins:
     """Origins of the tensors of one side."""
 
-    def __init__(self, strand: Strand) -> None:
-        self.strand = strand
+    def __init__(self, tree: CallTree) -> None:
+        self.tree = tree
         self._slots: dict[int, dict[int, str]] = {}
 
     def of(self, tensor: int) -> tuple[int, str]:
         """The position of the call that made it, and as which result; -1 and its bits if no recorded call did."""
-        known = self.strand.tensor(tensor)
-        maker = _UNKNOWN if known.producer is None else self.strand.position.get(known.producer, _UNKNOWN)
+        known = self.tree.tensor(tensor)
+        maker = _UNKNOWN if known.producer is None else self.tree.position.get(known.producer, _UNKNOWN)
         if maker == _UNKNOWN:
             return maker, known.fingerprint or str(known.spec)
-        outputs = self.strand.outputs(maker)
+        outputs = self.tree.outputs(maker)
         if len(outputs) == 1:
             return maker, outputs[0].slot
         slots = self._slots.get(maker)
         if slots is None:
-            slots = self._slots[maker] = {slot.tensor: slot.slot for slot in self.strand.outputs(maker)}
+            slots = self._slots[maker] = {slot.tensor: slot.slot for slot in self.tree.outputs(maker)}
         return maker, slots.get(tensor, "")
 
 
 def _consistent(origins: tuple[_Origins, _Origins], partner: dict[int, int], one: int, two: int) -> bool:
-    into = origins[0].strand.inputs(one), origins[1].strand.inputs(two)
+    into = origins[0].tree.inputs(one), origins[1].tree.inputs(two)
     for ours, theirs in zip(*into, strict=False):
         made, there = origins[0].of(ours.tensor), origins[1].of(theirs.tensor)
         if made[0] == _UNKNOWN and there[0] == _UNKNOWN:
@@ -78,7 +78,7 @@ def _contradictions(origins: tuple[_Origins, _Origins], partner: dict[int, int])
     return sum(not _consistent(origins, partner, one, two) for one, two in partner.items())
 
 
-def _as_many_agree(left: Strand, right: Strand, before: dict[int, int], after: dict[int, int]) -> bool:
+def _as_many_agree(left: CallTree, right: CallTree, before: dict[int, int], after: dict[int, int]) -> bool:
     """Are there as many pairs as before with the same bits out, and as many from the same line? A call that is missing on one side
     would make the flow shift all those of its name after it.
     """
@@ -94,7 +94,7 @@ def _as_many_agree(left: Strand, right: Strand, before: dict[int, int], after: d
 
 def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
     """Calls with the same name that take the same, in order; what is not known so keeps its partner, if that is left over."""
-    left, right = origins[0].strand, origins[1].strand
+    left, right = origins[0].tree, origins[1].tree
     there: dict[Hashable, list[int]] = {}
     for index in range(len(right)):
         there.setdefault(_key(origins[1], index, None), []).append(index)
@@ -125,8 +125,8 @@ def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) ->
 
 def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hashable:
     """A call's name and place, and where what it takes comes from, in the numbers of the right side."""
-    strand = origins.strand
-    site = strand.calls[index].site
+    tree = origins.tree
+    site = tree.calls[index].site
 
     def number(position: int) -> int:
         return position if partner is None or position < 0 else partner.get(position, -2 - position)
@@ -134,15 +134,15 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
     into = tuple(
         [
             (number(made), slot)
-            for item in strand.inputs(index)
+            for item in tree.inputs(index)
             for made, slot in (origins.of(item.tensor),)
             if made != index
         ]
     )
-    return site.phase, site.kind, site.name, site.path, number(strand.parent[index]), into
+    return site.phase, site.kind, site.name, site.path, number(tree.parent[index]), into
 
 
-def _has_no_rank_in_common(left: Strand, right: Strand, pair: Named) -> bool:
+def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool:
     """Has everything that goes in and comes out another number of axes there? A kernel that adds to counters in one run, and to
     moments in the other, has only its name in common with itself.
     """
@@ -152,17 +152,17 @@ def _has_no_rank_in_common(left: Strand, right: Strand, pair: Named) -> bool:
         if len(shapes[0]) == len(shapes[1]):
             return False
     ranks = []
-    for strand, index in ((left, pair.left), (right, pair.right)):
-        slots = (*strand.inputs(index), *strand.outputs(index))
-        ranks.append({len(strand.tensor(slot.tensor).spec.shape) for slot in slots})
+    for tree, index in ((left, pair.left), (right, pair.right)):
+        slots = (*tree.inputs(index), *tree.outputs(index))
+        ranks.append({len(tree.tensor(slot.tensor).spec.shape) for slot in slots})
     return bool(ranks[0] and ranks[1]) and not ranks[0] & ranks[1]
 
 
 def _moves_other_values(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
     """Is it a cast or a reshape of what only its own side has? Two of one name are no pair then: they do nothing by themselves."""
-    left, right = origins[0].strand, origins[1].strand
+    left, right = origins[0].tree, origins[1].tree
     if operation(left.calls[pair.left]) not in SHAPING or _consistent(origins, partner, pair.left, pair.right):
         return False
-    given = [strand.outputs(index) for strand, index in ((left, pair.left), (right, pair.right))]
+    given = [tree.outputs(index) for tree, index in ((left, pair.left), (right, pair.right))]
     tensors = [left.tensor(slot.tensor) for slot in given[0]], [right.tensor(slot.tensor) for slot in given[1]]
     return [t.spec.shape for t in tensors[0]] != [t.spec.shape for t in tensors[1]]

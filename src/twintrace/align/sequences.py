@@ -53,7 +53,7 @@ class _Stretch(NamedTuple):
     tries: int
 
 
-def weave(
+def match_sequences(
     left: Sequence[Row], right: Sequence[Row], worth: Worth, tiers: Sequence[Sequence[int]], *, least: float
 ) -> list[Link]:
     """Pairs of positions, increasing on both sides. `tiers` are the keys, each a list of features, the surest first.

@@ -24,7 +24,7 @@ from ..operations import family_of
 from ..operations.operands import operand_of, ranks
 from .arrangements import Arranger
 from .layouts import AS_IT_IS, fits, layout_between
-from .strands import IN, OUT, Slot, Strand
+from .trees import IN, OUT, CallTree, Slot
 from .values import alike, in_other_places, numel, scale_of, tolerance
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
@@ -61,8 +61,8 @@ class Mapper:
 
     def __init__(
         self,
-        left: Strand,
-        right: Strand,
+        left: CallTree,
+        right: CallTree,
         reshaped: Callable[[int, int], Iterable[tuple[int, ...]]],
         same_origin: Callable[[int, int], bool],
         root: Callable[[int, int], int],

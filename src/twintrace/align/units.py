@@ -1,4 +1,4 @@
-"""Calls as the loom sees them: what operation, which of them are whole units, what they have in common.
+"""Operations of calls, the units that are paired first, and the features that calls may share.
 
     module  encoder.fc1    Linear      a unit: one operation, whatever is recorded inside it
       api   F.linear                   inside a unit
@@ -22,7 +22,7 @@ from ..operations.families import COMPOSITE, CONTAINERS, SHAPING, SOMETIMES_SHAP
 from ..operations.operands import operand_of
 from .classes import Classes
 from .features import Numbering
-from .strands import IN, Slot, Strand
+from .trees import IN, CallTree, Slot
 
 
 def operation(call: Call) -> str:
@@ -35,33 +35,33 @@ def is_operation(call: Call) -> bool:
     return is_class(call.site.type) if call.site.kind is Kind.MODULE else is_known(call.site.name)
 
 
-def is_container(strand: Strand, index: int) -> bool:
+def is_container(tree: CallTree, index: int) -> bool:
     """A module that only holds others: it says so, or nobody knows what it does as a whole and there are calls inside."""
-    found = strand.containers.get(index)
+    found = tree.containers.get(index)
     if found is None:
-        found = strand.containers[index] = _only_holds(strand, index)
+        found = tree.containers[index] = _only_holds(tree, index)
     return found
 
 
-def _only_holds(strand: Strand, index: int) -> bool:
-    call = strand.calls[index]
+def _only_holds(tree: CallTree, index: int) -> bool:
+    call = tree.calls[index]
     if call.site.kind is not Kind.MODULE:
         return False
     what = operation(call)
-    inside = strand.children[index]
-    if any(strand.calls[child].site.kind is Kind.MODULE for child in inside):
+    inside = tree.children[index]
+    if any(tree.calls[child].site.kind is Kind.MODULE for child in inside):
         return what not in COMPOSITE  # a user's `Stack` or `Attention` is not the operation of that name
     return what in CONTAINERS or (bool(inside) and not is_operation(call))
 
 
-def units(strand: Strand, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
+def units(tree: CallTree, below: Sequence[int], opened: Callable[[int], bool] = lambda index: False) -> list[int]:
     """The units among these calls and, where they only hold others or are to be opened, inside them; in order."""
     found: list[int] = []
     waiting = list(reversed(below))
     while waiting:
         index = waiting.pop()
-        if is_container(strand, index) or (strand.children[index] and opened(index)):
-            waiting.extend(reversed(strand.children[index]))
+        if is_container(tree, index) or (tree.children[index] and opened(index)):
+            waiting.extend(reversed(tree.children[index]))
         else:
             found.append(index)
     return found
@@ -76,48 +76,48 @@ def operand(call: Call, slot: Slot, what: str | None = None) -> str:
     return operand_of(what or operation(call), slot.part, slot.slot, function=call.site.name)
 
 
-def is_parameter(strand: Strand, index: int, slot: Slot, what: str | None = None) -> bool:
+def is_parameter(tree: CallTree, index: int, slot: Slot, what: str | None = None) -> bool:
     """Does the network hold this tensor, rather than compute it or be given it?"""
     if slot.part is not Part.INPUT:
         return slot.part in IN
-    tensor = strand.tensor(slot.tensor)
-    if tensor.producer is not None or strand.calls[index].site.kind is Kind.MODULE:
+    tensor = tree.tensor(slot.tensor)
+    if tensor.producer is not None or tree.calls[index].site.kind is Kind.MODULE:
         return False  # an argument of a module has no known producer where functions are not recorded
-    return tensor.requires_grad or operand(strand.calls[index], slot, what) in _HELD
+    return tensor.requires_grad or operand(tree.calls[index], slot, what) in _HELD
 
 
-def main_parameter(strand: Strand, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
+def main_parameter(tree: CallTree, index: int, what: str, into: Sequence[Slot] | None = None) -> Slot | None:
     """The largest of a call's parameters, by which it is known: whether its module holds it or it comes as an argument."""
     best: Slot | None = None
     most = (1, False)
-    for slot in strand.inputs(index) if into is None else into:
-        if slot.part is Part.BUFFER or not is_parameter(strand, index, slot, what):
+    for slot in tree.inputs(index) if into is None else into:
+        if slot.part is Part.BUFFER or not is_parameter(tree, index, slot, what):
             continue
-        name = operand(strand.calls[index], slot, what)
-        size = prod(strand.tensor(slot.tensor).spec.shape), name == "weight"
+        name = operand(tree.calls[index], slot, what)
+        size = prod(tree.tensor(slot.tensor).spec.shape), name == "weight"
         if name not in _RUNNING and size > most:  # MindSpore calls running statistics parameters
             best, most = slot, size
     return best
 
 
-def hands_on(strand: Strand, index: int, classes: Classes, which: int) -> bool:
+def hands_on(tree: CallTree, index: int, classes: Classes, which: int) -> bool:
     """Does what comes out hold just what went in: a cast, a reshape, a dropout that is off?"""
-    what = operation(strand.calls[index])
+    what = operation(tree.calls[index])
     if what in SHAPING:
         return True
     if what not in SOMETIMES_SHAPING:
         return False
-    into = strand.inputs(index)
-    return bool(into) and all(_same(out, into, classes, which, strand) for out in strand.outputs(index))
+    into = tree.inputs(index)
+    return bool(into) and all(_same(out, into, classes, which, tree) for out in tree.outputs(index))
 
 
-def _same(out: Slot, into: Sequence[Slot], classes: Classes, which: int, strand: Strand) -> bool:
+def _same(out: Slot, into: Sequence[Slot], classes: Classes, which: int, tree: CallTree) -> bool:
     number = classes.of(which, out.tensor)
-    mark = strand.tensor(out.tensor).fingerprint
+    mark = tree.tensor(out.tensor).fingerprint
     return any(
         slot.tensor == out.tensor
         or (number >= 0 and number == classes.of(which, slot.tensor))
-        or (mark is not None and mark == strand.tensor(slot.tensor).fingerprint)
+        or (mark is not None and mark == tree.tensor(slot.tensor).fingerprint)
         for slot in into
     )
 
@@ -143,20 +143,20 @@ SHARED_WEIGHTS = 6.0
 
 
 def describe(
-    strand: Strand, index: int, handing: bool, classes: Classes, which: int, numberings: Sequence[Numbering]
+    tree: CallTree, index: int, handing: bool, classes: Classes, which: int, numberings: Sequence[Numbering]
 ) -> tuple[int, ...]:
     """A number for each of COLUMNS: equal for calls of both sides that agree in it, -1 where nothing is known.
 
     `handing` is whether the call only hands on what it is given.
     """
-    call = strand.calls[index]
+    call = tree.calls[index]
     what = operation(call)
     known = is_operation(call)
-    into, out = strand.inputs(index), strand.outputs(index)
-    weight = main_parameter(strand, index, what, into)
+    into, out = tree.inputs(index), tree.outputs(index)
+    weight = main_parameter(tree, index, what, into)
     flowing = [slot for slot in into if slot.part is Part.INPUT and slot != weight]
     given = _values(out, classes, which)
-    shape = strand.tensor(out[0].tensor).spec.shape if out else ()
+    shape = tree.tensor(out[0].tensor).spec.shape if out else ()
     things = (
         what if known else None,
         handing,
@@ -168,8 +168,8 @@ def describe(
         _values(flowing, classes, which),
         _size(shape) if out else None,
         shape if out else None,
-        tuple(sorted([_size(strand.tensor(slot.tensor).spec.shape) for slot in flowing])) if flowing else None,
-        _size(strand.tensor(weight.tensor).spec.shape) if weight else None,
+        tuple(sorted([_size(tree.tensor(slot.tensor).spec.shape) for slot in flowing])) if flowing else None,
+        _size(tree.tensor(weight.tensor).spec.shape) if weight else None,
         call.site.name.rpartition(".")[2].lower() if call.site.kind is Kind.MODULE else None,
         None if known else what,
     )

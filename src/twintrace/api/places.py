@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..judge import Aftermath, Bench, Case, Policy
+from ..judge import BoundsJudge, CarriedBounds, Case, Policy
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
@@ -62,7 +62,7 @@ class PlaceResult:
     only_left: tuple[Alone, ...]
     only_right: tuple[Alone, ...]
     strays: int
-    left_behind: Aftermath
+    left_behind: CarriedBounds
     """Bound on the difference that rounding may have left in the weights."""
     standing: Mapping[tuple[str, str], Standing]
     """Standing of the values that the step made, by the fingerprints of both sides."""
@@ -108,7 +108,7 @@ def compare_place(
     workers: int | None,
     progress: Progress,
     label: str,
-    before: Aftermath | None,
+    before: CarriedBounds | None,
     equal_nan: bool,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
@@ -123,7 +123,7 @@ def compare_place(
     foreign = sides[0].framework != sides[1].framework
     graphs = graphs_of(journals, sides)
     readers = graphs[0].meaning, graphs[1].meaning
-    bench = Bench(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
+    bounds = BoundsJudge(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -134,11 +134,11 @@ def compare_place(
         for match in alignment.matches
     ]
     gradients = [replace(measured[key_of(pair)], pair=pair) for pair in alignment.parameter_gradients]
-    results = bench.judge(*place, cases, gradients)
-    results += bench.judge_gradients(*place, gradients)
+    results = bounds.judge(*place, cases, gradients)
+    results += bounds.judge_gradients(*place, gradients)
     strays = _stray_gradients(alignment, sides)
     if standing is None:
-        return PlaceResult(results, alignment.only_left, alignment.only_right, strays, bench.left_behind, {})
+        return PlaceResult(results, alignment.only_left, alignment.only_right, strays, bounds.left_behind, {})
     progress(f"{label}: recomputing", 1, 2)
     from ..operations.workers import working
 
@@ -151,7 +151,7 @@ def compare_place(
         alignment.only_left,
         alignment.only_right,
         strays,
-        bench.left_behind,
+        bounds.left_behind,
         judge.left_behind,
         judgement.parted,
         judgement.untold,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..judge import Aftermath, Policy
+from ..judge import CarriedBounds, Policy
 from ..judge.recomputed import Standing
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
@@ -38,7 +38,7 @@ from .places import PlaceResult, Progress, compare_place, side_of, silent
 class _Carried:
     """State that the steps of one rank leave to the next."""
 
-    before: Aftermath | None = None
+    before: CarriedBounds | None = None
     standing: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     passed: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     """By structure: the last step that was passed over since one was judged."""
@@ -104,7 +104,7 @@ class Walk:
             self._catch_up(carried)
             part = self._judge(place, outlines, carried, progress)
             self._count_what_reached(part.reached, place)
-            self.parts[place] = replace(part, left_behind=Aftermath(), standing={}, reached=frozenset())
+            self.parts[place] = replace(part, left_behind=CarriedBounds(), standing={}, reached=frozenset())
             self._differs = self._differs or not all(map(_is_same, part.results))
             self._note_parting(place)
             if outlines is not None and outlines.equal and _is_quiet(part):

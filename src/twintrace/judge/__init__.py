@@ -6,30 +6,30 @@
     tolerances.py    rtol and atol per dtype and per name, from a TOML file
     rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes
     settings.py      what was set differently, whatever the two sides call it
-    bench.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
+    bounds.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
     optimizers.py    what a record of an optimizer's step says
-    aftermath.py     what one step leaves to the next
+    carried.py     what one step leaves to the next
     trials.py        a match on its way to a verdict: introduced, inherited, without effect
     divergences.py   which difference is the first, and whose is it?
     gradients.py     what happens to gradients between the backward pass and the optimizer
 
 In: `model` types (pairs, measurements). Out: `model.verdicts` and `model.results`. Not here: opening tensors or computing errors
 (`measure`), or computing anything again (`operations`). Surprising: there is no threshold. Differing results are computed again in
-float64 on both sides; where that cannot be done, `bench.py` estimates what rounding explains, and nothing is called agreement.
+float64 on both sides; where that cannot be done, `bounds.py` estimates what rounding explains, and nothing is called agreement.
 """
 
 from __future__ import annotations
 
-from .aftermath import Aftermath
-from .bench import Bench
+from .bounds import BoundsJudge
+from .carried import CarriedBounds
 from .divergences import first_backward, first_forward, first_mistake
 from .policies import POLICIES, Policy, policy_named
 from .trials import Case
 
 __all__ = [
     "POLICIES",
-    "Aftermath",
-    "Bench",
+    "BoundsJudge",
+    "CarriedBounds",
     "Case",
     "Policy",
     "first_backward",

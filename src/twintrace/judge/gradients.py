@@ -18,7 +18,7 @@ from ..model.results import CallResult, TensorResult
 from ..model.sites import Phase
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
-from .aftermath import identity
+from .carried import identity
 from .optimizers import GRADIENTS
 from .rounding import size
 

@@ -3,7 +3,7 @@
     introduced      nothing that came in differs, nothing inside, but something that went out
     absorbed        it differs, and whatever is made of it agrees
 
-Verdicts on single tensors are the bench's.
+Verdicts on single tensors are given by `bounds.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence, tensor
-from twintrace.judge.aftermath import Aftermath, Weight, both, identity, moved, uncertainty
+from twintrace.judge.carried import CarriedBounds, Weight, both, identity, moved, uncertainty
 
 X = np.random.default_rng(3).normal(size=(30, 20)).astype(np.float32)
 
@@ -22,8 +22,8 @@ def test_a_value_is_known_again_by_its_bits_or_by_its_statistics():
 def test_a_value_that_a_step_has_left_may_be_as_far_apart_as_it_was_then():
     pair = evidence(X, X * np.float32(1.1), numbers=(1, 2))
     later = evidence(X.copy(), X * np.float32(1.1), numbers=(7, 8))
-    assert Aftermath(values={both(pair): 0.1}).of_value(later) == 0.1
-    assert Aftermath(values={both(pair): 0.1}).of_value(evidence(X, X)) == 0.0
+    assert CarriedBounds(values={both(pair): 0.1}).of_value(later) == 0.1
+    assert CarriedBounds(values={both(pair): 0.1}).of_value(evidence(X, X)) == 0.0
 
 
 def test_the_elements_that_are_noise_make_it_uncertain_however_small_they_are():
@@ -53,7 +53,7 @@ def test_how_far_a_weight_has_moved(step):
 
 
 def test_a_weight_is_as_uncertain_as_its_gradient_where_it_has_moved():
-    before = Aftermath(weights={"k.bias": Weight(tensor(X), 1e-6, 0.5), "q.bias": Weight(tensor(X), 1e-6, 0.01)})
+    before = CarriedBounds(weights={"k.bias": Weight(tensor(X), 1e-6, 0.5), "q.bias": Weight(tensor(X), 1e-6, 0.01)})
     after = tensor(X + np.float32(0.01))
     assert before.of_weight("k.bias", tensor(X)) == 1e-6
     assert before.of_weight("q.bias", after) == pytest.approx(0.01 * 0.01, rel=0.1)

@@ -3,8 +3,8 @@
 from sides import Maker, alone, names, noise
 
 from twintrace.align import align
-from twintrace.align.strands import Strand
-from twintrace.align.webs import Web
+from twintrace.align.pairing import Pairing
+from twintrace.align.trees import CallTree
 
 
 def test_a_value_that_is_marked_after_it_was_made_has_the_same_makers_and_users():
@@ -16,10 +16,10 @@ def test_a_value_that_is_marked_after_it_was_made_has_the_same_makers_and_users(
     maker.call("torch.sin", [marked], noise(3, 4, seed=1))
     given = maker.given(x.array)
     maker.call("torch.cos", [given], noise(3, 4, seed=2))
-    web = Web(Strand(maker.side()), Strand(maker.side()))
+    pairing = Pairing(CallTree(maker.side()), CallTree(maker.side()))
     for number in (x.number, marked.number):
-        assert (web.flow(0).makers[number], web.flow(0).users[number]) == ([0], [1, 2])
-    assert given.number not in web.flow(0).makers, "equal values that nobody has made are no such thing"
+        assert (pairing.flow(0).makers[number], pairing.flow(0).users[number]) == ([0], [1, 2])
+    assert given.number not in pairing.flow(0).makers, "equal values that nobody has made are no such thing"
 
 
 def scaled_norm(factor: float | None):
@@ -46,7 +46,7 @@ def test_tensors_of_alike_statistics_in_other_places_are_shuffled():
     array = noise(6, 50)
     one = maker.given(array)
     moved, same, turned = (other.given(item) for item in (array[::-1].copy(), array.copy(), array.T.copy()))
-    web = Web(Strand(maker.side()), Strand(other.side()))
-    assert web.is_shuffled(one.number, moved.number)
-    assert not web.is_shuffled(one.number, same.number)
-    assert not web.is_shuffled(one.number, turned.number), "another shape may be another layout"
+    pairing = Pairing(CallTree(maker.side()), CallTree(other.side()))
+    assert pairing.is_shuffled(one.number, moved.number)
+    assert not pairing.is_shuffled(one.number, same.number)
+    assert not pairing.is_shuffled(one.number, turned.number), "another shape may be another layout"

@@ -42,7 +42,7 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
+class CarriedBounds:
     """Facts about the beginning of a step, from those before it."""
 
     apart: float = 0.0

@@ -1,9 +1,9 @@
 """The pairs found so far, each with its reason; and the flow of data on both sides.
 
-    web.pair(3, 5, "same parameters", 0.95)      calls by position
-    web.partner(0, 3)                            5
-    web.flow[0].makers[17]                       the calls that put out tensor 17 of the left side, the innermost last
-    web.flow[1].users[9]                         the calls that take tensor 9 of the right side
+    pairing.pair(3, 5, "same parameters", 0.95)      calls by position
+    pairing.partner(0, 3)                            5
+    pairing.flow[0].makers[17]                       the calls that put out tensor 17 of the left side, the innermost last
+    pairing.flow[1].users[9]                         the calls that take tensor 9 of the right side
 
 `which` is 0 for the left side and 1 for the right one throughout.
 """
@@ -20,7 +20,7 @@ from ..model.sites import Kind
 from ..model.tensors import UNITS, Tensor
 from ..operations.families import MAKING, SHAPING
 from .classes import Classes
-from .strands import Slot, Strand
+from .trees import CallTree, Slot
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
 from .values import Fill, fill_of, in_other_places, is_constant, numel
 
@@ -32,7 +32,7 @@ _WRAPPED = 4
 
 
 @dataclass(frozen=True)
-class Bond:
+class Link:
     """Calls that belong together, by position. One each as a rule."""
 
     left: tuple[int, ...]
@@ -54,18 +54,18 @@ class Flow:
     users: dict[int, list[int]] = field(default_factory=dict)
 
 
-class Web:
-    """Two strands and the bonds between them."""
+class Pairing:
+    """Two trees and the links between them."""
 
     def __init__(
-        self, left: Strand, right: Strand, complete: Callable[[Web, Bond], Bond] = lambda web, bond: bond
+        self, left: CallTree, right: CallTree, complete: Callable[[Pairing, Link], Link] = lambda pairing, link: link
     ) -> None:
-        self.strands = left, right
+        self.trees = left, right
         self.complete = complete
-        self.bonds: list[Bond] = []
+        self.links: list[Link] = []
         self.left_out: tuple[set[int], set[int]] = set(), set()
         self.wrappers: tuple[set[int], set[int]] = set(), set()
-        self._bond: tuple[dict[int, Bond], dict[int, Bond]] = {}, {}
+        self._link: tuple[dict[int, Link], dict[int, Link]] = {}, {}
         self._flow: list[Flow | None] = [None, None]
         self._classes: Classes | None = None
         self._flowing: list[tuple[set[int], set[int]] | None] = [None, None]
@@ -75,34 +75,34 @@ class Web:
         self._takes: tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]] = {}, {}
         self._hands_on: tuple[dict[int, bool], dict[int, bool]] = {}, {}
 
-    # --- bonds --------------------------------------------------------------------------------------------------
+    # --- links --------------------------------------------------------------------------------------------------
 
     def pair(self, left: int, right: int, because: str, confidence: float, *, named: bool = False) -> None:
         """These two belong together."""
-        self.bind(Bond((left,), (right,), because, confidence, named))
+        self.bind(Link((left,), (right,), because, confidence, named))
 
-    def bind(self, bond: Bond, *, as_it_is: bool = False) -> None:
+    def bind(self, link: Link, *, as_it_is: bool = False) -> None:
         """These calls belong together; none of them may belong to others already.
 
         Beside functions, a module that only wraps a function or a few gives its place to them. `as_it_is`: what completes one
         side of it (`completions.py`) is not looked for.
         """
-        kinds = [{self.strands[which].calls[index].site.kind for index in bond.side(which)} for which in (0, 1)]
-        if not bond.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
-            bond = replace(bond, left=self._unwrapped(0, bond.left), right=self._unwrapped(1, bond.right))
-        bond = bond if as_it_is else self.complete(self, bond)
-        self.bonds.append(bond)
+        kinds = [{self.trees[which].calls[index].site.kind for index in link.side(which)} for which in (0, 1)]
+        if not link.named and (Kind.MODULE in kinds[0]) != (Kind.MODULE in kinds[1]):
+            link = replace(link, left=self._unwrapped(0, link.left), right=self._unwrapped(1, link.right))
+        link = link if as_it_is else self.complete(self, link)
+        self.links.append(link)
         for which in (0, 1):
-            for index in bond.side(which):
-                assert index not in self._bond[which]
-                self._bond[which][index] = bond
+            for index in link.side(which):
+                assert index not in self._link[which]
+                self._link[which][index] = link
 
-    def part(self, bonds: Iterable[Bond]) -> None:
+    def part(self, links: Iterable[Link]) -> None:
         """These calls do not belong together after all."""
-        gone = {id(bond) for bond in bonds}
-        self.bonds = [bond for bond in self.bonds if id(bond) not in gone]
-        for known in self._bond:
-            for index in [index for index, bond in known.items() if id(bond) in gone]:
+        gone = {id(link) for link in links}
+        self.links = [link for link in self.links if id(link) not in gone]
+        for known in self._link:
+            for index in [index for index, link in known.items() if id(link) in gone]:
                 del known[index]
 
     def _unwrapped(self, which: int, members: tuple[int, ...]) -> tuple[int, ...]:
@@ -116,40 +116,40 @@ class Web:
 
     def _inside(self, which: int, index: int) -> list[int]:
         """The function that a module hands its arguments and takes its result from; or all its functions, if they are few."""
-        strand = self.strands[which]
-        inside = strand.children[index]
-        free = all(self.is_free(which, child) and not strand.children[child] for child in inside)
-        functions = all(strand.calls[child].site.kind is not Kind.MODULE for child in inside)
+        tree = self.trees[which]
+        inside = tree.children[index]
+        free = all(self.is_free(which, child) and not tree.children[child] for child in inside)
+        functions = all(tree.calls[child].site.kind is not Kind.MODULE for child in inside)
         if not inside or not free or not functions:
             return []
-        gives = {slot.tensor for slot in strand.outputs(index)}
-        takes = {slot.tensor for slot in strand.inputs(index) if slot.part is Part.INPUT}
+        gives = {slot.tensor for slot in tree.outputs(index)}
+        takes = {slot.tensor for slot in tree.inputs(index) if slot.part is Part.INPUT}
         for child in reversed(inside):
-            ours = {slot.tensor for slot in strand.inputs(child)}
-            if takes <= ours and gives == {slot.tensor for slot in strand.outputs(child)}:
+            ours = {slot.tensor for slot in tree.inputs(child)}
+            if takes <= ours and gives == {slot.tensor for slot in tree.outputs(child)}:
                 return [child]
-        working = [child for child in inside if strand.outputs(child)]
+        working = [child for child in inside if tree.outputs(child)]
         return working if len(working) <= _WRAPPED else []
 
-    def bond(self, which: int, index: int) -> Bond | None:
-        """The bond that a call belongs to."""
-        return self._bond[which].get(index)
+    def link(self, which: int, index: int) -> Link | None:
+        """The link that a call belongs to."""
+        return self._link[which].get(index)
 
     def is_free(self, which: int, index: int) -> bool:
         """Has it no partner yet, and may it have one?"""
-        return not (index in self._bond[which] or index in self.left_out[which] or index in self.wrappers[which])
+        return not (index in self._link[which] or index in self.left_out[which] or index in self.wrappers[which])
 
     def has_free(self, which: int) -> bool:
         """May any call of this side still have a partner?"""
-        settled = len(self._bond[which]) + len(self.left_out[which]) + len(self.wrappers[which])
-        return settled < len(self.strands[which])
+        settled = len(self._link[which]) + len(self.left_out[which]) + len(self.wrappers[which])
+        return settled < len(self.trees[which])
 
     def partner(self, which: int, index: int) -> int | None:
         """The call that belongs to it, where it is one."""
-        bond = self._bond[which].get(index)
-        if bond is None or len(bond.left) != 1 or len(bond.right) != 1:
+        link = self._link[which].get(index)
+        if link is None or len(link.left) != 1 or len(link.right) != 1:
             return None
-        return bond.side(1 - which)[0]
+        return link.side(1 - which)[0]
 
     # --- flow ---------------------------------------------------------------------------------------------------
 
@@ -158,17 +158,17 @@ class Web:
         found = self._flow[which]
         if found is None:
             found = self._flow[which] = Flow()
-            strand = self.strands[which]
-            for index in range(len(strand)):
-                into = {slot.tensor for slot in strand.inputs(index)}
-                for tensor in dict.fromkeys(slot.tensor for slot in strand.outputs(index)):
+            tree = self.trees[which]
+            for index in range(len(tree)):
+                into = {slot.tensor for slot in tree.inputs(index)}
+                for tensor in dict.fromkeys(slot.tensor for slot in tree.outputs(index)):
                     if tensor not in into:
                         found.makers.setdefault(tensor, []).append(index)
                 for tensor in into:
                     found.users.setdefault(tensor, []).append(index)
-            unseen = _unseen(strand, found)
-            strand.same.update(unseen)
-            for tensor, twin in (*_marked(strand, found), *unseen):
+            unseen = _unseen(tree, found)
+            tree.same.update(unseen)
+            for tensor, twin in (*_marked(tree, found), *unseen):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -177,18 +177,18 @@ class Web:
     def classes(self) -> Classes:
         """Numbers for the values of both sides."""
         if self._classes is None:
-            self._classes = Classes(*self.strands, (self._tensors(0), self._tensors(1)))
+            self._classes = Classes(*self.trees, (self._tensors(0), self._tensors(1)))
         return self._classes
 
     def _tensors(self, which: int) -> Iterable[int]:
-        strand = self.strands[which]
-        return (slot.tensor for index in range(len(strand)) for slot in strand.slots(index) if not slot.part.backward)
+        tree = self.trees[which]
+        return (slot.tensor for index in range(len(tree)) for slot in tree.slots(index) if not slot.part.backward)
 
     def hands_on(self, which: int, index: int) -> bool:
         """Does this call only hand on what it is given?"""
         known = self._hands_on[which]
         if index not in known:
-            known[index] = hands_on(self.strands[which], index, self.classes, which)
+            known[index] = hands_on(self.trees[which], index, self.classes, which)
         return known[index]
 
     def flows(self, which: int, tensor: int) -> bool:
@@ -202,20 +202,20 @@ class Web:
     def _flow_of(self, which: int) -> tuple[set[int], set[int]]:
         found = self._flowing[which]
         if found is None:
-            found = self._flowing[which] = _flowing(self.strands[which])
+            found = self._flowing[which] = _flowing(self.trees[which])
         return found
 
     def is_of_flow(self, which: int, index: int) -> bool:
         """Does a call put out anything that comes from data or parameters?"""
-        return any(self.flows(which, slot.tensor) for slot in self.strands[which].outputs(index))
+        return any(self.flows(which, slot.tensor) for slot in self.trees[which].outputs(index))
 
     def gives(self, which: int, index: int) -> frozenset[int]:
         """The numbers of the values that a call puts out, as far as they tell anything."""
-        return self._numbers(which, index, self._gives[which], self.strands[which].outputs)
+        return self._numbers(which, index, self._gives[which], self.trees[which].outputs)
 
     def takes(self, which: int, index: int) -> frozenset[int]:
         """The numbers of the values that go into it."""
-        return self._numbers(which, index, self._takes[which], self.strands[which].inputs)
+        return self._numbers(which, index, self._takes[which], self.trees[which].inputs)
 
     def _numbers(
         self, which: int, index: int, known: dict[int, frozenset[int]], slots: Callable[[int], Iterable[Slot]]
@@ -231,7 +231,7 @@ class Web:
         value = self.classes.of(which, tensor)
         if value >= 0:
             return value
-        known = self.strands[which].tensor(tensor)
+        known = self.trees[which].tensor(tensor)
         size, statistics = numel(known), known.statistics
         return (size, statistics.min) if statistics is not None and is_constant(statistics, size) else (which, tensor)
 
@@ -243,8 +243,8 @@ class Web:
         makers = [
             self.flow(which).makers.get(self.source(which, tensor), ()) for which, tensor in ((0, left), (1, right))
         ]
-        bonds = [{id(self._bond[which].get(index)) for index in makers[which]} - {id(None)} for which in (0, 1)]
-        return bool(bonds[0] & bonds[1])
+        links = [{id(self._link[which].get(index)) for index in makers[which]} - {id(None)} for which in (0, 1)]
+        return bool(links[0] & links[1])
 
     def elsewhere(self, left: int, right: int) -> bool:
         """Do these calls put out other values than each other, which the other side has in another place?"""
@@ -265,14 +265,14 @@ class Web:
         return self._given[which][value] <= self._given[1 - which][value]
 
     def _counted(self, which: int) -> Counter[int]:
-        strand = self.strands[which]
-        innermost = (index for index in range(len(strand)) if not strand.children[index])
+        tree = self.trees[which]
+        innermost = (index for index in range(len(tree)) if not tree.children[index])
         return Counter(value for index in innermost for value in self.gives(which, index))
 
     def _is_constant(self, which: int, index: int) -> bool:
         """Is it known that all numbers that a call puts out are one and the same?"""
-        strand = self.strands[which]
-        given = [strand.tensor(slot.tensor) for slot in strand.outputs(index)]
+        tree = self.trees[which]
+        given = [tree.tensor(slot.tensor) for slot in tree.outputs(index)]
         return bool(given) and all(t.statistics is not None and is_constant(t.statistics, numel(t)) for t in given)
 
     def conflict(self, left: int, right: int) -> bool:
@@ -287,7 +287,7 @@ class Web:
             return True
         takes = self.takes(0, left), self.takes(1, right)
         only = takes[0] - takes[1], takes[1] - takes[0]
-        if operation(self.strands[0].calls[left]) != operation(self.strands[1].calls[right]):
+        if operation(self.trees[0].calls[left]) != operation(self.trees[1].calls[right]):
             if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
                 return True
             return bool(only[0] or only[1]) and not self._same_product(left, right)
@@ -298,76 +298,76 @@ class Web:
 
     def is_shuffled(self, left: int, right: int) -> bool:
         """True if tensors of one shape have alike statistics and other values in their places: two outputs of norms, in 16 bits."""
-        ours, theirs = self.strands[0].tensor(left), self.strands[1].tensor(right)
+        ours, theirs = self.trees[0].tensor(left), self.trees[1].tensor(right)
         return ours.spec.shape == theirs.spec.shape and in_other_places(ours, theirs)
 
     def _takes_twice(self, which: int, index: int) -> bool:
         """Does it combine one value with itself, and with nothing else?"""
-        strand = self.strands[which]
-        if operation(strand.calls[index]) not in _OF_TWO:
+        tree = self.trees[which]
+        if operation(tree.calls[index]) not in _OF_TWO:
             return False
-        taken = [slot.tensor for slot in strand.inputs(index) if slot.part is Part.INPUT]
+        taken = [slot.tensor for slot in tree.inputs(index) if slot.part is Part.INPUT]
         numbers = {self.classes.of(which, number) for number in taken}
         return len(taken) == 2 and (len(set(taken)) == 1 or (len(numbers) == 1 and min(numbers) >= 0))
 
     def _holds(self, which: int, index: int) -> bool:
-        strand = self.strands[which]
-        return any(is_parameter(strand, index, slot) for slot in strand.inputs(index))
+        tree = self.trees[which]
+        return any(is_parameter(tree, index, slot) for slot in tree.inputs(index))
 
     def _same_product(self, left: int, right: int) -> bool:
         """A convolution over single points and a linear layer are one, if they hold the same parameters.
 
         A norm, and the product with its weight at the end of a norm by hand, are not.
         """
-        if not all(operation(s.calls[i]) in _PRODUCTS for s, i in zip(self.strands, (left, right), strict=True)):
+        if not all(operation(s.calls[i]) in _PRODUCTS for s, i in zip(self.trees, (left, right), strict=True)):
             return False
         numbers = []
         for which, index in ((0, left), (1, right)):
-            strand = self.strands[which]
-            slot = main_parameter(strand, index, operation(strand.calls[index]))
+            tree = self.trees[which]
+            slot = main_parameter(tree, index, operation(tree.calls[index]))
             numbers.append(-1 if slot is None else self.classes.of(which, slot.tensor))
         return numbers[0] == numbers[1] >= 0
 
     def _size(self, which: int, index: int) -> int:
-        strand = self.strands[which]
-        return sum(prod(strand.tensor(slot.tensor).spec.shape) for slot in strand.outputs(index)[:1])
+        tree = self.trees[which]
+        return sum(prod(tree.tensor(slot.tensor).spec.shape) for slot in tree.outputs(index)[:1])
 
-    def takers(self, which: int, tensor: int) -> set[Bond | int]:
-        """Consumers of a tensor, or of what casts, reshapes and the like make of it: bonds, and the positions of free calls."""
-        strand, users = self.strands[which], self.flow(which).users
-        found: set[Bond | int] = set()
+    def takers(self, which: int, tensor: int) -> set[Link | int]:
+        """Consumers of a tensor, or of what casts, reshapes and the like make of it: links, and the positions of free calls."""
+        tree, users = self.trees[which], self.flow(which).users
+        found: set[Link | int] = set()
         waiting, seen = [tensor], {tensor}
         while waiting:
             for index in users.get(waiting.pop(), ()):
-                if strand.children[index]:
+                if tree.children[index]:
                     continue  # what is inside it takes the tensor
-                bond = self._around(which, index)
-                if bond is None and self.hands_on(which, index):
-                    fresh = {slot.tensor for slot in strand.outputs(index)} - seen
+                link = self._around(which, index)
+                if link is None and self.hands_on(which, index):
+                    fresh = {slot.tensor for slot in tree.outputs(index)} - seen
                     seen |= fresh
                     waiting.extend(fresh)
                 else:
-                    found.add(index if bond is None else bond)
+                    found.add(index if link is None else link)
         return found
 
-    def _around(self, which: int, index: int) -> Bond | None:
-        """The bond of a call, or of the operation around it."""
+    def _around(self, which: int, index: int) -> Link | None:
+        """The link of a call, or of the operation around it."""
         up = index
         while up >= 0:
-            bond = self._bond[which].get(up)
-            if bond is not None:
-                return bond if up == index or not is_container(self.strands[which], up) else None
-            up = self.strands[which].parent[up]
+            link = self._link[which].get(up)
+            if link is not None:
+                return link if up == index or not is_container(self.trees[which], up) else None
+            up = self.trees[which].parent[up]
         return None
 
     def reshaped(self, which: int, tensor: int) -> Iterator[tuple[int, ...]]:
         """The shapes that a tensor has before and after reshapes next to it."""
-        strand, flow = self.strands[which], self.flow(which)
+        tree, flow = self.trees[which], self.flow(which)
         for index in (*flow.makers.get(tensor, ()), *flow.users.get(tensor, ())[:8]):
-            if operation(strand.calls[index]) == "reshape":
-                for slot in (*strand.inputs(index), *strand.outputs(index)):
+            if operation(tree.calls[index]) == "reshape":
+                for slot in (*tree.inputs(index), *tree.outputs(index)):
                     if slot.tensor != tensor:
-                        yield strand.tensor(slot.tensor).spec.shape
+                        yield tree.tensor(slot.tensor).spec.shape
 
     def is_supported(self, left: int, right: int) -> bool:
         """Does anything but its place speak for a pair whose values are known and differ: do they take the same, or what
@@ -381,52 +381,52 @@ class Web:
             return True
         takes: list[set[object]] = []
         for which, index in ((0, left), (1, right)):
-            strand = self.strands[which]
+            tree = self.trees[which]
             found: set[object] = set()
-            for slot in strand.inputs(index):
+            for slot in tree.inputs(index):
                 tensor = self.source(which, slot.tensor)
                 found.add(("values", self.classes.of(which, tensor)))
                 for maker in self.flow(which).makers.get(tensor, ()):
-                    found.add(("bond", self._bond[which].get(maker)))
-            takes.append(found - {("values", -1), ("bond", None)})
-        return bool(takes[0] & takes[1]) or not self.strands[0].inputs(left) or not self.strands[1].inputs(right)
+                    found.add(("link", self._link[which].get(maker)))
+            takes.append(found - {("values", -1), ("link", None)})
+        return bool(takes[0] & takes[1]) or not self.trees[0].inputs(left) or not self.trees[1].inputs(right)
 
     def root(self, which: int, tensor: int) -> int:
         """The tensor that this one is by other names: what casts, reshapes and the like were given, with partners or without."""
-        strand, makers = self.strands[which], self.flow(which).makers
+        tree, makers = self.trees[which], self.flow(which).makers
         for _ in range(64):
             made = makers.get(tensor)
-            if not made or operation(strand.calls[made[-1]]) not in SHAPING or not strand.inputs(made[-1]):
+            if not made or operation(tree.calls[made[-1]]) not in SHAPING or not tree.inputs(made[-1]):
                 return tensor
-            tensor = strand.inputs(made[-1])[0].tensor
+            tensor = tree.inputs(made[-1])[0].tensor
         return tensor
 
     def source(self, which: int, tensor: int) -> int:
         """The tensor that this one was made of by casts, reshapes and the like that have no partner."""
-        strand, makers = self.strands[which], self.flow(which).makers
+        tree, makers = self.trees[which], self.flow(which).makers
         for _ in range(64):
             made = makers.get(tensor)
             if not made or not self.is_free(which, made[-1]) or not self.hands_on(which, made[-1]):
                 return tensor
-            into = strand.inputs(made[-1])
+            into = tree.inputs(made[-1])
             if not into:
                 return tensor
             tensor = into[0].tensor
         return tensor
 
 
-def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+def _unseen(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
     """Values that came out of a call, went on by ways that were not recorded (written in place, a written slice, `vmap`), and came
     in somewhere as if no call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
     """
     lost: dict[object, list[tuple[int, int]]] = {}
     for number, makers in flow.makers.items():
-        tensor = strand.tensor(number)
-        if tensor.fingerprint is not None and number not in flow.users and not strand.children[makers[-1]]:
+        tensor = tree.tensor(number)
+        if tensor.fingerprint is not None and number not in flow.users and not tree.children[makers[-1]]:
             lost.setdefault((tensor.fingerprint, tensor.spec), []).append((makers[-1], number))
     found = []
     for number, users in flow.users.items() if lost else ():
-        tensor = strand.tensor(number)
+        tensor = tree.tensor(number)
         if tensor.producer is not None or number in flow.makers:
             continue
         before = [item for item in lost.get((tensor.fingerprint, tensor.spec), ()) if item[0] < users[0]]
@@ -435,25 +435,25 @@ def _unseen(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
     return found
 
 
-def _flowing(strand: Strand) -> tuple[set[int], set[int]]:
+def _flowing(tree: CallTree) -> tuple[set[int], set[int]]:
     """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers; and the
     answers and indices that come from these.
     """
     found: set[int] = set()
     decided: set[int] = set()
-    for index, call in enumerate(strand.calls):
-        into = strand.inputs(index)
+    for index, call in enumerate(tree.calls):
+        into = tree.inputs(index)
         for slot in into:
-            tensor = strand.tensor(slot.tensor)
+            tensor = tree.tensor(slot.tensor)
             lone = numel(tensor) == 1 and slot.part is Part.INPUT and not tensor.requires_grad  # a factor, a fill value
             if tensor.producer is None and _is_number(tensor) and not lone:
                 found.add(slot.tensor)
         if operation(call) in MAKING:
             continue
         if any(slot.tensor in found for slot in into):
-            found.update(slot.tensor for slot in strand.outputs(index) if _is_number(strand.tensor(slot.tensor)))
+            found.update(slot.tensor for slot in tree.outputs(index) if _is_number(tree.tensor(slot.tensor)))
         if any(slot.tensor in found or slot.tensor in decided for slot in into):
-            decided.update(slot.tensor for slot in strand.outputs(index) if slot.tensor not in found)
+            decided.update(slot.tensor for slot in tree.outputs(index) if slot.tensor not in found)
     return found, decided
 
 
@@ -464,18 +464,18 @@ def _is_number(tensor: Tensor) -> bool:
     return tensor.statistics is None or fill_of(tensor.statistics, numel(tensor)) is not Fill.PURE
 
 
-def _marked(strand: Strand, flow: Flow) -> list[tuple[int, int]]:
+def _marked(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
     """Values that were marked after they were made (`requires_grad_`, the end of an autograd function): they have numbers of their
     own, which their makers have not put out. Each with the number that these have put out.
     """
     found = []
     for number in dict.fromkeys((*flow.users, *flow.makers)):
-        tensor = strand.tensor(number)
-        maker = None if tensor.producer is None else strand.position.get(tensor.producer)
+        tensor = tree.tensor(number)
+        maker = None if tensor.producer is None else tree.position.get(tensor.producer)
         if maker is None or maker in flow.makers.get(number, ()):
             continue
-        for slot in strand.outputs(maker):
-            other = strand.tensor(slot.tensor)
+        for slot in tree.outputs(maker):
+            other = tree.tensor(slot.tensor)
             if other.requires_grad != tensor.requires_grad and (other.spec, other.statistics, other.fingerprint) == (
                 tensor.spec, tensor.statistics, tensor.fingerprint
             ):  # fmt: skip

@@ -1,10 +1,10 @@
 """One side of a comparison, made ready: the tree of its calls, their tensors by slot, and each tensor read once.
 
-strand.calls[i]           the calls, in the order in which they began
-strand.parent[i]          the position of the module around it, -1 for none
-strand.children[i]        positions of what was called inside it
-strand.slots(i)           (part, slot, tensor, turn) of everything that goes in and comes out
-strand.tensor(7)          what is known of tensor 7
+tree.calls[i]           the calls, in the order in which they began
+tree.parent[i]          the position of the module around it, -1 for none
+tree.children[i]        positions of what was called inside it
+tree.slots(i)           (part, slot, tensor, turn) of everything that goes in and comes out
+tree.tensor(7)          what is known of tensor 7
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Slot(NamedTuple):
     turn: int = 0
 
 
-class Strand:
+class CallTree:
     """One side, indexed."""
 
     def __init__(self, side: Side) -> None:
@@ -46,7 +46,7 @@ class Strand:
         self.children: list[list[int]] = [[] for _ in self.calls]
         self.roots: list[int] = []
         self.containers: dict[int, bool] = {}  # what units.is_container has found
-        # Numbers of values that came in anew, and those with which they came out (webs.py).
+        # Numbers of values that came in anew, and those with which they came out (pairing.py).
         self.same: dict[int, int] = {}
         for index, call in enumerate(self.calls):
             up = -1 if call.parent is None else self.position.get(call.parent, -1)

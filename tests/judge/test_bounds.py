@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence
-from twintrace.judge import Aftermath, Bench, Case, first_backward, first_forward, policy_named
+from twintrace.judge import BoundsJudge, CarriedBounds, Case, first_backward, first_forward, policy_named
 from twintrace.model.pairs import Match, Part, Stray
 from twintrace.model.records import Call, Gradient, Role
 from twintrace.model.sites import Kind, Phase, Site
@@ -49,7 +49,7 @@ class Chain:
         return self
 
     def judge(self, **options):
-        return Bench(policy_named("auto"), **options).judge(0, 0, self.cases)
+        return BoundsJudge(policy_named("auto"), **options).judge(0, 0, self.cases)
 
 
 def outcomes(results):
@@ -111,7 +111,9 @@ def test_a_module_around_what_differs_has_not_introduced_it():
     inner = chain.cases[0]
     module = Call(7, Site(Kind.MODULE, "block", 0, type="Block"), None, (), {}, None, order=9)
     around = [item for item in inner.evidence if item.pair.part in (Part.INPUT, Part.OUTPUT)]
-    results = Bench(policy_named("auto")).judge(0, 0, [inner, Case(Match((module,), (module,), "by hand"), around, 1)])
+    results = BoundsJudge(policy_named("auto")).judge(
+        0, 0, [inner, Case(Match((module,), (module,), "by hand"), around, 1)]
+    )
     assert [result.introduced_forward for result in results] == [True, False]
 
 
@@ -168,9 +170,9 @@ def test_a_gradient_that_is_nothing_beside_the_others_is_noise():
         evidence(large, large * np.float32(1 + 1e-7), part=Part.PARAMETER_GRADIENT, numbers=(1, 1)),
         evidence(left, right, part=Part.PARAMETER_GRADIENT, numbers=(2, 2)),
     ]
-    results = Bench(policy_named("auto")).judge_gradients(0, 0, pair)
+    results = BoundsJudge(policy_named("auto")).judge_gradients(0, 0, pair)
     assert [result.backward.outcome for result in results] == [Outcome.ROUNDING, Outcome.ROUNDING]
-    alone = Bench(policy_named("auto")).judge_gradients(0, 0, pair[1:])
+    alone = BoundsJudge(policy_named("auto")).judge_gradients(0, 0, pair[1:])
     assert alone[0].backward.outcome is Outcome.DIFFERENT
 
 
@@ -283,7 +285,7 @@ def test_the_gradients_that_an_optimizer_takes_are_judged_as_gradients():
         ]
         call = Call(0, Site(Kind.API, "torch.optim.SGD.step", 0, Phase.UPDATE), None, (), {}, None, order=1)
         case = Case(Match((call,), (call,), "by hand"), [*taken, *given])
-        return Bench(policy_named("auto")).judge(0, 0, [case], gradients)
+        return BoundsJudge(policy_named("auto")).judge(0, 0, [case], gradients)
 
     assert outcomes(update(real)) == [Outcome.ROUNDING]
     (wrong,) = update((large, 2 * large))
@@ -299,13 +301,13 @@ def test_weights_may_be_as_far_apart_as_the_step_before_left_them():
     weights = (X[0], X[0] * np.float32(1 + 1e-6))
     chain = Chain().call("torch.nn.functional.linear", X, X * NOISE, extra=[weights])
     assert outcomes(chain.judge()) == [Outcome.DIFFERENT]
-    assert outcomes(chain.judge(before=Aftermath(1e-6))) == [Outcome.ROUNDING]
-    assert outcomes(chain.judge(before=Aftermath(1e-8))) == [Outcome.DIFFERENT]
+    assert outcomes(chain.judge(before=CarriedBounds(1e-6))) == [Outcome.ROUNDING]
+    assert outcomes(chain.judge(before=CarriedBounds(1e-8))) == [Outcome.DIFFERENT]
 
 
 def test_what_a_step_leaves_behind():
     g = X + 1
-    bench = Bench(policy_named("auto"))
+    bench = BoundsJudge(policy_named("auto"))
     gradients = [(Part.OUTPUT_GRADIENT, g, g, 30, 11), (Part.INPUT_GRADIENT, g, g * NOISE, 31, 12)]
     bench.judge(0, 0, Chain().call("torch.Tensor.mul", X, X, gradients=gradients).cases)
     assert 5e-8 < bench.left_behind.apart < 2e-7

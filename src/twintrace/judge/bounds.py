@@ -1,6 +1,6 @@
 """One pair of calls after the other, in the order of the data flow.
 
-    Bench(policy).judge(step, rank, cases)        -> a CallResult for each case
+    BoundsJudge(policy).judge(step, rank, cases)        -> a CallResult for each case
 
 What comes into a call has been judged where it came from; so each call is judged by what it adds:
 
@@ -25,7 +25,7 @@ from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from ..operations import Traits
-from .aftermath import UNCERTAIN, Aftermath, Weight, both, moved, uncertainty
+from .carried import UNCERTAIN, CarriedBounds, Weight, both, moved, uncertainty
 from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
@@ -76,7 +76,7 @@ class _Making:
     """Least difference, though its statistics may not show it: the few elements that are uncertain."""
 
 
-class Bench:
+class BoundsJudge:
     """Judges the pairs of one step of one rank. `noise` is the relative error between two runs of one side, by the left
     tensor's number: what a repeated run shows by itself is allowed as well. `before` is what the steps before leave behind.
     Without `equal_nan`, NaN beside NaN is a difference. `foreign`: the two sides are of two frameworks. `readers` tell what the
@@ -88,7 +88,7 @@ class Bench:
         policy: Policy,
         *,
         noise: Mapping[int, float] | None = None,
-        before: Aftermath | None = None,
+        before: CarriedBounds | None = None,
         equal_nan: bool = True,
         foreign: bool = False,
         readers: Readers | None = None,
@@ -98,7 +98,7 @@ class Bench:
         self._readers = readers
         self._equal_nan = equal_nan
         self._noise = noise or {}
-        self._before = before or Aftermath()
+        self._before = before or CarriedBounds()
         self._after = self._before.apart
         self._known: dict[tuple[int, int], tuple[Verdict, float]] = {}
         self._forward = self._backward = 0.0  # the largest errors so far that rounding explains
@@ -111,7 +111,7 @@ class Bench:
         self._made: list[tuple[bool, Evidence]] = []  # by an optimizer? and what calls put out or wrote
 
     @property
-    def left_behind(self) -> Aftermath:
+    def left_behind(self) -> CarriedBounds:
         """Bound on the difference that rounding leaves in the weights for the next step. A zero differs as its gradient does."""
         apart = max(self._after, self._forward, self._backward)
         values = {
@@ -120,7 +120,7 @@ class Bench:
             for verdict, error in [self._known[key_of(item)]]
             if verdict.outcome.good and error > (0.0 if by_optimizer else apart)
         }
-        return Aftermath(apart, values, {**self._before.weights, **dict(self._left_weights())})
+        return CarriedBounds(apart, values, {**self._before.weights, **dict(self._left_weights())})
 
     def judge(
         self, step: int, rank: int, cases: Sequence[Case], gradients: Sequence[Evidence] = ()
