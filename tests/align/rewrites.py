@@ -573,15 +573,13 @@ def recorded(rewrite: Rewrite, folder: Path, dtype: torch.dtype = torch.float32)
 
 def side_of(path: Path, framework: str | None = None) -> Side:
     journal = tt.open(path).journal(0, 0)
-    (calls,) = split(sorted(journal.calls(), key=lambda call: call.id))
+    tensor, (calls,) = split(journal.tensor, sorted(journal.calls(), key=lambda call: call.id))
 
     def values(number: int) -> np.ndarray | None:
         tensor = journal.tensor(number)
         return None if tensor.payload is None else as_float(journal.array(tensor), tensor.spec.dtype)
 
-    return Side(
-        framework or journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), values
-    )
+    return Side(framework or journal.header.framework, calls, tensor, tuple(journal.parameter_gradients()), values)
 
 
 def foreign(side: Side) -> Side:

@@ -17,6 +17,7 @@ from .features import values_of
 from .named import Named, line_of
 from .trees import CallTree
 from .units import operation
+from .values import alike
 
 _ROUNDS = 4
 """Each round pairs what has become known by the round before; a name in a new place costs one."""
@@ -159,10 +160,14 @@ def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool
 
 
 def _moves_other_values(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
-    """Is it a cast or a reshape of what only its own side has? Two of one name are no pair then: they do nothing by themselves."""
+    """Is it a cast or a reshape of what only its own side has, of another shape or with other values? Two of one name are no pair
+    then: they do nothing by themselves.
+    """
     left, right = origins[0].tree, origins[1].tree
     if operation(left.calls[pair.left]) not in SHAPING or _consistent(origins, partner, pair.left, pair.right):
         return False
     given = [tree.outputs(index) for tree, index in ((left, pair.left), (right, pair.right))]
     tensors = [left.tensor(slot.tensor) for slot in given[0]], [right.tensor(slot.tensor) for slot in given[1]]
-    return [t.spec.shape for t in tensors[0]] != [t.spec.shape for t in tensors[1]]
+    if [t.spec.shape for t in tensors[0]] != [t.spec.shape for t in tensors[1]]:
+        return True
+    return any(alike(*pair) < 0 for pair in zip(*tensors, strict=True))

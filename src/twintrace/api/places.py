@@ -23,6 +23,7 @@ from ..model.results import (
     CallResult,
     Mistake,
 )
+from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from ..operations.multi_tensor import split
 from ..operations.sides import Side as Graph
@@ -79,8 +80,8 @@ class PlaceResult:
 
 
 def side_of(journal: Journal) -> Side:
-    calls = _calls(journal)[0]
-    return Side(journal.header.framework, calls, journal.tensor, tuple(journal.parameter_gradients()), _values(journal))
+    tensor, (calls, _) = _calls(journal)
+    return Side(journal.header.framework, calls, tensor, tuple(journal.parameter_gradients()), _values(journal))
 
 
 def _values(journal: Journal) -> Callable[[int], Any]:
@@ -181,7 +182,7 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     found = [
         Graph(
             side.framework,
-            [*side.calls, *_calls(journal)[1]],
+            [*side.calls, *_calls(journal)[1][1]],
             # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
             functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
@@ -192,13 +193,13 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     return found[0], found[1]
 
 
-def _calls(journal: Journal) -> list[list[Call]]:
-    """Calls that are compared, and those of single ranks in a journal that was put together of several, which are only recomputed.
-    Multi-tensor kernels are a call for each tensor.
+def _calls(journal: Journal) -> tuple[Callable[[int], Tensor], list[list[Call]]]:
+    """Tensors of a journal; calls that are compared, and those of single ranks where it was put together of several, which are only
+    recomputed. Multi-tensor kernels are a call for each tensor.
     """
     of_ranks = getattr(journal, "calls_of_ranks", None)
     compared = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
-    return split(compared, () if of_ranks is None else of_ranks())
+    return split(journal.tensor, compared, () if of_ranks is None else of_ranks())
 
 
 def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:

@@ -13,6 +13,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
+from ..operations.families import family_of
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from ..operations.traits import traits_named, writes
@@ -35,6 +36,8 @@ _NAMED = 3
 """Parameters that a sentence names before it counts the others."""
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
+_WITH_STATISTICS = frozenset(("layer_norm", "group_norm", "batch_norm", "rms_norm", "scaled_dot_product_attention"))
+"""Families whose kernels put out more than their result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +253,8 @@ class Conclusion:
         if any(self._is_cleared_gradient(which, call, number) for number in outputs_of(call).values()):
             return True
         waiting = [*outputs_of(call).values()]
+        if _writes_in_place(call):
+            waiting += [copy for number in waiting for copy in side.copies_of(number)]
         seen, reached, scaling = set(waiting), set(), self._is_of_scaler(call)
         while waiting:
             number = waiting.pop()
@@ -292,11 +297,12 @@ class Conclusion:
 
     def _is_taken(self, which: int, maker: Call, number: int) -> bool:
         """True if a call takes a value, and not its shape alone: the backward pass begins with ones like the loss. What a kernel
-        has written in place may be taken under another number: PyTorch notes the write only after the kernel.
+        makes for its backward pass alone is nobody's result.
         """
         side = self._state.sides[which]
-        in_place = maker.site.kind is Kind.OP and bool(maker.mutates)
-        for own in (number, *(side.copies_of(number) if in_place else ())):
+        if maker.site.kind is Kind.OP and number in _kept_for_backward(maker):
+            return True
+        for own in (number, *(side.copies_of(number) if _writes_in_place(maker) else ())):
             meanings = [side.meaning(call) for call in side.takers(own)]
             if any(
                 meaning is None or any(item.tensor == own for _, item in meaning.operands()) for meaning in meanings
@@ -786,3 +792,15 @@ def _returned(match: Match) -> str:
         if numbers or (isinstance(left, str | bool) and isinstance(right, str | bool)):
             return f"the result {slot or ''} is {left!r} | {right!r}".replace("  ", " ")
     return ""
+
+
+def _writes_in_place(call: Call) -> bool:
+    """True of a kernel that writes in place. PyTorch notes the write after it, so that others take the result as an unseen copy."""
+    return call.site.kind is Kind.OP and bool(call.mutates)
+
+
+def _kept_for_backward(call: Call) -> frozenset[int]:
+    """Results that a kernel makes beside its own for its backward pass: statistics of a norm, sums and seeds of an attention."""
+    if family_of(name_of(call)) not in _WITH_STATISTICS:
+        return frozenset()
+    return frozenset([leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)][1:])

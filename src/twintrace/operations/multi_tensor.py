@@ -9,11 +9,12 @@ The parts keep the kernel's name: that is what ran.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ..model.records import Call
-from ..model.values import Nest, Value
+from ..model.tensors import Tensor
+from ..model.values import Nest, TensorRef, Value, leaves
 from .optimizers import is_fused
 
 _STRIDE = 1 << 20
@@ -50,14 +51,33 @@ def _has_lists_or_numbers(call: Call) -> bool:
     return all(isinstance(value, Nest | int | float) for value in call.args)
 
 
-def split(*lists: Iterable[Call]) -> list[list[Call]]:
-    """The calls of one journal with multi-tensor kernels split into their parts. Where there are any, all calls are renumbered, in
-    the same order.
+TensorOf = Callable[[int], Tensor]
+
+
+def split(tensor: TensorOf, *lists: Iterable[Call]) -> tuple[TensorOf, list[list[Call]]]:
+    """The calls of one journal with multi-tensor kernels split into their parts, and its tensors, which name the call that made
+    them. Where there are such kernels, all calls are renumbered, in the same order.
     """
     given = [list(calls) for calls in lists]
     if not any(is_multi_tensor(call) for calls in given for call in calls):
-        return given
-    return [_split(calls) for calls in given]
+        return tensor, given
+    found = [_split(calls) for calls in given]
+    makers = {
+        number: call.id
+        for calls in found
+        for call in calls
+        if kernel_name(call.site.name).startswith(("_foreach_", "_fused_"))
+        for number in (
+            *(leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)),
+            *call.after.values(),
+        )
+    }
+
+    def renumbered(number: int) -> Tensor:
+        own = tensor(number)
+        return own if own.producer is None else replace(own, producer=makers.get(number, own.producer * _STRIDE))
+
+    return renumbered, found
 
 
 def _split(calls: Sequence[Call]) -> list[Call]:

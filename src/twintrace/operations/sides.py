@@ -106,6 +106,8 @@ class Side:
             # MindSpore's writes in place return another object than the one they wrote to: one value under two numbers.
             returned = [leaf.id for _, leaf in leaves(maker.output) if isinstance(leaf, TensorRef)]
             return min((number, *(other for other in self._made_alike(number) if other in returned)))
+        if maker is None:  # of several that were made with these bits, the last before it was seen
+            return max((other for other in self._made_alike(number) if other < number), default=number)
         return min((number, *self._made_alike(number)))
 
     def _made_alike(self, number: int) -> Sequence[int]:

@@ -1,0 +1,71 @@
+"""Level op: one computation in other kernels. Nothing but kernels is recorded there, so that results are what no kernel takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
+
+pytestmark = pytest.mark.needs_torch
+LAYERS = {"query": (16, 16), "key": (16, 16), "value": (16, 16), "out": (16, 16)}
+Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def heads(x: torch.Tensor) -> torch.Tensor:
+    return x.view(2, 6, 2, 8).transpose(1, 2)
+
+
+def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float = 8**-0.5) -> torch.Tensor:
+    return (q @ k.transpose(-1, -2) * scale).softmax(-1) @ v
+
+
+def attended(attend: Attention, *, fused: bool = False) -> Callable[..., torch.Tensor]:
+    def run(net: Any, x: torch.Tensor) -> torch.Tensor:
+        layers = net.query, net.key, net.value
+        if fused:
+            weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+            parts = F.linear(x, weight, bias).chunk(3, -1)
+        else:
+            parts = tuple(layer(x) for layer in layers)
+        return net.out(attend(*map(heads, parts)).transpose(1, 2).reshape(2, 6, 16))
+
+    return run
+
+
+def judged(tmp_path: Path, left: Callable[..., Any], right: Callable[..., Any], *, trained: bool = True) -> Any:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net((left, right)[side], **{name: nn.Linear(*sizes) for name, sizes in LAYERS.items()})
+        with record(net):
+            loss = net(rand(2, 6, 16)).pow(2).mean()
+            if trained:
+                loss.backward()
+
+    return compared(tmp_path, run, level="op")
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_attention_written_out_agrees_with_its_kernel(tmp_path: Path, trained: bool) -> None:
+    """Its kernel puts out the sums of its softmax as well, which nobody takes without a backward pass."""
+    result = judged(tmp_path, attended(F.scaled_dot_product_attention), attended(plain), trained=trained)
+    assert result.code == 0, result
+
+
+def test_another_scale_is_told_between_the_kernel_and_the_calls(tmp_path: Path) -> None:
+    wrong = attended(lambda q, k, v: plain(q, k, v, 1 / 8))
+    assert judged(tmp_path, attended(F.scaled_dot_product_attention), wrong).code == 1
+
+
+def test_gradients_of_one_weight_and_of_three_are_not_paired_by_their_numbers(tmp_path: Path) -> None:
+    """`detach` is called for each gradient, in another order on each side: the fourth of one is not the fourth of the other."""
+    three, one = attended(F.scaled_dot_product_attention), attended(F.scaled_dot_product_attention, fused=True)
+    result = judged(tmp_path, three, one)
+    assert result.code != 1, result
