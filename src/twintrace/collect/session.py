@@ -31,13 +31,12 @@ from ..store.writer import Lines, TraceWriter, Writer
 from .complaints import Complaints, text_of
 from .configurations import Configurations
 from .flatten import Flattener, Unobserved
-from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
 from .late import HeldLines
 from .lockstep import Lockstep
 from .observer import Observer
 from .plans import Mark, Planner, planner_for
-from .processes import adopt, release
+from .processes import adopt, release, uninterrupted
 from .selection import Selection, Sieve
 from .stacks import Stacks
 from .watching import NonfiniteWatch

@@ -50,7 +50,7 @@ _EXPORTERS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
-    "msprobe": "twintrace.compat.msprobe.export",
+    "msprobe": "twintrace.compat.msprobe.layout",
 }
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import debugger, seeds
+from . import debugger
 from .callbacks import init_step_class, step_class
 from .compare import compare, compare_distributed
-from .left_out import refuse
 from .saving import save, save_grad, step
+from .stand_in import refuse
 
 if TYPE_CHECKING:  # made when they are asked for
     MsprobeInitStep: type
@@ -43,7 +43,7 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy, MindSpore and MSAdapter; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
-    seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="mindspore")
+    debugger.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="mindspore")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,9 +16,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .colours import RED, YELLOW
 from .rows import Row
-from .verdicts import FAILURES
+from .verdicts import FAILURES, RED, YELLOW
 
 __all__ = ["Advisor"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ..left_out import refuse
 from ..seeding import fix_random
+from ..stand_in import refuse
 from .losses import loss_compare
 from .pocket import get_pt_grads, load_ms_weight2net, object_dump, object_load
 
