@@ -24,8 +24,6 @@ from .digest import address_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["parse"]
-
 _MOST_HARD = 1 << 12
 """Numbers that Python reads. A list, or a part of one, with more of them is not what this is for."""
 _PART = 1 << 20

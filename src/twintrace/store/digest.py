@@ -81,20 +81,6 @@ if TYPE_CHECKING:
         float | None,
     ]
 
-__all__ = [
-    "Digest",
-    "address_of",
-    "backend",
-    "decode_table",
-    "digest",
-    "fingerprint",
-    "gatherer",
-    "numbers_along",
-    "numbers_at",
-    "sampler",
-    "warm_up",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Digest:

@@ -34,8 +34,6 @@ from .lines import decode
 from .npy import Npy
 from .trace import HeldJournal, Trace
 
-__all__ = ["read", "recognises"]
-
 FRAMEWORK = "mindspore"
 SETTINGS = {"level": "op", "keep": "tensor"}
 MAX_LOOKED_AT = 20_000  # names, before a directory is said to be something else

@@ -22,8 +22,6 @@ from .reader import is_native, open_native
 from .trace import Journal, Trace
 from .writer import TraceWriter, Writer
 
-__all__ = ["read", "recognises", "write", "write_journal", "write_rank"]
-
 recognises = is_native
 
 

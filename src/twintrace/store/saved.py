@@ -27,8 +27,6 @@ from ..model.values import TensorRef
 from .npy import Npy
 from .trace import Trace
 
-__all__ = ["SavedJournal", "numbers_of", "open_folder"]
-
 FRAMEWORK = "npy"
 SETTINGS = {"keep": "tensor"}
 _NUMBERED = re.compile(r"_(?:bool|(?:bfloat|float|complex|uint|int)[0-9]+)_([0-9]+)\.npy")

@@ -13,8 +13,6 @@ from typing import Any
 
 from ..troubleshooter import saving
 
-__all__ = ["save", "save_grad", "step"]
-
 
 # MindSpore compiles both: they are in words that its compiler knows.
 def save(save_dir: str, name: str, data: Any) -> None:

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from .rows import Row
 from .verdicts import FAILURES, RED, YELLOW
 
-__all__ = ["Advisor"]
-
 # Implementations that may add up in another order every time.
 _UNORDERED = ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")
 _NONE = "Nothing fails: all rows of the result reach the accuracy."

@@ -21,8 +21,6 @@ from .... import api
 from ....model.errors import TraceError, UsageError
 from ..dumps import FILES
 
-__all__ = ["Place", "Request", "read_request", "request_of"]
-
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
 _OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
 """Names in the documents of 1.x and 8.x of the fields of `compare(input_param, …)`."""

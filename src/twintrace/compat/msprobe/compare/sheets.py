@@ -27,8 +27,6 @@ from .pairing import ItemPair
 from .rows import NOTHING, Cell, Generation, Mode, Row, cells_of, columns, make_row, mode_of
 from .verdicts import FILLS, colour, judge
 
-__all__ = ["Summary", "common_mode", "write_result"]
-
 Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
 """Colour and cells of each."""
 _WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
