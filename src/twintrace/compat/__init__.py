@@ -5,6 +5,7 @@
     torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
     msprobe/           `msprobe.pytorch`, `msprobe.mindspore`: PrecisionDebugger; its dumps. Its command
                        line: `twintrace msprobe compare`
+    mindspore_kernels/ MindSpore's own dumps of kernels, read only
     translating.py     the base of their writers of dumps; reading.py: what their readers have in common
     run_as.py          scripts for another tool, run as they are: `twintrace run-as TOOL SCRIPT`
 

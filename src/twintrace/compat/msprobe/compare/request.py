@@ -291,10 +291,10 @@ def _listed(tree: Mapping[_Where, Path]) -> str:
 
 def _kernels(npu: Path, bench: Path, ranks: Sequence[int], steps: Sequence[int], fields: _Fields) -> Request:
     """Two directories of MindSpore's kernel dumps; each rank and step gets a file of its own."""
-    from ....store import kernels
+    from ...mindspore_kernels.layout import recognises
 
     for key, path in (("npu_path", npu), ("bench_path", bench)):
-        if not kernels.recognises(path):
+        if not recognises(path):
             fields.refuse(
                 key,
                 f"{path} holds neither a dump.json nor files of a kernel dump. Give the directory that holds step0 or rank0",
