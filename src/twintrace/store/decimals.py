@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..engine.cores import cores
 from ..engine.local import Local
+from ..engine.protocol import cores
 from .digest import address_of
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     debugger.py                the one recording, seed_all  elements.py   a value as dump.json has it
     config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
     chosen.py                  scope, list, allow-list      documents.py  JSON that is whole at any time
-    callbacks.py               callbacks of Model.train     values.py     tensors as files, written and read
-    saving.py                  `save` of msprobe.mindspore  layout.py     dumps as traces, traces as dumps
-    dumps.py                   a dump as items              readings.py   elements into tensors and values
-    folding.py                 records into calls           salvage.py    what can be read of damaged JSON
-    compare/                   two dumps, item by item      stand_in.py   `msprobe` for unchanged scripts
+    dumps.py                   a dump as items              values.py     tensors as files, written and read
+    folding.py                 records into calls           layout.py     dumps as traces, traces as dumps
+    compare/                   two dumps, item by item      readings.py   elements into tensors and values
+    stand_in.py                `msprobe` for scripts        salvage.py    what can be read of damaged JSON
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
 the closing braces of the last, so that it is valid JSON whenever the process is killed.

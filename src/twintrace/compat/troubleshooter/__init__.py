@@ -9,7 +9,7 @@
                 NetDifferenceFinder                                               migrator/net_difference.py
                 get_name_map_list_by_name, …_by_number, …_by_shape_edit_distance, cal_algorithm, cal_cosine_sim,
                 compare_npy_dir, compare_grads_dir, compare_list_dir, compare_dict_dir      migrator/arrays.py
-    ts.widget.get_pt_grads, load_ms_weight2net, object_dump, object_load          widget/pocket.py
+    ts.widget.get_pt_grads, load_ms_weight2net, object_dump, object_load          widget/
               loss_compare                                                        widget/losses.py
 
     writer.py    a recording, file by file         layout.py     dumps as traces, traces as dumps

@@ -1,4 +1,4 @@
-"""Two dumps into a csv, one row for each tensor.
+"""`torch_npu.hooks.tools`: `compare` puts two dumps into a csv, one row for each tensor.
 
     Name                               Npu Tensor Dtype  …  Cosine  RMSE     MAPE
     Functional_linear_forward_output   torch.float32     …  1.0     2.1e-08  0.0000153%
@@ -21,20 +21,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .... import api
-from ....model.errors import TraceError, TraceWriteError, UsageError
-from ....model.pairs import Layout, Part
-from ....model.records import Call
-from ....model.results import CallResult, Comparison, TensorResult
-from ....model.sites import Phase
-from ....model.tensors import Tensor
-from ....model.values import TensorRef, leaves, tensor_slots
-from ....model.verdicts import Outcome
-from ....store.arrays import as_float
-from ....store.trace import Journal, Trace
-from .. import recording
-from ..layout import READING
-from ..names import operation_name, parse
+from ... import api
+from ...model.errors import TraceError, TraceWriteError, UsageError
+from ...model.pairs import Layout, Part
+from ...model.records import Call
+from ...model.results import CallResult, Comparison, TensorResult
+from ...model.sites import Phase
+from ...model.tensors import Tensor
+from ...model.values import TensorRef, leaves, tensor_slots
+from ...model.verdicts import Outcome
+from ...store.arrays import as_float
+from ...store.trace import Journal, Trace
+from . import recording
+from .layout import READING
+from .names import operation_name, parse
 
 NOT_CALCULATED = "cannot be calculated"
 
