@@ -38,7 +38,7 @@ PAGES = {
     "benchmarks/README.md": "about/benchmarks.md",
     "benchmarks/RESULTS.md": "about/results.md",
     "src/twintrace/store/FORMAT.md": "reference/format.md",
-    "src/twintrace/store/KERNELS.md": "reference/kernel-dumps.md",
+    "src/twintrace/compat/mindspore_kernels/KERNELS.md": "reference/kernel-dumps.md",
     "src/twintrace/compat/msprobe/SURFACE.md": "reference/msprobe.md",
     "src/twintrace/compat/troubleshooter/SURFACE.md": "reference/troubleshooter.md",
     "src/twintrace/compat/torch_npu_hooks/SURFACE.md": "reference/torch-npu-hooks.md",

@@ -11,7 +11,7 @@ import pytest
 import twintrace as tt
 from scripts.layers import LayerError, layer
 from twintrace.api import fleet
-from twintrace.engine.choosing import engine_named
+from twintrace.engine.processes import engine_named
 
 HERE = Path(__file__).parent
 LAYER = ("ray==2.60.0", "msgpack==1.2.4")

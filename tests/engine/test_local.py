@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from twintrace.engine.cores import AHEAD
 from twintrace.engine.local import Local
-from twintrace.engine.protocol import Done, Engine
+from twintrace.engine.protocol import AHEAD, Done, Engine
 from twintrace.model.errors import UsageError
 
 

@@ -25,7 +25,7 @@ from twintrace.store.arrays import STORAGE
 from twintrace.store.digest import Digest, decode_table, digest, fingerprint
 
 INF, NAN = math.inf, math.nan
-BACKENDS = {"numpy": subject._numpy_kernel, "numba": subject._numba_kernel}
+BACKENDS = {"numpy": lambda dtype: functools.partial(subject._scan, dtype), "numba": subject._numba_kernel}
 
 
 @pytest.fixture(params=BACKENDS)

@@ -100,10 +100,9 @@ def compare(
 
     Exit code: 0 the tables are written, whatever they say; 2 they could not be.
     """
-    from ..compat.msprobe.compare.columns import Generation
-    from ..compat.msprobe.compare.flow import Settings, run
-    from ..compat.msprobe.compare.garbage import seldom
+    from ..compat.msprobe.compare.flow import Settings, run, seldom
     from ..compat.msprobe.compare.request import read_request, request_of
+    from ..compat.msprobe.compare.rows import Generation
 
     newer = target_path is not None or golden_path is not None
     if newer == (input_path is not None):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ..compat import disguises
+from ..compat import run_as as running
 
 
 @click.command("run-as", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("tool", type=click.Choice(sorted(disguises.DISGUISES)))
+@click.argument("tool", type=click.Choice(sorted(running.TOOLS)))
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_as(tool: str, script: str, arguments: tuple[str, ...]) -> None:
@@ -21,4 +21,4 @@ def run_as(tool: str, script: str, arguments: tuple[str, ...]) -> None:
     torch_npu provides torch_npu.hooks and the method .npu(), which means the device that TWINTRACE_NPU names: cuda where there is
     one and cpu otherwise, if it names none.
     """
-    disguises.run_as(tool, script, arguments)
+    running.run_as(tool, script, arguments)

@@ -1,25 +1,26 @@
-"""Lines for a writer that must have a tensor's line before those that refer to it, where values on a device are known late.
+"""Lines of a recorder as records for a writer of another tool's file, which must have a tensor before those that refer to it.
 
     lines = HeldLines(journal)
     lines.hold()                 from here on lines are kept
     lines.release([tensors])     the tensors' lines first, then all that was kept
 
-A trace of our own allows a tensor's line to come later. Other tools' files, into which a recorder writes directly, are
-translated line by line, and do not.
+A trace of our own allows a tensor's line to come later, where values on a device are known late. Other tools' files, into which
+a recorder writes directly, are translated record by record, and do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..store.writer import Lines
+from ..store.lines import unseal
+from ..store.writer import Records
 
 
 class HeldLines:
-    """Passes lines on, or keeps them for a while."""
+    """Passes lines on as records, or keeps them for a while."""
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._kept: list[bytes] = []
         self._holding = False
 
@@ -28,12 +29,12 @@ class HeldLines:
         if self._holding:
             self._kept.append(line)
         else:
-            self._lines.add(line)
+            self._records.take(unseal(line))
 
     def commit(self) -> None:
         """Lines that were passed on survive; those that are held do not yet."""
         if not self._holding:
-            self._lines.commit()
+            self._records.commit()
 
     def hold(self) -> None:
         """Keep what comes."""
@@ -43,4 +44,4 @@ class HeldLines:
         """These lines, then what was kept, in its order."""
         kept, self._kept, self._holding = self._kept, [], False
         for line in (*first, *kept):
-            self._lines.add(line)
+            self._records.take(unseal(line))

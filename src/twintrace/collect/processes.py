@@ -2,6 +2,7 @@
 
 adopt(session)      closed at exit, whatever the user forgets; a forked child lets go of it
 release(session)    it is closed: nothing of that any more
+uninterrupted()     a block that is run whole, whatever signal comes in between
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
+import threading
 import weakref
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Protocol
 
 
 class Adopted(Protocol):
@@ -50,3 +55,48 @@ def _abandon_all() -> None:
     for session in list(_LIVE):
         with contextlib.suppress(Exception):  # one that cannot let go must not keep the others
             session.abandon()
+
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let signals wait until the end of the block: Ctrl-C, and every other one that has a handler in Python.
+
+    Python runs handlers between two instructions, wherever they are: between the replacing of a function and the note of how to
+    undo it, for one. Only the main thread runs them, so in others nothing is to be done.
+    """
+    handlers = _handlers() if threading.current_thread() is threading.main_thread() else {}
+    waiting: list[tuple[int, FrameType | None]] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        waiting.append((number, frame))
+
+    replaced: list[int] = []
+    try:
+        for number in handlers:
+            replaced.append(number)
+            signal.signal(number, wait)
+        yield
+    finally:
+        for number in replaced:
+            if signal.getsignal(number) is wait:  # else somebody has set another meanwhile
+                signal.signal(number, handlers[number])
+    for number, frame in waiting:  # one that raises is enough: those behind it came while it was waited for
+        handlers[number](number, frame)
+
+
+def _handlers() -> dict[int, Handler]:
+    """Each signal that has a handler in Python. Nothing where this interpreter may not set any (it is not the process's first)."""
+    found: dict[int, Handler] = {}
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler):
+            found[number] = handler
+    try:
+        for first in [*found][:1]:
+            signal.signal(first, found[first])
+    except ValueError:
+        return {}
+    return found

@@ -27,17 +27,16 @@ from ..model.sites import Kind, Phase, Site
 from ..store.digest import warm_up
 from ..store.lines import Wire, encode, seal, seal_text, text_token
 from ..store.uploading import Uploader
-from ..store.writer import Lines, TraceWriter, Writer
+from ..store.writer import Journal, Lines, TraceWriter, Writer
 from .complaints import Complaints, text_of
 from .configurations import Configurations
 from .flatten import Flattener, Unobserved
-from .interrupts import uninterrupted
 from .kernels import Kernel, kernels_in
 from .late import HeldLines
 from .lockstep import Lockstep
 from .observer import Observer
 from .plans import Mark, Planner, planner_for
-from .processes import adopt, release
+from .processes import adopt, release, uninterrupted
 from .selection import Selection, Sieve
 from .stacks import Stacks
 from .watching import NonfiniteWatch
@@ -928,7 +927,7 @@ class Session:
             if self._precision:
                 header["precision"] = dict(self._precision)
             journal = self._writer.begin_step(self._number, header)
-            self._journal = HeldLines(journal) if self._translated else journal
+            self._journal = journal if isinstance(journal, Journal) else HeldLines(journal)
             self._observer.begin(self._journal)
             if self._nonfinite is not None:
                 self._nonfinite.begin()

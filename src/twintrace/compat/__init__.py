@@ -5,7 +5,9 @@
     torch_npu_hooks/   `torch_npu.hooks`: set_dump_path, register_acc_cmp_hook, compare; its dumps, and ptdbg_ascend's
     msprobe/           `msprobe.pytorch`, `msprobe.mindspore`: PrecisionDebugger; its dumps. Its command
                        line: `twintrace msprobe compare`
-    disguises.py       which tools a script may be run as: `twintrace run-as TOOL SCRIPT`
+    mindspore_kernels/ MindSpore's own dumps of kernels, read only
+    translating.py     the base of their writers of dumps; reading.py: what their readers have in common
+    run_as.py          scripts for another tool, run as they are: `twintrace run-as TOOL SCRIPT`
 
 In: calls as the other tool documents them, and files that it wrote. Out: what it would print, return and write. Not here: what is
 done (`api` and below). Surprising: where the other tool's document and the tool differ, the document is kept to; each folder's

@@ -1,11 +1,9 @@
 """WHERE WORK RUNS: many independent tasks in, their results in the same order out.
 
-    protocol.py   Engine (all that is ever asked of one), Done (a task and what became of it)
+    protocol.py   Engine (all that is ever asked of one), Done (a task and what became of it), cores
     local.py      Local: threads of this process, on all cores
-    processes.py  Processes: processes of this machine, for tasks that can be pickled
+    processes.py  Processes: processes of this machine, for tasks that can be pickled; engine_named: the engine of a name
     cluster.py    Cluster: a Ray cluster
-    choosing.py   engine_named: the engine that a name stands for
-    cores.py      cores: how many things can be done at once
     compiling.py  compiled: a kernel by numba, from its cache or compiled now, which is said
     intrinsics.py what kernels need and numba has no name for: memory by its address, bits of floats
 

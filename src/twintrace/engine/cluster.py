@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..model.errors import MissingPackageError, TwintraceError
-from .cores import begin_ahead
 from .local import attempt
 from .processes import ATTEMPTS
-from .protocol import Done, Item, Value
+from .protocol import Done, Item, Value, begin_ahead
 
 
 class Cluster:

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from .cores import begin_ahead, number_of_workers
-from .protocol import Done, Item, Value
+from .protocol import Done, Item, Value, begin_ahead, number_of_workers
 
 
 class Local:

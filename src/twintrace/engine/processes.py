@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from ..model.errors import TwintraceError
-from .cores import begin_ahead, number_of_workers
-from .local import attempt
-from .protocol import Done, Item, Value
+from ..model.choices import EngineName
+from ..model.errors import TwintraceError, UsageError
+from .local import Local, attempt
+from .protocol import Done, Engine, Item, Value, begin_ahead, cores, number_of_workers
 
 ATTEMPTS = 3
 """Times that a task is tried whose process is lost: a task that ends every process that it runs in is not tried for ever."""
@@ -83,3 +83,22 @@ class Processes:
 
 def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def engine_named(name: EngineName, *, workers: int | None = None, address: str | None = None) -> Engine:
+    """An engine for tasks that can be pickled. `address` is that of a Ray cluster."""
+    if address is not None and name != "ray":
+        raise UsageError(f"address: {address!r} is that of a Ray cluster. Give engine='ray' (--engine ray) with it.")
+    match name:
+        case "ray":
+            from .cluster import Cluster
+
+            return Cluster(address, workers)
+        case "threads":
+            return Local(workers)
+        case "processes":
+            return Processes(workers)
+        case "auto":
+            count = workers or cores()
+            return Processes(count) if count > 1 else Local(1)
+    raise UsageError(f"engine {name!r}: expected auto, threads, processes or ray.")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Kernel = Callable[..., None]
 
-__all__ = ["HEAT_COLUMNS", "HEAT_ROWS", "backend", "measure", "misfit"]
-
 HEAT_ROWS = HEAT_COLUMNS = 32
 """The finest grid; a tensor with fewer rows or columns has a cell for each."""
 

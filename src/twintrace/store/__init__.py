@@ -12,7 +12,6 @@ other tools' layouts.
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
     folding.py    a step that repeats an earlier one, as its numbers alone
     appending.py  files that grow, and stay whole on a full disk
-    kernels.py    MindSpore's kernel dumps, read only (KERNELS.md)
     remote.py     paths of other file systems, through fsspec
     npy.py        one .npy file                     saved.py     a folder of them as a trace
     decimals.py   numbers out of JSON text; decimals_numba.py    the same, compiled

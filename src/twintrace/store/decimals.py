@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..engine.cores import cores
 from ..engine.local import Local
+from ..engine.protocol import cores
 from .digest import address_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["parse"]
 
 _MOST_HARD = 1 << 12
 """Numbers that Python reads. A list, or a part of one, with more of them is not what this is for."""

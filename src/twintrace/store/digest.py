@@ -13,21 +13,7 @@
 Arrays are C-contiguous and in their storage type (`arrays.STORAGE`: bf16 as uint16, fp8 as uint8, c32 as uint32 with the
 real part in the lower half). Any rank, any alignment, read-only or not.
 
-The fingerprint is 128 bits of integer arithmetic, the same on every machine and in every implementation. The n bytes lie in
-blocks of 1024, a block j in little-endian words w_0 … w_127 of 8, the last filled up with zeros; modulo 2^64, with 256 keys k_i:
-
-    P = Σ lower·upper half of (w_i + k_i)             products see the place of a word within its block, sums do not mind the
-    Q = Σ lower·upper half of (w_i ^ k_(128+i))       order in which it is taken; two, because one misses what hits a zero
-    S = Σ w_i                                         and because of S no single word can change unseen
-    A += stir(P + S·0xBF58476D1CE4E5B9 + (2j+1)·0x9E3779B97F4A7C15)           and the place of the block within the whole
-    B += stir(Q + S·0x94D049BB133111EB + (2j+2)·0x9E3779B97F4A7C15)
-
-    stir(z): z ^= z >> 29;  z *= 0xBF58476D1CE4E5B9;  z ^= z >> 32;  z *= 0x94D049BB133111EB;  z ^= z >> 32
-    fin(z):  z ^= z >> 30;  z *= 0xBF58476D1CE4E5B9;  z ^= z >> 27;  z *= 0x94D049BB133111EB;  z ^= z >> 31
-    k_i = fin((i+1)·0x9E3779B97F4A7C15)
-    H = fin(A + n·0x9E3779B97F4A7C15)
-    L = fin(B ^ (H rotated by 32));           written as 32 hexadecimal digits, H then L
-
+The fingerprint is 128 bits of integer arithmetic, the same on every machine and in every implementation (FORMAT.md).
 It tells honest data apart; it is no protection against somebody who looks for collisions. Data that differ within one block in
 nothing but signs, or in zeros and ones, leave each half some 33 bits of difference, and both together twice that: neither half is
 worth anything by itself. Tried and dropped: stirring every word by itself, which has no such weakness and takes twice as long.
@@ -55,7 +41,7 @@ import numpy as np
 from ..model import fingerprints
 from ..model.dtypes import code_values
 from ..model.errors import UsageError
-from ..model.tensors import DTYPES, Statistics
+from ..model.tensors import DTYPES, UNITS, Statistics
 from .arrays import STORAGE
 
 if TYPE_CHECKING:
@@ -80,20 +66,6 @@ if TYPE_CHECKING:
         float | None,
         float | None,
     ]
-
-__all__ = [
-    "Digest",
-    "address_of",
-    "backend",
-    "decode_table",
-    "digest",
-    "fingerprint",
-    "gatherer",
-    "numbers_along",
-    "numbers_at",
-    "sampler",
-    "warm_up",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +125,7 @@ def numbers_along(gather: Gather, address: int, runs: _Walk, dtype: str, wanted:
         finite, zero = finite + count, zero + zeros
         nan, posinf, neginf = nan + nans, posinf + posinfs, neginf + neginfs
         if wanted:
-            first, second = module.load_blocks()(place, nbytes, start)
+            first, second = module.load("blocks")(place, nbytes, start)
             a, b = (a + first) & _MASK, (b + second) & _MASK
         start, filled = start + nbytes, filled - nbytes
         room[:filled] = room[nbytes : nbytes + filled].copy()
@@ -193,7 +165,7 @@ def fingerprint(array: NDArray[Any]) -> str:
     """32 hexadecimal digits for the bytes of a C-contiguous array."""
     data = _bytes_of(array)
     module = _numba()
-    upper, lower = module.load_fingerprint()(address_of(data), data.size) if module else _fingerprint(data)
+    upper, lower = module.load("fingerprint")(address_of(data), data.size) if module else _fingerprint(data)
     return _hexadecimal(upper, lower).hex()
 
 
@@ -201,7 +173,7 @@ def fingerprint(array: NDArray[Any]) -> str:
 def sampler() -> Callable[[int, int], object]:
     """Function of (address, nbytes): something that changes when those bytes are written to; it looks at a few of them."""
     module = _numba()
-    return module.load_sample() if module else lambda address, nbytes: string_at(address, min(nbytes, 64))
+    return module.load("sample") if module else lambda address, nbytes: string_at(address, min(nbytes, 64))
 
 
 @functools.cache
@@ -209,7 +181,7 @@ def gatherer() -> Gather | None:
     """Function that copies elements of a size, along runs of (how many, bytes to the next), from one address to another."""
     module = _numba()
     try:
-        return module.load_gather() if module else None
+        return module.load("gather") if module else None
     except Exception:  # noqa: BLE001 - a numba that compiles the others and not this: then the framework copies
         return None
 
@@ -301,7 +273,7 @@ def _rescaled(data: Data, dtype: str, low: float, high: float, finite: int) -> t
 
 
 def _load(dtype: str) -> Kernel:
-    _kernels[dtype] = kernel = _numba_kernel(dtype) or _numpy_kernel(dtype)
+    _kernels[dtype] = kernel = _numba_kernel(dtype) or functools.partial(_scan, dtype)
     return kernel
 
 
@@ -313,9 +285,9 @@ def _numba() -> ModuleType | None:
     try:
         from . import digest_numba
 
-        digest_numba.load_fingerprint()(0, 0)
+        digest_numba.load("fingerprint")(0, 0)
         digest_numba.load("f32")(0, 0, True)
-        digest_numba.load_sample()(0, 0)
+        digest_numba.load("sample")(0, 0)
     except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
         return None
     return digest_numba
@@ -326,15 +298,9 @@ def _numba_kernel(dtype: str) -> Kernel | None:
     if module is None:
         return None
     try:
-        return cast("Kernel", module.load(dtype)) if DTYPES[dtype] > 1 else _coded(dtype, module.load_bytes())
+        return cast("Kernel", module.load(dtype)) if DTYPES[dtype] > 1 else _coded(dtype, module.load("bytes"))
     except Exception:  # noqa: BLE001 - a numba that compiles f32 and not this: slow is better than a training run that ends
         return None
-
-
-def _numpy_kernel(dtype: str) -> Kernel:
-    if DTYPES[dtype] == 1:
-        return _coded(dtype, _count_bytes)
-    return functools.partial(_scan_integers if dtype[0] in "iu" else _scan_floats, dtype)
 
 
 def _coded(dtype: str, count: Callable[[NDArray[np.float64], int, int, bool], Numbers]) -> Kernel:
@@ -362,13 +328,15 @@ def _tables(dtype: str) -> NDArray[np.float64]:
 
 
 def _decoded(dtype: str, data: Data) -> Iterator[NDArray[np.float64]]:
-    """The values of a float or complex type of more than one byte, block by block; of complex ones the modulus."""
+    """The values as float64, block by block; of complex ones the modulus."""
     for block in _blocks(data):
         match dtype:
-            case "f64" | "f32" | "f16":
-                yield block.view(STORAGE[dtype]).astype(np.float64)
             case "bf16":
                 yield (block.view(STORAGE[dtype]).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+            case _ if DTYPES[dtype] == 1:
+                yield _tables(dtype)[:, block].T.reshape(-1)
+            case _ if dtype[0] != "c":
+                yield block.view(STORAGE[dtype]).astype(np.float64)
             case _:
                 part = STORAGE[{"c32": "f16", "c64": "f32", "c128": "f64"}[dtype]]
                 parts = block.view(part).astype(np.float64)
@@ -395,22 +363,6 @@ def _blocks(data: Data) -> Iterator[Data]:
         yield data[start : start + _BLOCK]
 
 
-def _finish(
-    low: float,
-    high: float,
-    total: float,
-    squares: float,
-    finite: int,
-    classes: tuple[int, int, int, int],
-    data: Data,
-    wanted: bool,
-    order: _Order,
-) -> Numbers:
-    upper, lower = _fingerprint(data) if wanted else (0, 0)
-    mean = total / finite + 0.0 if finite else 0.0
-    return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower, order.one, order.two
-
-
 class _Order:
     """The two order sums, of pieces that begin with a group each."""
 
@@ -432,13 +384,13 @@ class _Order:
         self._groups += len(parts)
 
 
-def _scan_floats(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
-    data = _memory(address, nbytes)
+def _scan(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
+    data, whole = _memory(address, nbytes), dtype not in UNITS
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
     finite = nan = posinf = neginf = zero = 0
     order = _Order()
     with np.errstate(all="ignore"):
-        for values in _decoded(dtype, data):
+        for block, values in zip(_blocks(data), _decoded(dtype, data), strict=True):
             regular = np.isfinite(values)
             is_regular = bool(regular.all())
             order.add(values if is_regular else np.where(regular, values, 0.0))
@@ -451,46 +403,16 @@ def _scan_floats(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers
                     continue
             finite += values.size
             zero += values.size - int(np.count_nonzero(values))
-            low = min(low, float(values.min()))
-            high = max(high, float(values.max()))
+            ends = block.view(STORAGE[dtype]) if whole and DTYPES[dtype] > 1 else values  # integers exactly
+            low, high = min(low, ends.min().item()), max(high, ends.max().item())
             total += float(values.sum())
             squares += float(np.square(values).sum())
-    return _finish(low + 0.0, high + 0.0, total, squares, finite, (nan, posinf, neginf, zero), data, wanted, order)
-
-
-def _scan_integers(dtype: str, address: int, nbytes: int, wanted: bool) -> Numbers:
-    data = _memory(address, nbytes)
-    low, high, total, squares, zero = sys.maxsize * 2 + 1, -sys.maxsize - 1, 0.0, 0.0, 0
-    order = _Order()
-    for block in _blocks(data):
-        values = block.view(STORAGE[dtype])
-        low = min(low, int(values.min()))
-        high = max(high, int(values.max()))
-        zero += values.size - int(np.count_nonzero(values))
-        floats = values.astype(np.float64)
-        order.add(floats)
-        total += float(floats.sum())
-        squares += float(np.square(floats).sum())
-    return _finish(low, high, total, squares, data.size // DTYPES[dtype], (0, 0, 0, zero), data, wanted, order)
-
-
-def _count_bytes(tables: NDArray[np.float64], address: int, nbytes: int, wanted: bool) -> Numbers:
-    data = _memory(address, nbytes)
-    counts = np.zeros(256, np.int64)
-    order = _Order()
-    finite = np.where(np.isfinite(tables), tables, 0.0)
-    for block in _blocks(data):
-        counts += np.bincount(block, minlength=256)
-        order.add(finite[:, block].T.reshape(-1))
-    values, counts = tables.reshape(-1), np.tile(counts, len(tables))
-    nan, posinf, neginf, zero = (
-        int(counts[which].sum()) for which in (np.isnan(values), values == math.inf, values == -math.inf, values == 0.0)
-    )
-    present = np.isfinite(values) & (counts > 0)
-    values, counts = values[present], counts[present]
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    total, squares = float((counts * values).sum()), float((counts * (values * values)).sum())
-    return _finish(low, high, total, squares, int(counts.sum()), (nan, posinf, neginf, zero), data, wanted, order)
+    if finite:
+        low, high = (int(low), int(high)) if whole else (low + 0.0, high + 0.0)
+    upper, lower = _fingerprint(data) if wanted else (0, 0)
+    mean = total / finite + 0.0 if finite else 0.0
+    classes = nan, posinf, neginf, zero
+    return low, high, mean, math.sqrt(squares), finite, *classes, upper, lower, order.one, order.two
 
 
 def _fingerprint(data: Data) -> tuple[int, int]:

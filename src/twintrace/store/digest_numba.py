@@ -1,9 +1,11 @@
 """The kernels behind `digest`, compiled by numba: one pass over memory, in blocks that stay in the first cache.
 
-    load("f32")(address, nbytes, True)  ->  (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L, one, two)
-    load_fingerprint()(address, nbytes) ->  (H, L)
-    load_sample()(address, nbytes)     ->  a word
-    load_gather()(address, runs, size, target)          elements along the runs, brought together
+    load("f32")(address, nbytes, True)              (low, high, mean, norm, finite, nan, posinf, neginf, zero, H, L, one, two)
+    load("bytes")(tables, address, nbytes, True)    the same of one-byte types; `tables` are the values of the 256 codes
+    load("fingerprint")(address, nbytes)            (H, L)
+    load("blocks")(address, nbytes, first)          the sums of some of its blocks
+    load("sample")(address, nbytes)                 a word
+    load("gather")(address, runs, size, target)     elements along the runs, brought together
 
 What the numbers mean is said in `digest.py`, which holds the same thing in numpy; the two are held together by
 tests/store/test_digest.py. Importing this module imports numba; nothing is compiled before `load`.
@@ -336,22 +338,6 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     return least, most, mean, norm, finite, nan, posinf, neginf, zero, upper, lower, one, two
 
 
-def _f64(address, nbytes, wanted):
-    return _reals(np.int64, _F64, 8, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
-
-
-def _f32(address, nbytes, wanted):
-    return _reals(np.int32, _F32, 4, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
-
-
-def _f16(address, nbytes, wanted):
-    return _reals(np.int16, _F16, 2, 0x7FFF, 0x7C00, address, nbytes, wanted)
-
-
-def _bf16(address, nbytes, wanted):
-    return _reals(np.int16, _BF16, 2, 0x7FFF, 0x7F80, address, nbytes, wanted)
-
-
 # Complex: the modulus is never negative, so its bits order like integers as they are -------------------------------
 
 
@@ -429,18 +415,6 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     return as_float(low), as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower, one, two
 
 
-def _c32(address, nbytes, wanted):
-    return _complexes(np.int16, _F16, 4, 0x7FFF, 0x7C00, address, nbytes, wanted)
-
-
-def _c64(address, nbytes, wanted):
-    return _complexes(np.int32, _F32, 8, 0x7FFFFFFF, 0x7F800000, address, nbytes, wanted)
-
-
-def _c128(address, nbytes, wanted):
-    return _complexes(np.int64, _F64, 16, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, address, nbytes, wanted)
-
-
 # Integers of two bytes and more ------------------------------------------------------------------------------------
 
 
@@ -502,30 +476,6 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     mean, norm = _mean_and_norm(total, squares, finite)
     upper, lower = _seal(nbytes, a, b)
     return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower, one, two
-
-
-def _i16(address, nbytes, wanted):
-    return _integers(np.int16, 2, -0x8000, 0x7FFF, address, nbytes, wanted)
-
-
-def _u16(address, nbytes, wanted):
-    return _integers(np.uint16, 2, 0, 0xFFFF, address, nbytes, wanted)
-
-
-def _i32(address, nbytes, wanted):
-    return _integers(np.int32, 4, -0x80000000, 0x7FFFFFFF, address, nbytes, wanted)
-
-
-def _u32(address, nbytes, wanted):
-    return _integers(np.uint32, 4, 0, 0xFFFFFFFF, address, nbytes, wanted)
-
-
-def _i64(address, nbytes, wanted):
-    return _integers(np.int64, 8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF, address, nbytes, wanted)
-
-
-def _u64(address, nbytes, wanted):
-    return _integers(np.uint64, 8, 0, 0xFFFFFFFFFFFFFFFF, address, nbytes, wanted)
 
 
 # Single bytes: count the 256 codes, then look up what each means ---------------------------------------------------
@@ -612,43 +562,58 @@ def _bytes(tables, address, nbytes, wanted):
 # Read-only on purpose: numba lends a writable array to it as well, so one specialisation serves both.
 _TABLES = types.Array(types.float64, 2, "C", readonly=True)
 _RUNS = types.Array(types.int64, 2, "C", readonly=True)
+_ARGUMENTS = (types.intp, types.intp, types.boolean)
+
+
+# A function for each family and not one for all, because numba cannot cache a kernel that is handed a function.
+
+
+def _real(*facts):
+    like, kind, size, top, infinity = facts
+
+    def kernel(address, nbytes, wanted):
+        return _reals(like, kind, size, top, infinity, address, nbytes, wanted)
+
+    return _ARGUMENTS, kernel
+
+
+def _complex(*facts):
+    like, kind, size, top, infinity = facts
+
+    def kernel(address, nbytes, wanted):
+        return _complexes(like, kind, size, top, infinity, address, nbytes, wanted)
+
+    return _ARGUMENTS, kernel
+
+
+def _integer(like):
+    size, least, most = np.dtype(like).itemsize, int(np.iinfo(like).min), int(np.iinfo(like).max)
+
+    def kernel(address, nbytes, wanted):
+        return _integers(like, size, least, most, address, nbytes, wanted)
+
+    return _ARGUMENTS, kernel
+
+
 _KERNELS = {
-    "f64": _f64, "f32": _f32, "f16": _f16, "bf16": _bf16, "c32": _c32, "c64": _c64, "c128": _c128,
-    "i16": _i16, "u16": _u16, "i32": _i32, "u32": _u32, "i64": _i64, "u64": _u64,
+    "f64": _real(np.int64, _F64, 8, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000),
+    "f32": _real(np.int32, _F32, 4, 0x7FFFFFFF, 0x7F800000),
+    "f16": _real(np.int16, _F16, 2, 0x7FFF, 0x7C00),
+    "bf16": _real(np.int16, _BF16, 2, 0x7FFF, 0x7F80),
+    "c32": _complex(np.int16, _F16, 4, 0x7FFF, 0x7C00),
+    "c64": _complex(np.int32, _F32, 8, 0x7FFFFFFF, 0x7F800000),
+    "c128": _complex(np.int64, _F64, 16, 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000),
+    "i16": _integer(np.int16), "u16": _integer(np.uint16), "i32": _integer(np.int32), "u32": _integer(np.uint32),
+    "i64": _integer(np.int64), "u64": _integer(np.uint64),
+    "bytes": ((_TABLES, *_ARGUMENTS), _bytes),
+    "fingerprint": ((types.intp, types.intp), _fingerprint),
+    "blocks": ((types.intp, types.intp, types.intp), _blocks),
+    "gather": ((types.intp, _RUNS, types.intp, types.intp), _gather),
+    "sample": ((types.intp, types.intp), _sample),
 }  # fmt: skip
 
 
 @functools.cache
-def load(dtype):
-    """The compiled kernel for `dtype`, a name of DTYPES of at least two bytes per element."""
-    return compiled((types.intp, types.intp, types.boolean), _KERNELS[dtype])
-
-
-@functools.cache
-def load_bytes():
-    """The compiled kernel for all one-byte dtypes; takes the values of the 256 codes as its first argument."""
-    return compiled((_TABLES, types.intp, types.intp, types.boolean), _bytes)
-
-
-@functools.cache
-def load_fingerprint():
-    """The compiled fingerprint alone."""
-    return compiled((types.intp, types.intp), _fingerprint)
-
-
-@functools.cache
-def load_blocks():
-    """The compiled sums of some of the blocks."""
-    return compiled((types.intp, types.intp, types.intp), _blocks)
-
-
-@functools.cache
-def load_gather():
-    """The compiled gathering of elements."""
-    return compiled((types.intp, _RUNS, types.intp, types.intp), _gather)
-
-
-@functools.cache
-def load_sample():
-    """The compiled sample."""
-    return compiled((types.intp, types.intp), _sample)
+def load(name):
+    """A compiled kernel: that of an element type of at least two bytes, or of one of the five names at the end of the table."""
+    return compiled(*_KERNELS[name])

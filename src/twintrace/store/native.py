@@ -17,12 +17,10 @@ from ..model.records import Call, Gradient, Role
 from ..model.tensors import CRC, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .digest import fingerprint
-from .lines import Wire, seal, wire_float, wire_of
+from .lines import Wire, wire_float, wire_of
 from .reader import is_native, open_native
 from .trace import Journal, Trace
 from .writer import TraceWriter, Writer
-
-__all__ = ["read", "recognises", "write", "write_journal", "write_rank"]
 
 recognises = is_native
 
@@ -77,7 +75,7 @@ def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) 
         """All tensors up to the last of these: in their order, and no earlier than they are needed."""
         wanted = set(identities) - said
         while wanted and (tensor := next(tensors, None)) is not None:
-            journal.add(seal(_tensor_line(writer, source, tensor)))
+            journal.take(_tensor_line(writer, source, tensor))
             said.add(tensor.id)
             wanted.discard(tensor.id)
 
@@ -95,7 +93,7 @@ def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) 
         line = heapq.heappop(waiting)[2]
         if line["k"] == "grad":
             say([line["t"]])
-        journal.add(seal(line))
+        journal.take(line)
 
     where = f"step {head.step}, rank {head.rank}"
     for done, call in enumerate(source.calls()):
@@ -105,20 +103,20 @@ def write_journal(writer: Writer, source: Journal, *, tell: Tell | None = None) 
             go_on()
         say(_tensors_of(call))
         for line in _call_lines(call, stacks, configs):
-            journal.add(seal(line))
+            journal.take(line)
         for gradient in call.gradients:
             heapq.heappush(waiting, (gradient.order, next(number), _gradient_line(gradient)))
         journal.commit()
     while waiting:
         go_on()
     for tensor in tensors:
-        journal.add(seal(_tensor_line(writer, source, tensor)))
+        journal.take(_tensor_line(writer, source, tensor))
     if tell is not None:
         tell(where, len(source), len(source))
     if source.complete:  # otherwise that it was cut short says what is to be said
         for damage in source.damage:
-            journal.add(seal({"k": "note", "topic": "damaged", "text": str(damage)}))
-        journal.add(seal({"k": "end"}))
+            journal.take({"k": "note", "topic": "damaged", "text": str(damage)})
+        journal.take({"k": "end"})
     writer.end_step()
 
 

@@ -42,7 +42,7 @@ _LAYOUTS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "msprobe": "twintrace.compat.msprobe.layout",
-    "mindspore-kernels": "twintrace.store.kernels",
+    "mindspore-kernels": "twintrace.compat.mindspore_kernels.layout",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
 }
 
@@ -50,7 +50,7 @@ _EXPORTERS: dict[str, str] = {
     "twintrace": "twintrace.store.native",
     "troubleshooter": "twintrace.compat.troubleshooter.layout",
     "torch_npu": "twintrace.compat.torch_npu_hooks.layout",
-    "msprobe": "twintrace.compat.msprobe.export",
+    "msprobe": "twintrace.compat.msprobe.layout",
 }
 
 

@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 
 from ..model.errors import TraceFormatError, TraceNotFoundError
-from ..model.records import Call, Damage, Gradient, Header, Note
+from ..model.records import Call, Header
 from ..model.sites import Kind, Site
 from ..model.tensors import Location, Spec, Tensor
 from ..model.values import TensorRef
 from .npy import Npy
-from .trace import Trace
-
-__all__ = ["SavedJournal", "numbers_of", "open_folder"]
+from .trace import HeldJournal, Trace
 
 FRAMEWORK = "npy"
 SETTINGS = {"keep": "tensor"}
@@ -74,16 +72,17 @@ def _natural(name: str) -> tuple[tuple[tuple[str, int], ...], str]:
     return tuple((text, int(number or 0)) for text, number in _PIECES.findall(name)), name
 
 
-class SavedJournal:
+class SavedJournal(HeldJournal):
     """The arrays of one folder."""
 
-    complete = True
-
     def __init__(self, root: Path, names: list[str], header: Header) -> None:
-        self.header = header
-        self.damage: tuple[Damage, ...] = ()
+        super().__init__(header)
         self._root, self._names = root, names
         self._known: dict[int, tuple[Tensor, Npy | None]] = {}
+        self._calls = [
+            Call(number, Site(Kind.SAVE, name, 0), None, (), {}, TensorRef(number), order=number)
+            for number, name in enumerate(names)
+        ]
 
     def _read(self, number: int) -> tuple[Tensor, Npy | None]:
         if number not in self._known:
@@ -96,19 +95,6 @@ class SavedJournal:
                 payload = Location(stored.offset, stored.nbytes)
                 self._known[number] = Tensor(number, stored.spec, producer=number, payload=payload), stored
         return self._known[number]
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def calls(self) -> Iterator[Call]:
-        for number, name in enumerate(self._names):
-            yield Call(number, Site(Kind.SAVE, name, 0), None, (), {}, TensorRef(number), order=number)
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        return iter(())
-
-    def notes(self) -> Iterator[Note]:
-        return iter(())
 
     def tensors(self) -> Iterator[Tensor]:
         return (self._read(number)[0] for number in range(len(self)))

@@ -39,6 +39,13 @@ _PATTERNS = 8  # structures of steps that later ones may refer to: training, eva
 _MAX_FOLDED = 64 << 20  # bytes of a journal that is held in memory until its step ends, to be folded then
 
 
+class Records(Protocol):
+    """Takes the records of a step, as FORMAT.md describes them. After `commit` they are to survive the process."""
+
+    def take(self, record: Mapping[str, Wire]) -> None: ...
+    def commit(self) -> None: ...
+
+
 class Lines(Protocol):
     """Where a recorder's sealed lines go. After `commit` they are to survive the process."""
 
@@ -47,10 +54,10 @@ class Lines(Protocol):
 
 
 class Writer(Protocol):
-    """All that a recorder asks of whoever writes for it: `TraceWriter`, or one that writes the lines as another tool's file."""
+    """All that a recorder asks of whoever writes for it: `TraceWriter`, or one that writes the records as another tool's file."""
 
     def has_step(self, step: int) -> bool: ...
-    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Lines: ...
+    def begin_step(self, step: int, header: Mapping[str, Wire]) -> Records: ...
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location: ...
     def end_step(self) -> None: ...
     def close(self) -> None: ...
@@ -82,6 +89,10 @@ class Journal:
         self._size = self._lines = 0
         self.add: Callable[[bytes], None] = self._pending.append
         """Keep a sealed line for the next commit."""
+
+    def take(self, record: Mapping[str, Wire]) -> None:
+        """Keep a record for the next commit."""
+        self.add(seal(record))
 
     def commit(self) -> None:
         """Write all pending lines with one call. On failure the file is cut back to its last whole line."""

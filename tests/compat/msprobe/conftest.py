@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from twintrace.compat.msprobe import debugger, seeds
+from twintrace.compat.msprobe import debugger
 
 
 @pytest.fixture(autouse=True)
@@ -12,7 +12,7 @@ def _fresh_embassy():
     debugger.close()
     yield
     debugger.close()
-    seeds.restore()
+    debugger.unseed()
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from twintrace.compat.msprobe import debugger  # noqa: E402
 from twintrace.compat.msprobe import debugger as embassy  # noqa: E402
-from twintrace.compat.msprobe import seeds  # noqa: E402
 from twintrace.compat.msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end, seed_all  # noqa: E402
 from twintrace.model.errors import SessionError, TraceWriteError, UsageError  # noqa: E402
 
@@ -867,7 +867,7 @@ def test_seed_all():
     assert F.dropout is dropout
     seed_all(mode=True)
     assert torch.are_deterministic_algorithms_enabled()
-    seeds.restore()
+    debugger.unseed()
     assert not torch.are_deterministic_algorithms_enabled()
     with pytest.raises(UsageError, match="seed: expected a number"):
         seed_all("x")

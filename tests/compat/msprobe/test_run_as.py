@@ -88,7 +88,7 @@ def test_importing_does_nothing(python, door):
 
 def test_what_was_there_comes_back(tmp_path):
     """A script that is run as msprobe leaves nothing behind, also when it fails."""
-    from twintrace.compat.disguises import run_as
+    from twintrace.compat.run_as import run_as
 
     script = tmp_path / "script.py"
     script.write_text("import msprobe.pytorch\nfrom msprobe import mindspore\nraise KeyError('mine')")

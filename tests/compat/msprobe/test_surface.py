@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from twintrace.compat import msprobe
-from twintrace.compat.msprobe.left_out import LEFT_OUT, LeftOutError
-from twintrace.compat.msprobe.stand_in import provide
+from twintrace.compat.msprobe.stand_in import LEFT_OUT, provide
+from twintrace.compat.run_as import LeftOutError
 
 SURFACE = (Path(msprobe.__file__).parent / "SURFACE.md").read_text()
 # The names that msprobe 8.3 and 26.2 import into their two packages.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.torch_npu_hooks.dumps import names, table
-from twintrace.compat import disguises
+from twintrace.compat import run_as as running
 from twintrace.model.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -102,9 +102,9 @@ def test_what_cannot_be_run(run_as, tmp_path):
     assert "TWINTRACE_NPU" in run_as(tmp_path / "empty.py", expect=2, TWINTRACE_NPU="tpu:9").stderr
     assert "does not exist" in run_as(tmp_path / "gone.py", expect=2).stderr
     with pytest.raises(UsageError, match="unknown tool 'other': expected one of torch_npu"):
-        disguises.run_as("other", "x.py")
+        running.run_as("other", "x.py")
     with pytest.raises(UsageError, match="is not a file"):
-        disguises.run_as("torch_npu", str(tmp_path / "gone.py"))
+        running.run_as("torch_npu", str(tmp_path / "gone.py"))
 
 
 def test_everything_is_as_it_was_afterwards(tmp_path):
@@ -116,7 +116,7 @@ def test_everything_is_as_it_was_afterwards(tmp_path):
     )
     before = sys.argv, list(sys.path)
     with pytest.raises(RuntimeError, match="on purpose"):
-        disguises.run_as("torch_npu", str(script))
+        running.run_as("torch_npu", str(script))
     assert (sys.argv, list(sys.path)) == before
     assert not [name for name in sys.modules if name.startswith("torch_npu")]
     assert not hasattr(torch.Tensor, "npu")

@@ -8,9 +8,9 @@ import pytest
 
 import twintrace.compat.troubleshooter as ts
 from tests.compat.troubleshooter.dumps import stacks
-from twintrace.compat import disguises
+from twintrace.compat import run_as as running
 from twintrace.compat.troubleshooter import stand_in
-from twintrace.compat.troubleshooter.left_out import LEFT_OUT
+from twintrace.compat.troubleshooter.stand_in import LEFT_OUT
 from twintrace.model.errors import UsageError
 
 SURFACE = (Path(ts.__file__).parent / "SURFACE.md").read_text()
@@ -121,7 +121,7 @@ def test_a_script_that_raises_leaves_nothing(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import troubleshooter as ts\nraise RuntimeError('mine')")
     with pytest.raises(RuntimeError, match="mine"):
-        disguises.run_as("troubleshooter", str(script))
+        running.run_as("troubleshooter", str(script))
     assert "troubleshooter" not in sys.modules
 
 
@@ -144,6 +144,6 @@ def test_a_script_sees_itself_as_python_would_run_it(tmp_path, monkeypatch, filt
         "ts.migrator.api_dump_stop()\n"
     )
     monkeypatch.chdir(tmp_path)
-    disguises.run_as("troubleshooter", "script.py")
+    running.run_as("troubleshooter", "script.py")
     *_, found = stacks("dump").values()
     assert found == [f"File {tmp_path}/script.py, line 6, in <module>, \n net(torch.ones(1, 2))"]

@@ -438,8 +438,8 @@ class Translator:
     def begin_step(self, step, header):
         return self
 
-    def add(self, line):
-        self.lines.append(json.loads(line))
+    def take(self, record):
+        self.lines.append(record)
 
     def commit(self):
         pass

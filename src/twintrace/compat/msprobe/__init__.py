@@ -7,16 +7,13 @@ What lives here: those names, and the files behind them. In: a script, a config.
 both tools read. SURFACE.md lists every name, every field and every deliberate difference.
 
     pytorch.py, mindspore.py   what scripts import          names.py      `Functional.conv2d.3.forward.input.1`
-    debugger.py                the one recording            elements.py   a value as dump.json has it
+    debugger.py                the one recording, seed_all  elements.py   a value as dump.json has it
     config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
-    allowed.py                 support_wrap_ops.yaml        documents.py  JSON that is whole at any time
-    chosen.py                  scope and list               values.py     tensors as files
-    seeds.py                   seed_all                     stand_in.py   `msprobe` for unchanged scripts
-    dumps.py                   a dump as items              layout.py     dumps as traces, for every verb
-    folding.py                 records into calls           readings.py   elements into tensors and values
-    payloads.py                .npy and .pt files           salvage.py    what can be read of damaged JSON
-    callbacks.py               callbacks of Model.train     saving.py     `save` of msprobe.mindspore
-    compare/                   two dumps, item by item      left_out.py   names that are not here, and why
+    chosen.py                  scope, list, allow-list      documents.py  JSON that is whole at any time
+    dumps.py                   a dump as items              values.py     tensors as files, written and read
+    folding.py                 records into calls           layout.py     dumps as traces, traces as dumps
+    compare/                   two dumps, item by item      readings.py   elements into tensors and values
+    stand_in.py                `msprobe` for scripts        salvage.py    what can be read of damaged JSON
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
 the closing braces of the last, so that it is valid JSON whenever the process is killed.

@@ -1,4 +1,4 @@
-"""Which records are wanted: `scope`, `list` and the allow-list of a config.json, asked for each call when it begins.
+"""Selection of records: `scope`, `list` and `support_wrap_ops` of a config.json, asked for each call when it begins.
 
     "scope": ["Module.conv1.Conv2d.forward.0", "Module.fc.Linear.forward.0"]     from the one to the other, both included
     "list": ["relu", "name-regex(fc\\\\d)"]                                         names that hold a text, or a pattern
@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from ...model.sites import Kind, Phase, Site
-from .allowed import is_allowed
-from .config import Settings
+from .config import Settings, is_allowed
 from .names import gradients_name, parse, record_name, stems
 
 

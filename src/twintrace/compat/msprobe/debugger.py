@@ -309,3 +309,21 @@ def _difference(dump: Dump, settings: Settings, frameworks: tuple[str, ...]) -> 
     if frameworks != dump.frameworks:
         fields.append(f"framework: {dump.frameworks[-1]}, now {frameworks[-1]}")
     return "; ".join(fields)
+
+
+_SEEDED: api.Seeded | None = None
+
+
+def seed_all(seed: int, *, mode: bool, rm_dropout: bool, framework: str) -> None:
+    """Seed Python, numpy and every imported framework; `framework` is imported if it is not yet."""
+    global _SEEDED
+    unseed()
+    _SEEDED = api.seed_all(seed, deterministic=mode, disable_dropout=rm_dropout, frameworks=(framework,))
+
+
+def unseed() -> None:
+    """Everything as it was before the first `seed_all`."""
+    global _SEEDED
+    seeded, _SEEDED = _SEEDED, None
+    if seeded is not None:
+        seeded()

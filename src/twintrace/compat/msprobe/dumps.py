@@ -121,7 +121,7 @@ class Dump:
             raise TraceFormatError(
                 f"{self.path}: no values were kept of {item.name}. Record with task=tensor to have them."
             )
-        from .payloads import read_values
+        from .values import read_values
 
         return read_values(self.path.parent / TENSORS, item.data_name)
 

@@ -21,11 +21,11 @@ from typing import Any
 from ...model.records import Call, Frame, Gradient, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ..reading import frame_of
 from .dumps import Records
 from .names import RecordName, parse
 from .readings import Readings
 
-_FRAME = re.compile(r"File (?P<file>.*), line (?P<line>\d{1,9}), in (?P<function>.*?), ?\n ?(?P<code>.*)", re.DOTALL)
 # A trace has the user's own lines; those inside the framework are on the way to every call.
 _INSIDE = re.compile(
     r"(?:site|dist)-packages/(?:torch|torch_npu|mindspore|mindtorch\w*|msadapter|mindnlp|msprobe|twintrace)/"
@@ -296,9 +296,9 @@ def _number(drafts: Sequence[_Draft]) -> None:
 def _frames(lines: tuple[str, ...]) -> tuple[Frame, ...]:
     found = []
     for line in lines:
-        parts = _FRAME.fullmatch(line)
-        if parts:
-            found.append(Frame(parts["file"], int(parts["line"]), parts["function"], parts["code"].strip()))
+        frame = frame_of(line)
+        if frame is not None:
+            found.append(frame)
         elif line and line != "Without call stack.":
             found.append(Frame(line, 0, ""))
     return tuple(frame for frame in found if not _INSIDE.search(frame.file)) or tuple(found)

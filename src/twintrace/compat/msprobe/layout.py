@@ -23,12 +23,15 @@ import numpy as np
 from ...model.errors import TraceFormatError
 from ...model.records import Damage, Header
 from ...model.tensors import Spec, Tensor
+from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
+from .config import Settings
 from .dumps import FILES, TENSORS, Records, read_records
 from .folding import fold
 from .names import FRAMEWORKS
-from .payloads import read_values
 from .readings import Readings
+from .values import read_values
+from .writer import DumpWriter
 
 _STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
@@ -163,3 +166,18 @@ def _head(file: Path) -> tuple[str, str, str]:
 
     framework = said("framework") or ("mindspore" if "mindspore.Tensor" in text else "pytorch")
     return said("task"), said("level"), _OURS.get(framework, framework)
+
+
+_THEIR_LEVELS = {"module": "L0", "api": "L1"}
+
+
+def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
+    """Write a dump: all steps of all ranks, with values if the trace has them. Root module, optimizer, buffers, configurations and
+    devices are left out, as msprobe leaves them out.
+    """
+    told = trace.manifest.get("settings")
+    settings = told if isinstance(told, dict) else {}
+    task = "tensor" if settings.get("keep") == "tensor" else "statistics"
+    level = _THEIR_LEVELS.get(str(settings.get("level")), "mix")
+    for rank in trace.ranks:
+        write_rank(DumpWriter(Settings(path, task, level), portable=True), trace, rank, tell=tell)

@@ -7,13 +7,14 @@ Where `torch` is MSAdapter it is MSAdapter that is recorded, otherwise MindSpore
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import debugger, seeds
-from .callbacks import init_step_class, step_class
+from ... import api
+from ..troubleshooter import saving
+from . import debugger
 from .compare import compare, compare_distributed
-from .left_out import refuse
-from .saving import save, save_grad, step
+from .stand_in import refuse
 
 if TYPE_CHECKING:  # made when they are asked for
     MsprobeInitStep: type
@@ -43,7 +44,65 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy, MindSpore and MSAdapter; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
-    seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="mindspore")
+    debugger.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="mindspore")
+
+
+# --- values out of a network, also one that MindSpore compiles: the files are TroubleShooter's ------------------------
+
+
+# MindSpore compiles both: they are in words that its compiler knows.
+def save(save_dir: str, name: str, data: Any) -> None:
+    """Write a tensor, or each tensor of a nested list, tuple or dict, to a file of its own."""
+    return saving.save(save_dir + "/{step}/{rank}/" + name, data)
+
+
+def save_grad(save_dir: str, name: str, data: Any) -> Any:
+    """The tensor to go on with; when a backward pass comes by, its gradient is written."""
+    return saving.save_grad(save_dir + "/{step}/{rank}/" + name, data, "grad")
+
+
+def step() -> None:
+    """The step is over: what is saved from here on goes to the folder of the next."""
+    saving.next_step()
+
+
+# --- callbacks of Model.train: of MindSpore's own class, so they are made when they are asked for -----------------------
+
+
+@functools.cache
+def step_class() -> type:
+    """`MsprobeStep`."""
+    base: Any = api.callback_class()
+
+    class MsprobeStep(base):  # type: ignore[misc]  # a class that is known when it runs
+        """Records each step of a training: `debugger` is started before it, and told of its end."""
+
+        def __init__(self, debugger: Any) -> None:
+            super().__init__()
+            self.debugger = debugger
+
+        def on_train_step_begin(self, run_context: Any) -> None:
+            self.debugger.start()
+
+        def on_train_step_end(self, run_context: Any) -> None:
+            self.debugger.stop()
+            self.debugger.step()
+
+    return MsprobeStep
+
+
+@functools.cache
+def init_step_class() -> type:
+    """`MsprobeInitStep`."""
+    base: Any = api.callback_class()
+
+    class MsprobeInitStep(base):  # type: ignore[misc]  # a class that is known when it runs
+        """Counts steps on from where a training is taken up again."""
+
+        def on_train_begin(self, run_context: Any) -> None:
+            debugger.begin_at(int(run_context.original_args().cur_step_num))
+
+    return MsprobeInitStep
 
 
 def __getattr__(name: str) -> Any:

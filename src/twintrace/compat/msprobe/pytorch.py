@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from . import debugger, seeds
+from . import debugger
 from .compare import compare, compare_distributed
 from .debugger import module_dump, module_dump_end
-from .left_out import refuse
+from .stand_in import refuse
 
 __all__ = ["PrecisionDebugger", "compare", "compare_distributed", "module_dump", "module_dump_end", "seed_all"]
 
@@ -26,7 +26,7 @@ class PrecisionDebugger(debugger.PrecisionDebugger):
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
     """Seed Python, numpy and PyTorch; `mode` asks for deterministic kernels, `rm_dropout` takes dropout out."""
-    seeds.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="torch")
+    debugger.seed_all(seed, mode=mode, rm_dropout=rm_dropout, framework="torch")
 
 
 def __getattr__(name: str) -> NoReturn:

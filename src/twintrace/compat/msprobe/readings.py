@@ -23,7 +23,7 @@ from typing import Any
 from ...model.dtypes import short_name
 from ...model.tensors import CRC, DTYPES, Location, Spec, Statistics, Tensor
 from ...model.values import Nest, TensorRef, Token, Value
-from .payloads import sample
+from .values import sample
 
 # Fields that have a place of their own in a trace.
 _KNOWN = frozenset(("type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5", "data_name"))

@@ -1,26 +1,55 @@
-"""`msprobe` where there is no msprobe: for scripts that are to run unchanged.
+"""`msprobe` where there is no msprobe, for scripts that are to run unchanged, and the names of msprobe that are not here.
 
     with provide():
-        runpy.run_path("train.py")       # `from msprobe.mindspore import PrecisionDebugger` finds this embassy
+        runpy.run_path("train.py")                 # `from msprobe.mindspore import PrecisionDebugger` finds this embassy
 
-Also where the real one is installed: who runs a script as msprobe here wants it recorded here.
+    from msprobe.pytorch import TrainerMon         LeftOutImportError: msprobe.pytorch.TrainerMon is not provided here: …
+    import msprobe.pytorch.online_dispatch         the same, of a module
+
+Also where the real one is installed: who runs a script as msprobe here wants it recorded here. `hasattr` and
+`except ImportError` work as with any name that is not there.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType, ModuleType
+from typing import NoReturn
 
-from . import debugger, seeds
-from .left_out import refuse_module
+from ..run_as import LeftOutImportError, refuse_name, substituted
+from . import debugger
 
-_LENT = {
-    "pytorch": ("common", "common.utils", "debugger", "debugger.precision_debugger"),
-    "mindspore": ("common", "common.utils", "debugger", "debugger.precision_debugger"),
-}
+_MONITOR = (
+    "it writes the statistics of weights, gradients and optimizer states over a whole training. "
+    "Record the steps of interest with PrecisionDebugger, or with tt.record, and `twintrace show` lists their statistics."
+)
+_ASCEND = "it drives Ascend's own compiler or runtime. Record the run with PrecisionDebugger."
+LEFT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "pytorch.TrainerMon": _MONITOR,
+        "mindspore.TrainerMon": _MONITOR,
+        "pytorch.random_save": "it keeps random numbers for a later run. seed_all makes them the same in both runs.",
+        "pytorch.set_fx_dump_config": _ASCEND,
+        "pytorch.set_ge_dump_config": _ASCEND,
+        "pytorch.acl_save": _ASCEND,
+        "pytorch.AclGraphDumper": _ASCEND,
+    }
+)
+_MODULES = (
+    "only msprobe.pytorch and msprobe.mindspore are provided, with PrecisionDebugger, seed_all, compare and what belongs to them. "
+    "The command line is `twintrace msprobe compare`."
+)
+_LENT = ("common", "common.utils", "debugger", "debugger.precision_debugger")
 """Modules inside the two doors that documents import from. All of them lend the names of their door."""
+
+
+def refuse(package: str, name: str) -> NoReturn:
+    """LeftOutError for a name that is left out, AttributeError for one that nobody has."""
+    full = f"{package}.{name}"
+    if full not in LEFT_OUT:
+        raise AttributeError(f"msprobe has no {full}, and neither has this embassy")
+    refuse_name(f"msprobe.{full} is not provided here: {LEFT_OUT[full]}")
 
 
 @contextmanager
@@ -31,22 +60,16 @@ def provide() -> Iterator[None]:
     package = ModuleType("msprobe", "Provided by twintrace. It has `pytorch` and `mindspore`, and nothing else.")
     package.__path__ = []
     package.pytorch, package.mindspore = pytorch, mindspore  # type: ignore[attr-defined]  # as `import msprobe.pytorch` would
-    modules = {"msprobe": package, "msprobe.pytorch": pytorch, "msprobe.mindspore": mindspore}
-    for door, names in _LENT.items():
-        for name in names:
-            modules[f"msprobe.{door}.{name}"] = _lending(f"msprobe.{door}.{name}", modules[f"msprobe.{door}"])
-    finder = _LeftOut()
-    with ExitStack() as undo:
-        for name in [name for name in sys.modules if name == "msprobe" or name.startswith("msprobe.")]:
-            undo.callback(sys.modules.__setitem__, name, sys.modules.pop(name))
-        for name, module in modules.items():
-            sys.modules[name] = module
-            undo.callback(sys.modules.pop, name, None)
-        sys.meta_path.insert(0, finder)
-        undo.callback(sys.meta_path.remove, finder)
-        undo.callback(seeds.restore)
-        undo.callback(debugger.close)
-        yield
+    modules = {"msprobe": package}
+    for door in (pytorch, mindspore):
+        full = f"msprobe.{door.__name__.rpartition('.')[2]}"
+        modules |= {full: door, **{f"{full}.{name}": _lending(f"{full}.{name}", door) for name in _LENT}}
+    with substituted(modules, "msprobe", _refuse_module):
+        try:
+            yield
+        finally:
+            debugger.close()
+            debugger.unseed()
 
 
 def _lending(name: str, door: ModuleType) -> ModuleType:
@@ -57,10 +80,6 @@ def _lending(name: str, door: ModuleType) -> ModuleType:
     return module
 
 
-class _LeftOut:
-    """Finds no module; of those that msprobe has and we have not it says so."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """An ImportError with our sentence, or nothing."""
-        if name.startswith("msprobe."):
-            refuse_module(name)
+def _refuse_module(name: str) -> None:
+    if name != "msprobe":
+        raise LeftOutImportError(f"{name} is not provided here: {_MODULES}")

@@ -6,9 +6,6 @@
     step0/rank/debug.json          what was given to `save`; there if there is any
     step0/rank/dump_tensor_data/   values, with task tensor
 
-It takes the place of the archive's own writer (`tt.record(…, writer=DumpWriter(settings))`), and a trace's lines replayed into it
-are an export. Committed records are in the files, and the files are whole, whenever the process is killed.
-
 A backward pass gives a call's gradients one by one. Until all have come its record is open: in the file with what is known, and
 said again when more is known. One that comes very late, or a second time, is put in its place when the step ends.
 
@@ -32,7 +29,8 @@ from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.tensors import Location
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import Wire, unseal
+from ...store.lines import Wire
+from ..translating import Translator
 from .chosen import Chosen, Everything
 from .config import Settings
 from .documents import Document, quote
@@ -80,11 +78,12 @@ class _Growing:
     text: str = ""
 
 
-class DumpWriter:
+class DumpWriter(Translator):
     """Writes the journal of a recorder, or of a trace, as a dump."""
 
     def __init__(self, settings: Settings, chosen: Chosen | None = None, *, portable: bool = False) -> None:
         """`portable`: the dump does not say where it was written, because it will be moved."""
+        super().__init__()
         self._settings, self._portable = settings, portable
         self._chosen: Chosen = chosen or Everything()
         self._steps: set[int] = set()
@@ -111,7 +110,7 @@ class DumpWriter:
         self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
         self._parameters: dict[tuple[str, int], _Growing] = {}
         self._saved: dict[int, _Growing] = {}
-        self._places: dict[str, int] = {}
+        self._places = {}
         self._checks: dict[tuple[int, bool], str] = {}
         self._data: np.ndarray[Any, Any] | None = None
         self._failure: TraceWriteError | None = None
@@ -162,20 +161,6 @@ class DumpWriter:
         self._data = data
         return Location(place, len(data))
 
-    def add(self, line: bytes) -> None:
-        """Take a line of the journal."""
-        record = unseal(line)
-        match record["k"]:
-            case "tensor":
-                self._add_tensor(record)
-            case "stack":
-                frames = record["frames"]
-                self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
-            case "call":
-                self._add_call(record)
-            case "grad":
-                self._add_gradient(record)
-
     def commit(self) -> None:
         """All that is known by now is in the files."""
         opened = () if self._settings.task == "structure" else (self._backward, self._parameters)
@@ -208,7 +193,7 @@ class DumpWriter:
                     closing.callback(file.close)
 
     def close(self) -> None:
-        """End the dump."""
+        """End the dump; the files are closed by then."""
         self.end_step()
 
     def abandon(self) -> None:
@@ -268,6 +253,10 @@ class DumpWriter:
         elif known := (line.get("facts") or {}).get("md5"):  # out of a dump of msprobe's
             text += f', "md5": {quote(str(known))}'
         self._tensors[line["id"]] = _Seen(text, bool(line.get("grad")), content)
+
+    def _add_stack(self, record: Mapping[str, Wire]) -> None:
+        frames = record["frames"]
+        self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
 
     def _keep(self, content: Content, data: np.ndarray[Any, Any] | None) -> Content | None:
         assert self._values is not None

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from ...model.records import Call, Frame, Gradient, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Tensor
-from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ...model.values import TensorRef, Value, leaves, tensor_slots
+from ..reading import nested
 from .names import LineName
 
 
@@ -98,7 +99,7 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
         site,
         None,
         _arguments(positional),
-        {key: value for key, value in _nested(named).items},
+        {key: value for key, value in nested(named).items},
         _result(out),
         stack=stack,
         order=first,
@@ -108,7 +109,7 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
 
 def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
     """By position; what was no tensor is not in a dump, and None stands in its place."""
-    nest = dict(_nested(slots).items)
+    nest = dict(nested(slots).items)
     numbers = {key: int(key) for key in nest if key.isdecimal() and len(key) < 4}
     by_number: dict[int, Value] = {number: nest[key] for key, number in numbers.items()}
     rest = [value for key, value in nest.items() if key not in numbers]
@@ -116,19 +117,7 @@ def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
 
 
 def _result(slots: Mapping[str, int]) -> Value:
-    return TensorRef(slots[""]) if "" in slots else _nested(slots) if slots else None
-
-
-def _nested(slots: Mapping[str, int]) -> Nest:
-    """`{"0": 3, "1.0": 4}` as a tuple with a tuple inside."""
-    groups: dict[str, dict[str, int]] = {}
-    for slot, tensor in slots.items():
-        head, _, rest = slot.partition(".")
-        groups.setdefault(head, {})[rest] = tensor
-    items: list[tuple[str, Value]] = []
-    for head, inside in groups.items():
-        items.append((head, TensorRef(inside[""]) if "" in inside else _nested(inside)))
-    return Nest("tuple" if all(head.isdecimal() for head in groups) else "dict", tuple(items))
+    return TensorRef(slots[""]) if "" in slots else nested(slots) if slots else None
 
 
 def _owner(chunk: Chunk, candidates: Sequence[Call], tensors: Mapping[int, Tensor]) -> int | None:

@@ -13,7 +13,6 @@ checked, and one that does not fit is damage that is named, with its number.
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import pickletools
@@ -35,12 +34,12 @@ from ...store.decimals import parse as parse_numbers
 from ...store.digest import digest
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
+from ..reading import RANK, parsed, shape_of
 from .folding import fold
 from .names import LineName, parse
 from .numbers import from_values, short_dtype, storable, stored
 from .writer import LineWriter
 
-_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 _MAX_LINE = 2 << 30
 _BLOCK = 1 << 22  # bytes of a dump that are read at a time
 _QUICK = 1 << 12  # bytes of a line from which on its numbers are read by themselves
@@ -95,7 +94,7 @@ def _ranks(path: Path) -> dict[int, Path]:
     """The dump of each rank in a directory."""
     found = {}
     for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
-        number = _RANK.fullmatch(folder.name)
+        number = RANK.fullmatch(folder.name)
         if folder != path and number is None:
             continue
         files = sorted(file for file in folder.glob("*.pkl") if is_line_dump(file))
@@ -279,7 +278,7 @@ class DumpJournal(HeldJournal):
         name = parse(text, numbered=numbered) if text.isprintable() else None
         if name is None:
             raise ValueError(f"the name {text[:60]!r} does not say which end of a call it is")
-        spec = Spec(storable(_short(dtype)), _shape(shape))
+        spec = Spec(storable(_short(dtype)), shape_of(shape))
         npy = self._npy_of(text) if numbered else None
         self._ptdbg = self._ptdbg or numbered
         tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
@@ -374,12 +373,7 @@ def _parsed(raw: memoryview, spec: Spec | None) -> list[Any]:
     quick = _quickly(raw, spec)
     if quick is not None:
         return quick
-    try:
-        fields = json.loads(bytes(raw))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from None
+    fields = parsed(bytes(raw))
     if not isinstance(fields, list) or len(fields) not in (2, 4, 6, 7) or not isinstance(fields[0], str):
         raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {bytes(raw[:60])!r}')
     if len(fields) > 2 and not isinstance(fields[1 if len(fields) == 4 else 2], list):
@@ -392,13 +386,6 @@ def _short(dtype: Any) -> str:
     if short is None:
         raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
     return short
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    whole = isinstance(shape, list) and all(isinstance(size, int) and not isinstance(size, bool) for size in shape)
-    if not whole or any(size < 0 for size in shape) or len(shape) > 64 or math.prod(shape) > 1 << 40:
-        raise ValueError(f"{str(shape)[:60]} is no shape")
-    return tuple(shape)
 
 
 def _summary(rest: list[Any]) -> Statistics | None:

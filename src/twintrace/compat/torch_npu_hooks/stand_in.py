@@ -17,6 +17,7 @@ from types import ModuleType
 
 from ... import api
 from ...model.errors import UsageError
+from ..run_as import substituted
 from . import recording
 
 DEVICE = "TWINTRACE_NPU"
@@ -29,14 +30,12 @@ def provide() -> Iterator[None]:
     from twintrace.compat import torch_npu_hooks
     from twintrace.compat.torch_npu_hooks import tools
 
+    modules = {"torch_npu.hooks": torch_npu_hooks, "torch_npu.hooks.tools": tools}
+    if "torch_npu" not in sys.modules and importlib.util.find_spec("torch_npu") is None:
+        modules["torch_npu"] = _package(torch_npu_hooks)
     with ExitStack() as undo:
         undo.callback(_npu())
-        modules = {"torch_npu.hooks": torch_npu_hooks, "torch_npu.hooks.tools": tools}
-        if "torch_npu" not in sys.modules and importlib.util.find_spec("torch_npu") is None:
-            modules["torch_npu"] = _package(torch_npu_hooks)
-        for name, module in modules.items():
-            undo.callback(_restore, name, sys.modules.get(name))
-            sys.modules[name] = module
+        undo.enter_context(substituted(modules))
         undo.callback(recording.close)
         yield
 
@@ -56,10 +55,3 @@ def _package(hooks: ModuleType) -> ModuleType:
     package.__path__ = []
     package.hooks = hooks  # type: ignore[attr-defined]  # what `import torch_npu.hooks` would have set
     return package
-
-
-def _restore(name: str, before: ModuleType | None) -> None:
-    if before is None:
-        sys.modules.pop(name, None)
-    else:
-        sys.modules[name] = before

@@ -3,8 +3,7 @@
     ["Functional_linear_forward_input.0", [0.046, 0.402], "torch.float32", [1, 2]]      <- when the call returns
     ["Functional_linear_backward_input.0", [...], "torch.float32", [1, 2]]              <- when its gradients are known
 
-It takes the place of the archive's own writer (`tt.record(..., writer=LineWriter(path))`): what a recorder says in journal lines is
-said here in lines of the dump. A value that comes again is not made into text again: its text is copied from where it stands in
+A value that comes again is not made into text again: its text is copied from where it stands in
 the file, so memory holds only what has not been written yet.
 
 A backward pass gives a call's gradients one by one, those of the results first. They are held until all of them are known, since
@@ -22,16 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...model.dtypes import LONG_NAMES
 from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
-from ...model.tensors import Location, Spec
+from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
-from ...store.lines import unseal, value_of
+from ...store.lines import value_of
+from ..translating import Translator
 from .names import line_name, operation_name
 from .numbers import from_values, storable, to_text
 
@@ -63,7 +61,7 @@ class _Backward:
     inputs: dict[str, int] = field(default_factory=dict)
 
 
-class LineWriter:
+class LineWriter(Translator):
     """Writes the journal of a recorder as the lines of a dump. `switch` goes on in another file."""
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
@@ -71,10 +69,8 @@ class LineWriter:
         self._path = path
         self._file = self._size = -1
         self._open(path, append)
-        self._places: dict[str, int] = {}
-        self._bytes: dict[int, bytes] = {}
+        super().__init__()
         self._texts: dict[tuple[int, str], _Text] = {}
-        self._next_place = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -85,38 +81,10 @@ class LineWriter:
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
-    def has_step(self, step: int) -> bool:
-        """A dump knows no steps: another may always begin."""
-        return False
-
     def begin_step(self, step: int, header: Mapping[str, Any]) -> LineWriter:
         """Tensors are numbered from 0 again."""
         self._reset()
         return self
-
-    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
-        """Keep a copy of the bytes until a line with their text is written."""
-        key = f"{fingerprint}{len(data)}"
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = self._next_place
-            self._next_place += 1
-            self._bytes[place] = data.tobytes()
-        return Location(place, len(data))
-
-    def add(self, line: bytes) -> None:
-        """Take a line of the journal."""
-        record = unseal(line)
-        match record["k"]:
-            case "tensor":
-                at = record.get("at")
-                self._values[record["id"]] = _Value(
-                    record["dtype"], record["shape"], at[0] if at else None, bool(record.get("grad"))
-                )
-            case "call" if "raised" not in record:
-                self._add_call(record)
-            case "grad" if record["role"] != Role.PARAMETER:
-                self._add_gradient(record)
 
     def commit(self) -> None:
         """Write the lines that are known by now."""
@@ -128,9 +96,7 @@ class LineWriter:
         """Give up waiting for gradients; what was kept for lines that never came is dropped."""
         self.flush()
         self._reset()
-        for key in [key for key, place in self._places.items() if place in self._bytes]:
-            del self._places[key]
-        self._bytes.clear()
+        self.release()
 
     def flush(self) -> None:
         """Write what is known of calls whose gradients have not all come."""
@@ -145,13 +111,6 @@ class LineWriter:
         self._open(path, append)
         self._old.append(before)
 
-    def close(self) -> None:
-        """End the dump."""
-        try:
-            self.end_step()
-        finally:
-            self.abandon()
-
     def abandon(self) -> None:
         """Let go of the files without writing."""
         files, self._old = [*self._old, self._file], []
@@ -162,7 +121,15 @@ class LineWriter:
 
     # --- lines --------------------------------------------------------------------------------------------------
 
+    def _add_tensor(self, record: Mapping[str, Any]) -> None:
+        at = record.get("at")
+        self._values[record["id"]] = _Value(
+            record["dtype"], record["shape"], at[0] if at else None, bool(record.get("grad"))
+        )
+
     def _add_call(self, record: Mapping[str, Any]) -> None:
+        if "raised" in record:
+            return
         if record["phase"] == Phase.FORWARD:
             for key in list(self._waiting):
                 self._pending.extend(self._backward_lines(key))
@@ -180,9 +147,9 @@ class LineWriter:
         self._calls[record["id"]] = name, wanting
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
-        key = record["of"], record["n"]
-        if key[0] not in self._calls:
+        if record["role"] == Role.PARAMETER or record["of"] not in self._calls:
             return
+        key = record["of"], record["n"]
         found = self._waiting.setdefault(key, _Backward())
         (found.inputs if record["role"] == Role.INPUT else found.outputs)[record["slot"]] = record["t"]
         if found.outputs and found.inputs.keys() >= {*self._calls[key[0]][1]}:
@@ -215,10 +182,8 @@ class LineWriter:
         known = self._texts.get((value.place, value.dtype))
         if known is not None:
             return _read(known)
-        raw = self._bytes.get(value.place)
-        if raw is None:
-            raw = self._reread(value.place)
-        return to_text(raw, value.dtype)
+        held = self._bytes.get(value.place)
+        return to_text(self._reread(value.place) if held is None else held.data, value.dtype)
 
     def _reread(self, place: int) -> bytes:
         """Bytes that were written as another element type before (eight zero bytes are an f64 and an i64)."""

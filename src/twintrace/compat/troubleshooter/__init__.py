@@ -9,13 +9,13 @@
                 NetDifferenceFinder                                               migrator/net_difference.py
                 get_name_map_list_by_name, …_by_number, …_by_shape_edit_distance, cal_algorithm, cal_cosine_sim,
                 compare_npy_dir, compare_grads_dir, compare_list_dir, compare_dict_dir      migrator/arrays.py
-    ts.widget.get_pt_grads, load_ms_weight2net, object_dump, object_load          widget/pocket.py
+    ts.widget.get_pt_grads, load_ms_weight2net, object_dump, object_load          widget/
               loss_compare                                                        widget/losses.py
 
     writer.py    a recording, file by file         layout.py     dumps as traces, traces as dumps
     names.py     `NN_Conv2d_0_forward_input.0`     layers.py     which modules have one name in a dump
-    tables.py    tables as it prints them          results.py    what they say of two tensors, scores.py the numbers in it
-    stand_in.py  for unchanged scripts             left_out.py   names that are not here
+    tables.py    tables as it prints them          results.py    what they say of two tensors
+    stand_in.py  for unchanged scripts, and names that are not here
     SURFACE.md   every keyword, and what differs on purpose
 
 In: its arguments, its dumps. Out: its files, tables and return values. Not here: recording, pairing, measuring; they are the
@@ -27,9 +27,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import migrator, widget
-from .left_out import refuse
 from .saving import save, save_grad
 from .seeding import fix_random
+from .stand_in import refuse
 
 __all__ = ["FRAMEWORK_TYPE", "fix_random", "migrator", "save", "save_grad", "widget"]
 

@@ -27,21 +27,20 @@ from ...model.errors import TraceError, TraceFormatError, UsageError
 from ...model.records import Call, Damage, Frame, Gradient, Header, Note, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Location, Spec, Statistics, Tensor
-from ...model.values import Nest, TensorRef, Value
+from ...model.values import TensorRef, Value
 from ...store.digest import digest
 from ...store.native import write_journal
 from ...store.npy import Npy
 from ...store.registry import Tell
 from ...store.trace import HeldJournal, Journal, Trace
+from ..reading import RANK, frame_of, nested, parsed, shape_of
 from ..torch_npu_hooks.folding import link
 from ..torch_npu_hooks.numbers import storable, stored
 from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
 from .writer import Content, DumpWriter
 
-_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 _INFO = re.compile(r"(?P<stem>mindtorch|mindspore|torch)_api_dump_info\.(csv|pkl)")  # .pkl before 1.0.18; JSON as well
-_FRAME = re.compile(r"File (?P<file>.*), line (?P<line>\d{1,9}), in (?P<function>.*?), \s*(?P<code>.*)", re.DOTALL)
 _FRAMEWORKS = {stem: framework for framework, stem in STEMS.items()}
 _MAX_LINE, _MAX_STACKS = 1 << 20, 1 << 30
 
@@ -123,7 +122,7 @@ def _ranks(path: Path) -> dict[int, Path]:
         return {}
     found = {}
     for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
-        if folder != path and not _RANK.fullmatch(folder.name):
+        if folder != path and not RANK.fullmatch(folder.name):
             continue
         files = sorted(file for file in folder.iterdir() if _INFO.fullmatch(file.name) and file.is_file())
         if files:  # mindspore before mindtorch before torch: by name, as it happens, and nearly as the real tool has it
@@ -132,7 +131,7 @@ def _ranks(path: Path) -> dict[int, Path]:
 
 
 def _number(folder: Path) -> int:
-    found = _RANK.fullmatch(folder.name)
+    found = RANK.fullmatch(folder.name)
     return int(found[1]) if found else 0
 
 
@@ -222,12 +221,7 @@ class _RankDump:
 
 def _understood(number: int, raw: bytes) -> tuple[_Row | None, int]:
     """(row, number of its region); no row for a mark. ValueError with one clause."""
-    try:
-        fields = json.loads(raw)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from None
+    fields = parsed(raw)
     if not isinstance(fields, list) or not 6 <= len(fields) <= 8 or not isinstance(fields[0], str):
         raise ValueError(f'expected ["name", 1, [], "dtype", [shape], [max, min, mean], md5, norm], got {raw[:60]!r}')
     text, region, _, dtype, shape, summary = fields[:6]
@@ -243,14 +237,7 @@ def _understood(number: int, raw: bytes) -> tuple[_Row | None, int]:
         raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
     md5 = fields[6] if len(fields) > 6 and isinstance(fields[6], str) else None
     norm = fields[7] if len(fields) > 7 else None
-    return _Row(number, text, name, dtype, Spec(short, _shape(shape)), _summary(summary, norm), md5), region
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    whole = isinstance(shape, list) and all(isinstance(size, int) and not isinstance(size, bool) for size in shape)
-    if not whole or any(size < 0 for size in shape) or len(shape) > 32 or math.prod(shape) > 1 << 40:
-        raise ValueError(f"{str(shape)[:60]} is no shape")
-    return tuple(shape)
+    return _Row(number, text, name, dtype, Spec(short, shape_of(shape)), _summary(summary, norm), md5), region
 
 
 def _summary(numbers: Any, norm: Any) -> Statistics | None:
@@ -270,8 +257,8 @@ def _float(number: float | None) -> float | None:
 
 
 def _frames(lines: Any) -> tuple[Frame, ...]:
-    found = [_FRAME.fullmatch(line) for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-    return tuple(Frame(m["file"], int(m["line"]), m["function"], m["code"].strip()) for m in found if m)
+    found = (frame_of(line) for line in lines if isinstance(line, str)) if isinstance(lines, list) else ()
+    return tuple(frame for frame in found if frame is not None)
 
 
 class DumpJournal(HeldJournal):
@@ -389,9 +376,9 @@ class DumpJournal(HeldJournal):
         kind = Kind.MODULE if name.family == "NN" else Kind.API
         full = site_name(self.header.framework, name.family, name.operation)
         site = Site(kind, full, name.call, Phase.FORWARD, "", name.operation if kind is Kind.MODULE else "")
-        slots = [(self._rows[number].name, TensorRef(same.get(number, number))) for number in forward]
-        inputs = {row.slot: ref for row, ref in slots if not row.output}
-        outputs = {row.slot: ref for row, ref in slots if row.output}
+        slots = [(self._rows[number].name, same.get(number, number)) for number in forward]
+        inputs = {row.slot: tensor for row, tensor in slots if not row.output}
+        outputs = {row.slot: tensor for row, tensor in slots if row.output}
         gradients = tuple(
             Gradient(Role.OUTPUT, self._rows[number].name.slot, number, identity, 0, number) for number in backward
         )
@@ -401,7 +388,7 @@ class DumpJournal(HeldJournal):
             None,
             _positional(inputs),
             {},
-            outputs[""] if "" in outputs else _nested(outputs) if outputs else None,
+            TensorRef(outputs[""]) if "" in outputs else nested(outputs) if outputs else None,
             stack=self._dump.stacks.get(label, ()),
             gradients=gradients,
             order=forward[0],
@@ -417,20 +404,8 @@ def _mark(tensor: Tensor) -> tuple[str, object] | None:
     return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or found
 
 
-def _positional(slots: Mapping[str, TensorRef]) -> tuple[Value, ...]:
+def _positional(slots: Mapping[str, int]) -> tuple[Value, ...]:
     """By position; what was not written is not in a dump, and None stands in its place."""
-    items = dict(_nested(slots).items) if slots else {}
+    items = dict(nested(slots).items) if slots else {}
     last = max((int(key) for key in items), default=-1)
     return tuple(items.get(str(position)) for position in range(min(last, 4096) + 1))
-
-
-def _nested(slots: Mapping[str, TensorRef]) -> Nest:
-    """`{"0": a, "1.0": b}` as a tuple with a tuple inside."""
-    groups: dict[str, dict[str, TensorRef]] = {}
-    for slot, ref in slots.items():
-        head, _, rest = slot.partition(".")
-        groups.setdefault(head, {})[rest] = ref
-    items: list[tuple[str, Value]] = []
-    for head, inside in sorted(groups.items(), key=lambda item: int(item[0] or 0)):
-        items.append((head, inside[""] if "" in inside else _nested(inside)))
-    return Nest("tuple", tuple(items))

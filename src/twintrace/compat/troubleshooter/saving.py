@@ -26,8 +26,6 @@ from ...model.errors import UsageError
 from ...store.arrays import as_float
 from .tables import say
 
-__all__ = ["save", "save_grad"]
-
 StrPath = str | os.PathLike[str]
 MARK = "_TS_SAVE_NAME:"
 """Before the names that `output_mode="print"` prints; `ts.widget.save_convert` looks for it."""

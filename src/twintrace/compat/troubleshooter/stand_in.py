@@ -1,7 +1,10 @@
-"""`import troubleshooter as ts` without TroubleShooter: for scripts that are to run unchanged.
+"""`import troubleshooter as ts` without TroubleShooter, for scripts that are to run unchanged, and its names that are not here.
 
     with provide():
-        runpy.run_path("sample.py")       # `troubleshooter`, `troubleshooter.migrator`, … are this embassy
+        runpy.run_path("sample.py")          # `troubleshooter`, `troubleshooter.migrator`, … are this embassy
+
+    ts.tracking                              LeftOutError: ts.tracking is left out: …
+    from troubleshooter import tracking      LeftOutImportError: the same
 
 Where the real one is installed it is hidden meanwhile: on today's frameworks it does not import.
 """
@@ -9,14 +12,34 @@ Where the real one is installed it is hidden meanwhile: on today's frameworks it
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
+from types import MappingProxyType
+from typing import NoReturn
 
-from .left_out import refuse_import
+from ..run_as import LeftOutImportError, is_below, refuse_name, substituted
 
 _REAL = "troubleshooter"
 _OURS = __name__.rpartition(".")[0]
+LEFT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "proposal": "its proposals for error messages serve neither dumps nor comparisons. Take the decorator away.",
+        "proposer": "its proposals for error messages serve neither dumps nor comparisons.",
+        "tracking": "its line tracer serves neither dumps nor comparisons. Use PySnooper, which it is made of.",
+        "tracker": "its line tracer serves neither dumps nor comparisons. Use PySnooper, which it is made of.",
+        "common": "it holds the real tool's own parts.",
+        "widget.save_convert": "ts.save writes .npy files, also in a compiled graph; there is no print file to convert.",
+        "widget.precision_tracker": "it reads MindSpore's compiled graphs. `twintrace compare` tells results of another precision.",
+    }
+)
+
+
+def refuse(package: str, name: str) -> NoReturn:
+    """LeftOutError for a name that is left out, AttributeError for one that nobody has."""
+    full = f"{package}.{name}" if package else name
+    if full not in LEFT_OUT:
+        raise AttributeError(f"TroubleShooter has no ts.{full}, and neither has this embassy")
+    refuse_name(_sentence(full))
 
 
 @contextmanager
@@ -24,38 +47,20 @@ def provide() -> Iterator[None]:
     """The embassy under the real tool's name; as it was before, afterwards, and the dump closed."""
     from .migrator import api_dump
 
-    finder = _LeftOut()
-    before = {name: module for name, module in sys.modules.items() if _is_below(name, _REAL)}
-    try:
-        _put()
-        sys.meta_path.insert(0, finder)
-        yield
-    finally:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
-        api_dump.close()
-        for name in [name for name in sys.modules if _is_below(name, _REAL)]:
-            del sys.modules[name]
-        sys.modules.update(before)
+    # The same objects, so that there is one dump and not two.
+    ours = {_REAL + name.removeprefix(_OURS): module for name, module in sys.modules.items() if is_below(name, _OURS)}
+    with substituted(ours, _REAL, _refuse_import):
+        try:
+            yield
+        finally:
+            api_dump.close()
 
 
-class _LeftOut:
-    """Finds no module; of those that the real tool has and we have not it says why."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """An ImportError with our sentence, or nothing."""
-        if _is_below(name, _REAL):
-            refuse_import(name.removeprefix(f"{_REAL}."))
+def _refuse_import(name: str) -> None:
+    full = name.removeprefix(f"{_REAL}.")
+    if full in LEFT_OUT:
+        raise LeftOutImportError(_sentence(full))
 
 
-def _put() -> None:
-    """All modules of the embassy that are imported by now: the same objects, so that there is one dump and not two."""
-    for name in [name for name in sys.modules if _is_below(name, _REAL)]:
-        del sys.modules[name]
-    ours: dict[str, ModuleType] = {name: module for name, module in sys.modules.items() if _is_below(name, _OURS)}
-    for name, module in ours.items():
-        sys.modules[_REAL + name.removeprefix(_OURS)] = module
-
-
-def _is_below(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
+def _sentence(full: str) -> str:
+    return f"ts.{full} is left out: {LEFT_OUT[full]}"

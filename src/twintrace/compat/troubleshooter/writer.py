@@ -4,8 +4,7 @@
     rank0/torch_api_dump_info.csv       ["NN_Conv2d_0_forward_input.0", 1, [], "torch.float32", [1, 3], [max, min, mean], [], norm]
     rank0/torch_api_dump_stack.json     {"torch.nn.Conv2d(0) forward": ["File net.py, line 19, in forward, \\n x = self.conv(x)"]}
 
-It takes the place of the archive's own writer (`tt.record(..., writer=DumpWriter(…))`): what a recorder says in journal lines is
-said here in files. A row is written after its file, and the JSON of stacks is whole after every write: what is there after
+A row is written after its file, and the JSON of stacks is whole after every write: what is there after
 `kill -9` can be read. The second file of the same values (one call's result is the next one's argument) is a second name of the
 first.
 
@@ -31,12 +30,12 @@ import numpy as np
 from ...model.errors import TraceExistsError, TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
-from ...model.tensors import Location
 from ...model.values import TensorRef
 from ...store.appending import append, replace_end
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import number_of, unseal, value_of
+from ...store.lines import number_of, value_of
 from ..torch_npu_hooks.numbers import storable, stored
+from ..translating import Translator
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
 
 Row = list[Any]
@@ -137,7 +136,7 @@ class DumpFiles:
             stacks.close()
 
 
-class DumpWriter:
+class DumpWriter(Translator):
     """Writes the journal of a recorder as a dump below `root`, in the folder of its rank."""
 
     def __init__(
@@ -152,17 +151,15 @@ class DumpWriter:
         files: DumpFiles | None = None,
     ) -> None:
         """`files`: those of another writer, which are opened by whoever comes first, and closed by whoever owns them."""
+        super().__init__(copies=copies)
         self.environment: Mapping[str, Any] = {}
         """Facts about the run from the recorder, once it has begun."""
         self.rows = self.gradients = 0
         self._framework = framework
-        self._label, self._content, self._region, self._copies = label, content, region, copies
+        self._label, self._content, self._region = label, content, region
         self._files_of_dump = files or DumpFiles(root, framework)
         self._owns_files = files is None
         self._is_open = False
-        self._places: dict[str, int] = {}
-        self._next_place = 0
-        self._bytes: dict[int, np.ndarray[Any, Any]] = {}
         self._files: dict[tuple[int, str, tuple[int, ...]], Path] = {}
         self._saved: dict[int, tuple[str, Path]] = {}  # place -> (element type, file)
         self._reset()
@@ -176,10 +173,6 @@ class DumpWriter:
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
-    def has_step(self, step: int) -> bool:
-        """Rows follow each other, whatever the step."""
-        return False
-
     def begin_step(self, step: int, header: Mapping[str, Any]) -> DumpWriter:
         """Tensors are numbered from 0 again."""
         self.environment = header.get("environment") or {}
@@ -188,33 +181,6 @@ class DumpWriter:
         self._is_open = True
         self._reset()
         return self
-
-    def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
-        """Hold the bytes until a file of them is written."""
-        key = f"{fingerprint}{len(data)}"
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = self._next_place
-            self._next_place += 1
-            self._bytes[place] = data.copy() if self._copies else data
-        return Location(place, len(data))
-
-    def add(self, line: bytes) -> None:
-        """Take a line of the journal."""
-        record = unseal(line)
-        match record["k"]:
-            case "tensor":
-                at, statistics = record.get("at"), record.get("stats")
-                numbers = None if statistics is None else [number_of(number) for number in statistics]
-                self._values[record["id"]] = _Value(
-                    record["dtype"], tuple(record["shape"]), at[0] if at else None, numbers
-                )
-            case "stack":
-                self._frames[record["id"]] = record["frames"]
-            case "call" if "raised" not in record and record["phase"] == Phase.FORWARD:
-                self._add_call(record)
-            case "grad" if record["role"] == Role.OUTPUT:
-                self._add_gradient(record)
 
     def commit(self) -> None:
         """Write what is known by now: files, then their rows, then stacks."""
@@ -232,11 +198,6 @@ class DumpWriter:
         self._reset()
         self.release()
 
-    def release(self) -> None:
-        """Let go of bytes that are held for a file; should it come all the same, they are given again."""
-        self._places = {key: place for key, place in self._places.items() if place not in self._bytes}
-        self._bytes.clear()
-
     def close(self) -> None:
         """End the dump."""
         try:
@@ -253,8 +214,16 @@ class DumpWriter:
 
     # --- calls --------------------------------------------------------------------------------------------------
 
+    def _add_tensor(self, record: Mapping[str, Any]) -> None:
+        at, statistics = record.get("at"), record.get("stats")
+        numbers = None if statistics is None else [number_of(number) for number in statistics]
+        self._values[record["id"]] = _Value(record["dtype"], tuple(record["shape"]), at[0] if at else None, numbers)
+
+    def _add_stack(self, record: Mapping[str, Any]) -> None:
+        self._frames[record["id"]] = record["frames"]
+
     def _add_call(self, record: Mapping[str, Any]) -> None:
-        label = self._label(record)
+        label = self._label(record) if "raised" not in record and record["phase"] == Phase.FORWARD else None
         if label is None:
             return
         arguments = tuple(value_of(wire) for wire in record["in"])
@@ -277,8 +246,9 @@ class DumpWriter:
         self._pending_stacks.append((stack_key(self._framework, label), [_frame_text(frame) for frame in frames]))
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
-        label, suffixes = self._calls.get(record["of"], ("", {}))
-        if record["slot"] in suffixes and not record["n"]:  # a second backward pass has no name here
+        label, suffixes = self._calls.get(record.get("of", -1), ("", {}))
+        first = record["role"] == Role.OUTPUT and not record["n"]  # a second backward pass has no name here
+        if first and record["slot"] in suffixes:
             name = row_name(label, "input", suffixes[record["slot"]], backward=True)
             self._pending.append((name, self._values[record["t"]]))
             self.gradients += 1

@@ -19,8 +19,8 @@ import yaml
 from tests.compat.msprobe.compare.writing import record, tensor, write_dump
 from twintrace.cli import main
 from twintrace.compat.msprobe.compare import compare, compare_distributed
-from twintrace.compat.msprobe.compare.columns import Generation, Mode, columns
-from twintrace.compat.msprobe.compare.stamps import free_stamp
+from twintrace.compat.msprobe.compare.flow import free_stamp
+from twintrace.compat.msprobe.compare.rows import Generation, Mode, columns
 
 HERE = Path(__file__).parent
 NORM = "Cell.net.norm.LayerNorm.forward.0"

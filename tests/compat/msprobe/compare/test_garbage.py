@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from twintrace.compat.msprobe.compare.garbage import seldom
+from twintrace.compat.msprobe.compare.flow import seldom
 
 
 def test_what_was_set_comes_back_whatever_happens():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 
-from twintrace.compat.msprobe.compare.columns import Mode, mode_of
 from twintrace.compat.msprobe.compare.kernels import Kernels
+from twintrace.compat.msprobe.compare.rows import Mode, mode_of
 from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.model.errors import TraceError
 

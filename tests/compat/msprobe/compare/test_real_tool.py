@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.peers import environment
 from tests.compat.msprobe.compare.twins import write_twins
-from twintrace.compat.msprobe.compare.columns import Generation
 from twintrace.compat.msprobe.compare.pairing import pair_items
+from twintrace.compat.msprobe.compare.rows import Generation
 from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.compat.msprobe.dumps import open_dump
 

@@ -5,12 +5,10 @@ import math
 import pytest
 
 from twintrace.compat.msprobe.compare.advisor import Advisor, advice
-from twintrace.compat.msprobe.compare.colours import colour
-from twintrace.compat.msprobe.compare.columns import Generation, Mode, columns
 from twintrace.compat.msprobe.compare.pairing import ItemPair
-from twintrace.compat.msprobe.compare.rows import NOTHING, Row, cells_of, make_row
+from twintrace.compat.msprobe.compare.rows import NOTHING, Generation, Mode, Row, cells_of, columns, make_row
 from twintrace.compat.msprobe.compare.tensors import Weighed
-from twintrace.compat.msprobe.compare.verdicts import judge
+from twintrace.compat.msprobe.compare.verdicts import colour, judge
 from twintrace.compat.msprobe.dumps import Item
 from twintrace.model.pairs import Layout
 

@@ -11,8 +11,8 @@ from openpyxl import load_workbook
 
 from tests.compat.msprobe.compare.twins import cases, write_twins
 from twintrace.compat.msprobe.compare import sheets
-from twintrace.compat.msprobe.compare.columns import Generation, Mode, columns, mode_of
 from twintrace.compat.msprobe.compare.pairing import ItemPair, pair_items
+from twintrace.compat.msprobe.compare.rows import Generation, Mode, columns, mode_of
 from twintrace.compat.msprobe.compare.sheets import Summary, write_result
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.model.errors import ReportError, TwintraceError, UsageError

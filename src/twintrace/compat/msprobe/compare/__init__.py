@@ -4,10 +4,9 @@
     request.py    what is to be compared: compare.json, or two paths          mappings.py   the four mapping files
     pairing.py    which item stands beside which: ItemPair                    layers.py     layers by name, for -lm
     aligned.py    what the project's alignment finds, in items
-    rows.py       what is said of two items, with the numbers of tensors.py   columns.py    in which order, for each generation
-    verdicts.py   what a row is worth                                         colours.py    how it looks
-    sheets.py     the files: write_result                                     advisor.py    the first row that fails
-    stamps.py     the time in their names
+    rows.py       what is said of two items, in which columns                 tensors.py    the numbers of their values
+    verdicts.py   what a row is worth, and its colour                         advisor.py    the first row that fails
+    sheets.py     the files: write_result
 
 In: a compare.json, or two paths, and mapping files. Out: a table for each rank and step. Not here: the search for what belongs
 together across frameworks (the project's alignment, through `api`). Surprising: whatever stands on one side only has a row too.

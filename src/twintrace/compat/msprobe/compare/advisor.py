@@ -16,11 +16,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .colours import RED, YELLOW
 from .rows import Row
-from .verdicts import FAILURES
-
-__all__ = ["Advisor"]
+from .verdicts import FAILURES, RED, YELLOW
 
 # Implementations that may add up in another order every time.
 _UNORDERED = ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")

@@ -26,8 +26,6 @@ from ..dumps import Dump
 from ..layout import DumpJournal
 from ..names import FRAMEWORKS, parse
 
-__all__ = ["Aligned", "AlignedItems", "align_dumps"]
-
 _PLACE = (0, 0)
 
 

@@ -8,19 +8,21 @@ is told of at the end. A file is written whole, or not at all.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import gc
+import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
-from .columns import Generation
 from .pairing import Pairing, Wishes, pair_items
 from .request import Place, Request
+from .rows import Generation
 from .sheets import Summary, common_mode, write_result
-from .stamps import free_stamp
-
-__all__ = ["MappingFile", "Settings", "run"]
 
 Say = Callable[[str], None]
 MappingFile = Path | bool | None
@@ -213,3 +215,88 @@ def _numbers(place: Place) -> tuple[int, int]:
 def _where(place: Place) -> str:
     numbers = (("step", place.step), ("rank", place.rank))
     return ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
+
+
+_OBJECTS = 500_000  # that come on top before anybody looks: what does go round in circles is still found
+
+
+@contextlib.contextmanager
+def seldom() -> Iterator[None]:
+    """Runs the garbage collector less often. Two dumps are a million small objects, none of which refer to each other in circles;
+    looking through them again and again takes a fifth of a comparison.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+_DIGITS = "[0-9]" * 14
+
+
+@contextlib.contextmanager
+def free_stamp(folder: Path) -> Iterator[str]:
+    """A time for the names of all files that are written in the block: the second that it is, or the next that is free.
+
+    While it is used, a hidden file says so, and is locked. A lock ends with its process, however that ends: a file without one is
+    what a killed comparison left, and is removed with whatever that was writing.
+    """
+    _sweep(folder)
+    second = int(time.time())
+    while (taken := _take(folder, _written(second))) is None:
+        second += 1
+    path, handle = taken
+    try:
+        yield _written(second)
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _take(folder: Path, stamp: str) -> tuple[Path, int] | None:
+    path = folder / f".{stamp}.lock"
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except FileExistsError:
+        return None
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot be written to ({error.strerror}). Choose another with -o.") from None
+    if not _lock(handle) or os.fstat(handle).st_nlink == 0:  # somebody took it for a leftover
+        os.close(handle)
+        return None
+    if any(folder.glob(f"*_{stamp}.*")):
+        path.unlink(missing_ok=True)
+        os.close(handle)
+        return None
+    return path, handle
+
+
+def _lock(handle: int) -> bool:
+    """False if another has it. Where a file system knows no locks, nobody has."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed comparisons left."""
+    for path in folder.glob(f".{_DIGITS}.lock"):
+        with contextlib.suppress(OSError):  # gone by now, or not ours to remove
+            handle = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for left in folder.glob(f".*_{path.stem[1:]}.*"):
+                    left.unlink()
+                path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _written(second: int) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(second))

@@ -26,8 +26,6 @@ from ....store.trace import Journal
 from ..dumps import Dump, Item, Number
 from .pairing import ItemPair, Pairing
 
-__all__ = ["KernelDump", "Kernels"]
-
 
 @dataclass(frozen=True)
 class KernelDump(Dump):

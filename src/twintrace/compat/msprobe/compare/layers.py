@@ -27,8 +27,6 @@ from ..dumps import Dump
 from ..names import MODULES, RecordName, parse
 from .mappings import TOP
 
-__all__ = ["pair_apis", "pair_layers", "unknown_layers"]
-
 _PIPELINED = ("ParallelTransformer", "layers")
 """MindSpore counts the layers of all stages of a pipeline, PyTorch those of its own stage."""
 # The lines of a stack that count: from behind the tool's own wrapper to the layer's function, as the tool reads them.

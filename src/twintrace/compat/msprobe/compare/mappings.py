@@ -22,17 +22,6 @@ import yaml
 from .... import api
 from ....model.errors import UsageError
 
-__all__ = [
-    "TOP",
-    "ApiRule",
-    "Slots",
-    "read_api_mapping",
-    "read_cell_mapping",
-    "read_data_mapping",
-    "read_layer_mapping",
-    "write_data_mapping",
-]
-
 TOP = "TopLayer"
 """Stands above all layers; older files call it Cell."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .aligned import Aligned
     from .mappings import ApiRule, Slots
 
-__all__ = ["ItemPair", "Pairing", "Wishes", "pair_items"]
-
 _AS_IT_IS = Layout()
 _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""

@@ -21,8 +21,6 @@ from .... import api
 from ....model.errors import TraceError, UsageError
 from ..dumps import FILES
 
-__all__ = ["Place", "Request", "read_request", "request_of"]
-
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
 _OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
 """Names in the documents of 1.x and 8.x of the fields of `compare(input_param, …)`."""
@@ -293,10 +291,10 @@ def _listed(tree: Mapping[_Where, Path]) -> str:
 
 def _kernels(npu: Path, bench: Path, ranks: Sequence[int], steps: Sequence[int], fields: _Fields) -> Request:
     """Two directories of MindSpore's kernel dumps; each rank and step gets a file of its own."""
-    from ....store import kernels
+    from ...mindspore_kernels.layout import recognises
 
     for key, path in (("npu_path", npu), ("bench_path", bench)):
-        if not kernels.recognises(path):
+        if not recognises(path):
             fields.refuse(
                 key,
                 f"{path} holds neither a dump.json nor files of a kernel dump. Give the directory that holds step0 or rank0",

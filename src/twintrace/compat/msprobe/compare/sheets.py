@@ -23,13 +23,9 @@ from .... import api
 from ....model.errors import ReportError, UsageError
 from ..dumps import Dump
 from .advisor import Advisor
-from .colours import FILLS, colour
-from .columns import Generation, Mode, columns, mode_of
 from .pairing import ItemPair
-from .rows import NOTHING, Cell, Row, cells_of, make_row
-from .verdicts import judge
-
-__all__ = ["Summary", "common_mode", "write_result"]
+from .rows import NOTHING, Cell, Generation, Mode, Row, cells_of, columns, make_row, mode_of
+from .verdicts import FILLS, colour, judge
 
 Rows: TypeAlias = "Iterator[tuple[str | None, list[Cell]]]"
 """Colour and cells of each."""

@@ -23,8 +23,6 @@ from ....store.arrays import as_float
 from ..dumps import Dump, Item
 from .pairing import ItemPair
 
-__all__ = ["Weighed", "weigh"]
-
 Cell: TypeAlias = "str | float"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 NOTHING, _UNSUPPORTED, _UNMATCHED, _NAN = "N/A", "unsupported", "shape unmatched", "Nan"

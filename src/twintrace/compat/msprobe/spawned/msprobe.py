@@ -1,5 +1,5 @@
 """`import msprobe` in a spawned process: the embassy takes the place of this module."""
 
-from twintrace.compat import disguises
+from twintrace.compat import run_as
 
-disguises.settle("msprobe")
+run_as.settle("msprobe")

@@ -1,5 +1,5 @@
 """`import torch_npu` in a spawned process: the embassy takes the place of this module."""
 
-from twintrace.compat import disguises
+from twintrace.compat import run_as
 
-disguises.settle("torch_npu")
+run_as.settle("torch_npu")

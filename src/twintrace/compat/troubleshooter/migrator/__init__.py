@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ..left_out import refuse
 from ..saving import save, save_grad
+from ..stand_in import refuse
 from .api_compare import api_dump_compare
 from .api_dump import api_dump_init, api_dump_start, api_dump_stop
 from .arrays import (

@@ -22,7 +22,7 @@ from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
 from ....model.verdicts import Outcome
-from ..scores import INCONSISTENT, Scores, is_double, scores
+from ..results import INCONSISTENT, Scores, is_double, scores
 from ..tables import attention, boxed, caution, say, write_csv
 
 StrPath = str | os.PathLike[str]

@@ -17,7 +17,7 @@ import numpy as np
 from .... import api
 from ....model.errors import UsageError
 from ....store.arrays import as_float
-from ..scores import INCONSISTENT, Scores
+from ..results import INCONSISTENT, Scores
 from ..tables import boxed, say
 from .arrays import cal_algorithm
 from .weights import compare_nets

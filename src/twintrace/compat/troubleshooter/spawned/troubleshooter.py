@@ -1,5 +1,5 @@
 """`import troubleshooter` in a spawned process: the embassy takes the place of this module."""
 
-from twintrace.compat import disguises
+from twintrace.compat import run_as
 
-disguises.settle("troubleshooter")
+run_as.settle("troubleshooter")

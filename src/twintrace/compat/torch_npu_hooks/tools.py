@@ -1,4 +1,4 @@
-"""Two dumps into a csv, one row for each tensor.
+"""`torch_npu.hooks.tools`: `compare` puts two dumps into a csv, one row for each tensor.
 
     Name                               Npu Tensor Dtype  …  Cosine  RMSE     MAPE
     Functional_linear_forward_output   torch.float32     …  1.0     2.1e-08  0.0000153%
@@ -11,25 +11,90 @@ the reason in a second file, beside the first.
 from __future__ import annotations
 
 import csv
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from .... import api
-from ....model.errors import TraceError, TraceWriteError, UsageError
-from ....model.pairs import Layout, Part
-from ....model.records import Call
-from ....model.results import CallResult, Comparison, TensorResult
-from ....model.sites import Phase
-from ....model.tensors import Tensor
-from ....model.values import TensorRef, leaves, tensor_slots
-from ....store.trace import Trace
-from .. import recording
-from ..layout import READING
-from ..names import operation_name, parse
-from .metrics import NOT_CALCULATED, Scores, legacy_scores, scores
+import numpy as np
+
+from ... import api
+from ...model.errors import TraceError, TraceWriteError, UsageError
+from ...model.pairs import Layout, Part
+from ...model.records import Call
+from ...model.results import CallResult, Comparison, TensorResult
+from ...model.sites import Phase
+from ...model.tensors import Tensor
+from ...model.values import TensorRef, leaves, tensor_slots
+from ...model.verdicts import Outcome
+from ...store.arrays import as_float
+from ...store.trace import Journal, Trace
+from . import recording
+from .layout import READING
+from .names import operation_name, parse
+
+NOT_CALCULATED = "cannot be calculated"
+
+
+class Scores(NamedTuple):
+    """The last three cells of a row."""
+
+    cosine: str
+    rmse: str
+    mape: str
+
+
+_UNKNOWN = Scores(NOT_CALCULATED, NOT_CALCULATED, NOT_CALCULATED)
+_NAN = Scores("nan", "nan", "nan")
+
+
+def scores(item: TensorResult) -> Scores:
+    """From what was measured; where the bits are equal nothing needed to be. `nan`: a number cannot be had, because of an element
+    that is not finite, a zero vector's cosine, a zero of the bench for MAPE.
+    """
+    bench = item.left.statistics
+    if bench is None or item.left.missing or item.right.missing:
+        return _UNKNOWN
+    zeros = bench.zero
+    found = item.measurement
+    if found is None:
+        if item.verdict.outcome is not Outcome.SAME:
+            return _UNKNOWN
+        if bench.nan or bench.posinf or bench.neginf or bench.norm is None:
+            return _NAN
+        return Scores(_text(1.0 if bench.norm else None), "0.0", _percent(None if zeros else 0.0))
+    if found.finite < found.count or not found.count:
+        return _NAN
+    return Scores(_text(found.cosine), _text(found.rmse), _percent(None if zeros else found.mape))
+
+
+def legacy_scores(npu: Journal, npu_tensor: Tensor, bench: Journal, bench_tensor: Tensor) -> Scores:
+    """As the old tool computed them: a cosine moved into [0, 1], MAPE rounded to four digits, nan and inf included."""
+    if npu_tensor.payload is None or bench_tensor.payload is None:
+        return _UNKNOWN
+    a, b = _flat(npu, npu_tensor), _flat(bench, bench_tensor)
+    with np.errstate(all="ignore"):
+        cosine = 0.5 + 0.5 * float(np.float64(a @ b) / (np.linalg.norm(a) * np.linalg.norm(b)))
+        rmse = float(np.linalg.norm(a - b) / np.sqrt(np.float64(len(a))))
+        mape = round(float(np.sum(np.abs((a - b) / b)) / np.float64(len(b)) * 100), 4)
+    return Scores(_text(cosine), "" if math.isnan(rmse) else repr(rmse), f"{mape}%")
+
+
+def _flat(journal: Journal, tensor: Tensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    values = as_float(journal.array(tensor), tensor.spec.dtype)
+    return np.real(values).astype(np.float64).reshape(-1)
+
+
+def _text(number: float | None) -> str:
+    return "nan" if number is None or math.isnan(number) else repr(number)
+
+
+def _percent(number: float | None) -> str:
+    return "nan" if number is None or math.isnan(number) else f"{number:.10g}%"
+
 
 COLUMNS = (
     "Name",

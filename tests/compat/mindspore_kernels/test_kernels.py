@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from twintrace import api
+from twintrace.compat.mindspore_kernels import layout as kernels
 from twintrace.model.errors import TraceError, TraceFormatError, TraceNotFoundError
 from twintrace.model.sites import Kind, Phase
 from twintrace.model.tensors import Spec
 from twintrace.model.values import Nest, TensorRef, Token
-from twintrace.store import kernels, native
+from twintrace.store import native
 from twintrace.store.registry import open_trace
 
 SCOPE = "Default_network-WithLossCell__backbone-Net_l1-Dense"

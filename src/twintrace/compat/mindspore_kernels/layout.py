@@ -23,18 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from ..model.dtypes import short_name
-from ..model.errors import TraceFormatError, TraceNotFoundError
-from ..model.records import Call, Config, Damage, Header, Note
-from ..model.sites import Kind, Phase, Site
-from ..model.tensors import Location, Spec, Statistics, Tensor
-from ..model.values import Nest, TensorRef, Token, Value
-from .digest import digest
-from .lines import decode
-from .npy import Npy
-from .trace import HeldJournal, Trace
-
-__all__ = ["read", "recognises"]
+from ...model.dtypes import short_name
+from ...model.errors import TraceFormatError, TraceNotFoundError
+from ...model.records import Call, Config, Damage, Header, Note
+from ...model.sites import Kind, Phase, Site
+from ...model.tensors import Location, Spec, Statistics, Tensor
+from ...model.values import Nest, TensorRef, Token, Value
+from ...store.digest import digest
+from ...store.lines import decode
+from ...store.npy import Npy
+from ...store.trace import HeldJournal, Trace
 
 FRAMEWORK = "mindspore"
 SETTINGS = {"level": "op", "keep": "tensor"}

@@ -1,0 +1,87 @@
+"""Writers that put the records of a recorder into another tool's file, as they come.
+
+    tt.record(path, model, writer=LineWriter(path))     takes the place of the archive's own writer
+
+A trace's records, replayed into such a writer, are an export. What has been committed is in the tool's files, and these can be
+read, whenever the process is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..model.tensors import Location
+
+Array = np.ndarray[Any, Any]
+
+
+class Translator:
+    """Base of the writers of dumps: hands on records by their kind, and holds the bytes of tensors until they are written.
+
+    A writer has `_add_tensor`, `_add_call` and `_add_gradient`, and `commit`, `end_step` and `abandon` of a `store.writer.Writer`.
+    """
+
+    def __init__(self, *, copies: bool = True) -> None:
+        self._copies = copies
+        self._places: dict[str, int] = {}
+        self._bytes: dict[int, Array] = {}
+        self._next_place = 0
+
+    def has_step(self, step: int) -> bool:
+        """False: a dump knows no steps, so another may always begin."""
+        return False
+
+    def store(self, data: Array, fingerprint: str) -> Location:
+        """Hold the bytes, each content once, until they are written."""
+        key = f"{fingerprint}{len(data)}"
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._next_place
+            self._next_place += 1
+            self._bytes[place] = data.copy() if self._copies else data
+        return Location(place, len(data))
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take a record of the journal."""
+        match record["k"]:
+            case "tensor":
+                self._add_tensor(record)
+            case "stack":
+                self._add_stack(record)
+            case "call":
+                self._add_call(record)
+            case "grad":
+                self._add_gradient(record)
+
+    def release(self) -> None:
+        """Let go of bytes that were held and not written; should they be needed all the same, they are given again."""
+        self._places = {key: place for key, place in self._places.items() if place not in self._bytes}
+        self._bytes.clear()
+
+    def close(self) -> None:
+        """End the dump."""
+        try:
+            self.end_step()
+        finally:
+            self.abandon()
+
+    def end_step(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        raise NotImplementedError
+
+    def _add_tensor(self, record: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _add_stack(self, record: Mapping[str, Any]) -> None:
+        """Most dumps do not say where a call was made."""
+
+    def _add_call(self, record: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _add_gradient(self, record: Mapping[str, Any]) -> None:
+        raise NotImplementedError
