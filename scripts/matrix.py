@@ -2,7 +2,7 @@
 
     $ make matrix                      # every row
     $ make matrix MATRIX=oldest        # one of them; the others keep their lines in the table
-    matrix: oldest: Python 3.10.13, numpy 1.24.4, torch 2.1.2, mindspore 2.7.0: 1370 passed, 31 skipped
+    matrix: oldest: Python 3.10.13, numpy 1.24.0, torch 2.1.0, mindspore 2.7.0: 1370 passed, 31 skipped
 
 Each row has an environment of its own, built and cached by scripts/env.py like that of `make test`, with the row's interpreter:
 `python3.10` on PATH, or one of pyenv's. A build of torch for GPUs takes about 5 GB; an index with builds for CPUs, in
@@ -59,7 +59,7 @@ TESTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """Versions that are tested together. None: the package is not installed."""
+    """Versions that are tested together. Of `2.6` the last patch is taken. None: the package is not installed."""
 
     name: str
     python: str
@@ -70,7 +70,11 @@ class Row:
     @property
     def pins(self) -> list[str]:
         found = {package: getattr(self, package) for package in PACKAGES}
-        return [f"{package}=={version}.*" for package, version in found.items() if version is not None]
+        return [
+            f"{package}=={version}{'.*' if version.count('.') == 1 else ''}"
+            for package, version in found.items()
+            if version is not None
+        ]
 
     @property
     def requires(self) -> list[str]:
@@ -78,7 +82,7 @@ class Row:
 
 
 ROWS = (
-    Row("oldest", "3.10", "1.24", "2.1", "2.7"),
+    Row("oldest", "3.10", "1.24.0", "2.1.0", "2.7.0"),
     Row("middle", "3.12", "1.26", "2.6", "2.8"),
     Row("tested", "3.11", "1.26", "2.13", "2.10"),
     Row("numpy2", "3.12", "2.5", None, "2.10"),

@@ -31,7 +31,7 @@ def number(version):
 def test_the_rows_reach_the_oldest_that_is_promised(matrix):
     for package, oldest in versions.OLDEST.items():
         tested = [getattr(row, package) for row in matrix.ROWS]
-        assert min(number(version) for version in tested if version) == oldest, package
+        assert min(number(version) for version in tested if version) == (*oldest, 0), package
     assert {row.python for row in matrix.ROWS} == {"3.10", "3.11", "3.12", "3.13"}
     assert len({row.torch for row in matrix.ROWS} - {None}) >= 3
 

@@ -27,6 +27,7 @@ OPTIONAL: Mapping[str, str] = {
     "compiled.py": "the miniature compiles nothing",
     "taps.py": "a call of the host from inside a compiled graph: only MindSpore compiles what users write in Python",
     "releases.py": "names that torch has moved since 2.1; MindSpore's differences are flags of capabilities",
+    "steps.py": "only torch has hooks of its own around the steps of all optimizers",
     "quiet.py": "only torch lets users see every kernel and every function, by modes and subclasses",
     "callbacks.py": "only MindSpore has a loop of its own, Model.train, that calls others back",
     "digests.py": "only torch's tensors wait on a device; MindSpore's are read on the host when they are seen",

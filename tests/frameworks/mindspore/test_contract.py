@@ -6,6 +6,7 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import mint, nn, ops  # noqa: E402
+from mindspore.common.initializer import initializer  # noqa: E402
 from mindspore.experimental.optim import SGD  # noqa: E402
 
 from twintrace.frameworks.mindspore import ops as kernels  # noqa: E402
@@ -123,7 +124,9 @@ class MindsporePage(Page):
                 return ms.Tensor(values.copy())
             # What numpy does not have: bytes as bytes. A way through another type would quieten signalling NaNs.
             made = ms.Tensor(np.zeros(values.shape, np.uint8), DTYPES[dtype])
-            self._memory(made)[...] = np.frombuffer(values.tobytes(), np.uint8)
+            # Before 2.8 a tensor has no address until an operator has touched it; its array is the same memory.
+            memory = self._memory(made) if made.data_ptr() else made.asnumpy().view(np.uint8).reshape(-1)
+            memory[...] = np.frombuffer(values.tobytes(), np.uint8)
             return made
 
     def array(self, tensor):
@@ -171,7 +174,10 @@ class MindsporePage(Page):
             }
 
     def unreadable(self):
-        return mint.empty((2, 3), device="meta")
+        """A tensor on no device, or where there are none of those, one whose initialiser has not run."""
+        if hasattr(ms.Tensor, "is_meta"):
+            return mint.empty((2, 3), device="meta")
+        return initializer("ones", (2, 3))
 
     def token(self):
         return ms.bfloat16, ("dtype", "BFloat16")

@@ -1,7 +1,8 @@
 """MSAdapter is a package called `torch`, so its tests run in a process and an environment of their own: those in `inside`.
 
-    MindSpore 2.10   mindnlp's mindtorch under a stand-in `torch`, over the environment that runs these tests
-    MindSpore 2.7    mindtorch as it is, as its users import it; slow, because a MindSpore of its own is installed
+    the environment's MindSpore   mindnlp's mindtorch, over the environment that runs these tests; under a stand-in `torch` from
+                                  MindSpore 2.8 on
+    MindSpore 2.7                 mindtorch as it is, as its users import it; slow, because a MindSpore of its own is installed
 
 Environments are made on first use and kept (scripts/layers.py). One that cannot be made is a failure here, never a skipped test.
 """
@@ -44,6 +45,8 @@ LIMITS_OF_27 = {
     "TestMsadapter::test_gradients_go_through_writes_in_place",
     "TestMsadapter::test_large_gradients_are_what_they_were_when_they_came",
 }
+QUIET_27 = "-Wignore:twintrace:RuntimeWarning"  # what is said of the limits
+AS_IT_IS = {"PYTHONPATH": str(ROOT / "src"), "TWINTRACE_IMPORT_FIRST": "mindtorch"}
 
 pytestmark = pytest.mark.needs_mindspore
 
@@ -102,17 +105,31 @@ def check(found: Found, excuses: tuple[str, ...], at_least: int, limits: Collect
     assert passed >= at_least, f"only {passed} tests ran inside"
 
 
+def needs_stand_in() -> bool:
+    """Is this MindSpore newer than the one that mindtorch was written for?"""
+    return hasattr(pytest.importorskip("mindspore").Tensor, "_grad_node")
+
+
+def script(text: str) -> str:
+    """A script in which `torch` is MSAdapter: by the stand-in on its path, or by mindtorch, which puts itself in its place."""
+    return text if needs_stand_in() else f"import mindtorch\n{text}"
+
+
 @pytest.fixture
 def path() -> str:
-    return os.pathsep.join([str(HERE / "standin"), str(ROOT / "src")])
+    return os.pathsep.join([*([str(HERE / "standin")] if needs_stand_in() else []), str(ROOT / "src")])
 
 
 @pytest.mark.parametrize(
-    ("files", "at_least"), [(["test_contract.py"], 100), (["test_recording.py"], 10)], ids=["contract", "recording"]
+    ("file", "at_least"), [("test_contract.py", 100), ("test_recording.py", 10)], ids=["contract", "recording"]
 )
-def test_on_mindspore_2_10(files, at_least, path, tmp_path):
+def test_on_the_mindspore_of_this_environment(file, at_least, path, tmp_path):
     python = layer("msadapter", MINDTORCH)
-    check(run_inside(python, files, {"PYTHONPATH": path}, tmp_path), EXCUSES, at_least)
+    if needs_stand_in():
+        check(run_inside(python, [file], {"PYTHONPATH": path}, tmp_path), EXCUSES, at_least)
+    else:
+        limits = LIMITS_OF_27 if file == "test_contract.py" else ()
+        check(run_inside(python, [file], AS_IT_IS, tmp_path, QUIET_27), EXCUSES_OF_27, at_least, limits)
 
 
 NAMES = """
@@ -128,7 +145,11 @@ def test_functions_have_the_names_that_pytorchs_workshop_gives(path):
     torch, names = pytest.importorskip("torch"), pytest.importorskip("twintrace.frameworks.torch.names")
     python = layer("msadapter", MINDTORCH)
     told = subprocess.run(
-        [python, "-c", NAMES], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=900
+        [python, "-c", script(NAMES)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert told.returncode == 0, told.stderr
     compared = 0
@@ -176,12 +197,12 @@ with tt.record(sys.argv[1], net, level="mix", keep="tensor", strict=True):
 def test_a_trace_of_msadapter_lies_beside_one_of_pytorch(path, tmp_path):
     """The same code in both: it agrees, and where it does not, the layer and the setting are named."""
     runs = {
-        "torch": (sys.executable, str(ROOT / "src"), "1e-5"),
-        "adapter": (layer("msadapter", MINDTORCH), path, "1e-5"),
-        "wrong": (layer("msadapter", MINDTORCH), path, "1e-3"),
+        "torch": (sys.executable, SAME_NET, str(ROOT / "src"), "1e-5"),
+        "adapter": (layer("msadapter", MINDTORCH), script(SAME_NET), path, "1e-5"),
+        "wrong": (layer("msadapter", MINDTORCH), script(SAME_NET), path, "1e-3"),
     }
-    for name, (python, paths, eps) in runs.items():
-        command = [str(python), "-c", SAME_NET, str(tmp_path / name), eps]
+    for name, (python, text, paths, eps) in runs.items():
+        command = [str(python), "-c", text, str(tmp_path / name), eps]
         env = os.environ | {"PYTHONPATH": paths, "GLOG_v": "4"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
@@ -193,7 +214,7 @@ def test_a_trace_of_msadapter_lies_beside_one_of_pytorch(path, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_self_check_on_mindspore_2_10(path, tmp_path):
+def test_the_self_check_on_the_mindspore_of_this_environment(path, tmp_path):
     python = layer("msadapter", MINDTORCH)
     check(run_inside(python, ["test_selfcheck.py"], {"PYTHONPATH": path}, tmp_path), EXCUSES, 1)
 
@@ -201,9 +222,7 @@ def test_the_self_check_on_mindspore_2_10(path, tmp_path):
 @pytest.mark.slow
 def test_as_it_is_on_mindspore_2_7(tmp_path):
     python = layer("msadapter-2.7", ["mindspore==2.7.0", *MINDTORCH])
-    variables = {"PYTHONPATH": str(ROOT / "src"), "TWINTRACE_IMPORT_FIRST": "mindtorch"}
-    quiet = "-Wignore:twintrace:RuntimeWarning"  # what is said of the limits
-    found = run_inside(python, ["test_contract.py", "test_recording.py"], variables, tmp_path, quiet)
+    found = run_inside(python, ["test_contract.py", "test_recording.py"], AS_IT_IS, tmp_path, QUIET_27)
     check(found, EXCUSES_OF_27, 100, LIMITS_OF_27)
 
 

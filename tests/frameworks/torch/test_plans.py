@@ -9,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from zoo import steps_are_told  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
@@ -145,6 +144,27 @@ def test_ddp_is_followed(stand_in, tmp_path, monkeypatch, followed, one_rank, le
     assert followed[-2:] == [True, True]
     for left, right in zip(cases.lines(tmp_path / "True"), cases.lines(tmp_path / "False"), strict=True):
         assert left == right
+
+
+@pytest.mark.parametrize("level", ["module", "mix", "op"])
+def test_buffers_that_ddp_takes_from_another_rank_are_read_before(stand_in, tmp_path, monkeypatch, one_rank, level):
+    """As on every rank but the first: the buffers are written to before each forward pass, below all modes."""
+
+    def received(group, tensors, *rest):
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            for buffer in tensors:
+                buffer.fill_(1)
+
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.BatchNorm1d(3))
+    monkeypatch.setattr(torch.distributed, "_broadcast_coalesced", received)
+    torch.nn.init.zeros_(net.module.running_var)
+    with tt.record(tmp_path / "trace", net, level=level, keep="fingerprint", strict=True) as rec:
+        rec.save("before", net.module.running_var)
+        net(torch.arange(6.0).view(2, 3))
+    assert torch.distributed._broadcast_coalesced is received
+    journal = tt.open(tmp_path / "trace").journal(0)
+    (saved,) = [call for call in journal.calls() if call.site.name == "before"]
+    assert journal.tensor(saved.output.id).statistics.max == 0
 
 
 def test_steps_that_accumulate_change_from_plan_to_plan(stand_in, tmp_path, followed):
@@ -291,7 +311,6 @@ def test_a_mode_of_the_users_that_is_alone_is_not_switched_off():
         assert not watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
 
 
-@pytest.mark.offered.with_args(steps_are_told)
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):
     run = cases.Run("conv")
     stack = torch.overrides._get_current_function_mode_stack

@@ -34,7 +34,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.checkpoint import checkpoint
 
 torch.set_num_threads(1)
@@ -146,15 +145,6 @@ def fuses_on_the_host() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def steps_are_told() -> bool:
-    """hooks of optimizers' steps: torch 2.1 takes them away for good when something is compiled"""
-    told = []
-    remove = register_optimizer_step_pre_hook(lambda *_: told.append(1)).remove
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).step()
-    remove()
-    return bool(told)
 
 
 def _build_seeded(build: Callable[[], Built]) -> Built:

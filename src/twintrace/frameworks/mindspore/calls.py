@@ -140,13 +140,13 @@ class Calls:
             )
             follows = follows and call is not None and call.wants_gradients
             inputs = self._gradients.begin(call) if call is not None and follows else []
-            if follows:
-                args, kwargs = self._gradients.tap(call, args, kwargs, mutates)
+            given, named, restore = self._gradients.tap(call if follows else None, args, kwargs, mutates)
         _INSIDE.owners.add(id(self))
         start = next_sequence_number(inputs)
         try:
-            output = original(*args, **kwargs)
+            output = restore(original(*given, **named))
         except BaseException as error:
+            restore(None)
             if call is not None:
                 end_without_result(self._sink, call, error)
             raise

@@ -4,7 +4,8 @@ MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence number
 full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
 Before 2.8 the graph cannot be seen. There the arguments of a call are replaced by aliases with a hook in between, which is a node
-more; that hook stays in the graph, and is only told to be silent.
+more; that hook stays in the graph, and is only told to be silent. Aliases stay inside the call: what it hands back, or leaves in
+a list or dict of the user's, is the user's own tensor again.
 
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
@@ -12,9 +13,12 @@ every result until then. MindSpore does not tell the number that is next.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import mindspore as ms
@@ -39,6 +43,8 @@ __all__ = [
 
 HAS_NODES = hasattr(ms.Tensor, "_grad_node")
 """Can the graph be seen?"""
+_MAX_DEPTH = 24
+"""Containers within containers in which tensors are looked for, as in collect/flatten.py."""
 _DIFFERENTIABLE = (ms.float16, ms.float32, ms.float64, ms.bfloat16, ms.complex64, ms.complex128)
 
 
@@ -125,6 +131,8 @@ class Gradients:
             sink, unseen=unseen, identity=_id, target=lambda node, number: (_id(node), number), add=_add
         )
         self._taps: list[_Tap] = []
+        self._handed_back: dict[int, set[int]] = {}
+        """Of a call that is about to be followed: the arguments, by object, that are among its results."""
         self._names: Callable[[], dict[int, str]] = dict
         self._passes = 0
 
@@ -137,15 +145,46 @@ class Gradients:
         """A call is about to run whose gradients are wanted: what `follow` will have to know of its inputs."""
         return edges_of(call)
 
-    def tap(self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()) -> tuple[Any, Any]:
-        """The arguments to call with: the same, or where the graph cannot be seen, aliases that tell of their gradients."""
+    def tap(
+        self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()
+    ) -> tuple[Any, Any, Callable[[Any], Any]]:
+        """The arguments to call with: the same, or where the graph cannot be seen, aliases that tell of their gradients.
+
+        The third is to be called after the call, with its result or None: it puts the user's own tensors back into the
+        containers among the arguments, and returns the result with the user's own tensors in it.
+        """
         if HAS_NODES or call is None or not call.wants_gradients or not _is_taping():
-            return args, kwargs
+            return args, kwargs, _unchanged
         wanted = {slot: tensor for slot, tensor in call.inputs if slot not in mutates and _is_tappable(tensor)}
-        tapped = {slot: self._alias(call, slot, tensor) for slot, tensor in wanted.items()}
+        tapped = {slot: (tensor, self._alias(call, slot, tensor)) for slot, tensor in wanted.items()}
+        originals = {id(alias): tensor for tensor, alias in tapped.values()}
+
+        def alias_of(slot: str, tensor: Any) -> Any:
+            mine, alias = tapped.get(slot, (None, tensor))
+            return alias if mine is tensor else tensor
+
+        def original_of(_: str, tensor: Any) -> Any:
+            return originals.get(id(tensor), tensor)
+
+        # The second argument holds the aliases, so that no other object gets their ids.
+        def restore(output: Any, _: Any = tapped) -> Any:
+            _exchanged((args, kwargs), "", original_of)
+            handed_back: set[int] = set()
+
+            def noted(slot: str, tensor: Any) -> Any:
+                if id(tensor) in originals:
+                    handed_back.add(id(originals[id(tensor)]))
+                return original_of(slot, tensor)
+
+            output = _exchanged(output, "", noted)
+            if handed_back:
+                self._handed_back[call.id] = handed_back
+            return output
+
         return (
-            tuple(_replaced(value, str(position), tapped) for position, value in enumerate(args)),
-            {name: _replaced(value, f"kw.{name}", tapped) for name, value in kwargs.items()},
+            tuple(_exchanged(value, str(position), alias_of) for position, value in enumerate(args)),
+            {name: _exchanged(value, f"kw.{name}", alias_of) for name, value in kwargs.items()},
+            restore,
         )
 
     def _alias(self, call: Open, slot: str, tensor: Any) -> Any:
@@ -157,9 +196,10 @@ class Gradients:
         return alias
 
     def _follow_outputs(self, call: Open) -> None:
-        """Without nodes to hook: each result tells of its gradient itself."""
+        """Without nodes to hook: each result tells of its gradient itself. An argument that is handed back is no result."""
+        handed_back = self._handed_back.pop(call.id, ())
         for slot, tensor in call.outputs:
-            if _is_tappable(tensor) and tensor._has_auto_grad():
+            if id(tensor) not in handed_back and _is_tappable(tensor) and tensor._has_auto_grad():
                 tap = _Tap(self._nodes.reporter(call, slot, Role.OUTPUT))
                 self._nodes.keep(tensor.register_hook(tap.function()))
         call.inputs.clear()
@@ -275,14 +315,43 @@ def _is_tappable(tensor: Any) -> bool:
     return not isinstance(tensor, ms.Parameter) or bool(tensor.requires_grad)
 
 
-def _replaced(value: Any, slot: str, by: Mapping[str, Any]) -> Any:
-    """The value with its tensors replaced, in plain containers; others are passed on as they are."""
-    if slot in by:
-        return by[slot]
-    if type(value) in (list, tuple):
-        return type(value)(_replaced(item, f"{slot}.{position}", by) for position, item in enumerate(value))
-    if type(value) is dict:
-        return {name: _replaced(item, f"{slot}.{name}", by) for name, item in value.items()}
+def _unchanged(output: Any) -> Any:
+    return output
+
+
+def _exchanged(value: Any, slot: str, exchange: Callable[[str, Any], Any], depth: int = 0) -> Any:
+    """The value with `exchange(slot, tensor)` in the place of each tensor in it.
+
+    Lists, dicts and dataclasses stay the objects that they are, since whoever is called may write to them; tuples are made
+    anew where something in them changes.
+    """
+    if isinstance(value, ms.Tensor):
+        return exchange(slot, value)
+    if depth == _MAX_DEPTH:
+        return value
+    prefix = f"{slot}." if slot else ""
+    make = tuple if type(value) is tuple else getattr(type(value), "_make", None)
+    if isinstance(value, tuple) and make is not None:  # of another kind of tuples it is not known how they are made
+        names = getattr(value, "_fields", range(len(value)))
+        items = [
+            _exchanged(old, f"{prefix}{name}", exchange, depth + 1) for name, old in zip(names, value, strict=True)
+        ]
+        return value if all(map(operator.is_, items, value)) else make(items)
+    put: Callable[[Any, Any], None]
+    if isinstance(value, list):
+        held, put = list(enumerate(value)), value.__setitem__
+    elif isinstance(value, MutableMapping):
+        held, put = list(value.items()), value.__setitem__
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        held, put = [(name, getattr(value, name)) for name in names], functools.partial(object.__setattr__, value)
+    else:
+        return value
+    for name, item in held:
+        new = _exchanged(item, f"{prefix}{name}", exchange, depth + 1)
+        if new is not item:
+            with suppress(Exception):  # a class of the user's own that does not want it: its tensors stay as they are
+                put(name, new)
     return value
 
 

@@ -190,13 +190,14 @@ class Modules:
         with unseen():
             call = self._sink.enter(Kind.MODULE, view.path, args, kwargs, phase=present_phase(), module=view)
             inputs = self._gradients.begin(call) if call is not None and call.wants_gradients else []
-            args, kwargs = self._gradients.tap(call, args, kwargs)
+            given, named, restore = self._gradients.tap(call, args, kwargs)
         if call is None:
             return original(cell, *args, **kwargs)
         start = next_sequence_number(inputs)
         try:
-            output = original(cell, *args, **kwargs)
+            output = restore(original(cell, *given, **named))
         except BaseException as error:
+            restore(None)
             end_without_result(self._sink, call, error)
             raise
         with unseen():

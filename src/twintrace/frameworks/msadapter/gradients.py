@@ -101,9 +101,11 @@ class TensorHooks(Gradients):
         self._open[call.id] = (self._now, [(slot, self._value(tensor)) for slot, tensor in call.inputs])
         return []
 
-    def tap(self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()) -> tuple[Any, Any]:
+    def tap(
+        self, call: Open | None, args: Any, kwargs: Any, mutates: Sequence[str] = ()
+    ) -> tuple[Any, Any, Callable[[Any], Any]]:
         """The arguments as they are: here nothing is put into the graph."""
-        return args, kwargs
+        return args, kwargs, lambda output: output
 
     def follow(self, call: Open, inputs: list[tuple[str, Any, int]], start: int) -> None:
         """The call has run: it took these values and made those."""

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ...model.sites import Kind, Phase
 from ..protocol import Open, Sink
@@ -28,6 +27,7 @@ from .gradients import unseen
 from .modules import end
 from .patches import patch
 from .releases import is_compiling
+from .steps import on_steps
 
 _MUTATES = ("0", "kw.state")
 _STEP = "Optimizer.step#"
@@ -60,8 +60,7 @@ class Updates:
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
-        yield register_optimizer_step_pre_hook(self._begin).remove
-        yield register_optimizer_step_post_hook(self._end).remove
+        yield on_steps(self._begin, self._end, self._over)
         yield patch(torch.autograd.profiler.record_function, "__exit__", self._after_steps)
         yield self._over
 
@@ -187,8 +186,7 @@ def forget_updated(sink: Sink) -> Callable[[], None]:
         with unseen():
             sink.forget(_parameters(optimizer))
 
-    remove: Callable[[], None] = register_optimizer_step_post_hook(tell).remove
-    return remove
+    return on_steps(after=tell)
 
 
 def _parameters(optimizer: Optimizer) -> list[Any]:

@@ -3,6 +3,7 @@
     x.add_(1), F.relu(x, inplace=True), torch.add(x, y, out=z)     at level module by a mode that looks for nothing else;
                                                                    at the other levels by the modes that record
     optimizer.step(), graph.replay(), storage.resize_(0)           at every level
+    buffers that DDP takes from another rank before a forward pass  at every level
 
 Installed only where there is a device: on a host without one tensors are read at the moment of the call, and nothing waits. The
 mode is in place only while something waits, since every question to a tensor passes it: an optimizer asks thousands a step. And
@@ -19,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from ..protocol import Sink
@@ -29,6 +29,7 @@ from .calls import without_modes
 from .names import Api, arguments, describe
 from .patches import patch
 from .releases import is_compiling, patch_engine
+from .steps import on_steps
 
 _UNKNOWN = object()
 _LAYERS = frozenset(
@@ -113,8 +114,10 @@ class Writes:
         """Install; yields what undoes each change. After everything else: what waits at the door of a step is read last."""
         if not looking.has_device():
             return
-        yield register_optimizer_step_pre_hook(self._before_step).remove
+        yield on_steps(self._before_step)
         yield patch(torch.UntypedStorage, "resize_", self._around_resize)
+        if torch.distributed.is_available():
+            yield patch(torch.distributed, "_broadcast_coalesced", self._around_broadcast)
         if torch.cuda.is_available():
             yield patch(torch.cuda.CUDAGraph, "replay", self._around_replay)
         if self._calls:
@@ -162,6 +165,17 @@ class Writes:
             return original(this, size)
 
         return resize_
+
+    def _around_broadcast(self, original: Any) -> Any:
+        """A function in C++, below every mode. Older releases write on the rank that sends as well."""
+
+        @functools.wraps(original)
+        def _broadcast_coalesced(*args: Any, **kwargs: Any) -> Any:
+            if self._sink.waits:
+                self._sink.before_write(arguments(args, kwargs))
+            return original(*args, **kwargs)
+
+        return _broadcast_coalesced
 
     def _around_replay(self, original: Any) -> Any:
         @functools.wraps(original)
