@@ -276,6 +276,7 @@ class Planner:
             self._failures += 1
             plan = self._plan_of(draft, pattern)  # how far stacks and so on were counted is known until the next step
             if plan is not None:
+                self._plans.write_out(plan.script)
                 self._plans.wire(plan.script, self.gradients, self.reporter)
                 self._known.insert(0, plan)
                 del self._known[_MAX_PLANS:]
@@ -331,7 +332,6 @@ class Planner:
         follower.scripts = [plan.script for plan in self._known if plan.precision is self._session.precision()]
         if follower.script not in follower.scripts:
             return False
-        self._observer.digests.follow(follower.script)  # type: ignore[union-attr]
         self._begun = True
         return True
 
@@ -441,6 +441,8 @@ class Planner:
         if follower is None:
             return
         plan = self._plan()
+        follower.settle()
+        self._observer.digests.unfollow(follower)  # type: ignore[union-attr]
         self.follower = None
         if not self._begun:  # nothing was followed, and nothing is known
             self._begin_draft()

@@ -36,6 +36,7 @@ OPTIONAL: Mapping[str, str] = {
     "digest_triton.py": "as for digests.py: Triton's kernels take torch's tensors",
     "digest_plain.py": "as for digests.py: nothing else waits",
     "plans.py": "as for digests.py: steps are followed where values wait on a device",
+    "checks.py": "as for plans.py: what of each event is compared, written out",
     "drafts.py": "as for plans.py: the events of a step that others follow",
     "wiring.py": "as for plans.py: hooks that every step puts on its graph",
     "modules.py:end": "as for plans.py: a call's end is told to the draft of a plan as well",

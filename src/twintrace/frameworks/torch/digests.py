@@ -115,7 +115,11 @@ class DeviceDigests:
         self._script: Any = None  # such a plan
         self._pinned: list[tuple[Tensor, np.ndarray[Any, Any]]] = []  # on the host, to copy tables from
         self._pins = 0  # of these, used in this step
-        self._ahead: dict[int, tuple[int, int, int]] = {}  # by number: storage, address, version when it was read ahead
+        self._follower: Any = None  # who follows it
+        self.bound = 0
+        """Bytes of tensors that may be seen before they are settled."""
+        self._is_watched = False  # has somebody been told that something waits?
+        self._ahead: set[int] = set()  # numbers of tensors that were read before they are seen
         self._ahead_in: dict[int, list[int]] = {}  # by storage: the numbers of those in it
         self.overwritten: set[int] = set()
         """Tickets of this step that were copied because somebody was about to write to them."""
@@ -127,7 +131,7 @@ class DeviceDigests:
     @property
     def waiting(self) -> int:
         """Number of tensors that wait, or must not be written to unseen for another reason."""
-        return self._count + len(self._ahead)
+        return self._count + len(self._ahead) + (self._follower is not None and self._follower.is_behind)
 
     @property
     def held(self) -> int:
@@ -205,9 +209,10 @@ class DeviceDigests:
 
     # --- a step that follows a plan -------------------------------------------------------------------------------------
 
-    def follow(self, script: Any) -> None:
-        """The next tickets are those of a plan (`plans.Script`), whose tensors come by `take`."""
+    def follow(self, script: Any, follower: Any) -> None:
+        """The next tickets are those of a plan (`plans.Script`), whose tensors come by `take`, when they are settled."""
         self._script, device, stream = script, script.device, 0
+        self._follower = follower
         self._kinds = list(script.kinds)
         self._raw_stream = None
         if device.type == "cuda":
@@ -216,6 +221,12 @@ class DeviceDigests:
         self._where, self._plan_stream = (device, stream), stream
         if (device, stream) not in self._places:
             self._open(device, stream)
+        self.bound = self._limit // 8
+
+    def unfollow(self, follower: Any) -> None:
+        """Nothing more comes of this follower."""
+        if self._follower is follower:
+            self._follower = None
 
     def go_over(self, script: Any) -> None:
         """Another plan is followed from here on, which was the same so far."""
@@ -224,59 +235,79 @@ class DeviceDigests:
             self._script, self._kinds = script, [*kinds, *self._kinds[len(kinds) :]]
             self._ahead.clear()  # the numbers to come are other tensors
 
-    def take(
-        self, number: int, tensor: Tensor, storage: int, room: int, address: int, version: int, copied: bool
-    ) -> None:
-        """A tensor of a plan: an ordinary one that is not empty, of which all is known. RuntimeError where it is not where
-        the plan runs.
-
-        `storage` is its identity, `room` its bytes; `copied`: it will be written to soon, so a copy waits in its place.
-        """
+    def check(self) -> None:
+        """A tensor of a plan is seen here and begins to wait. RuntimeError where that is not where the plan runs."""
         if self._raw_stream is not None and self._raw_stream(self._device_index) != self._plan_stream:
             raise RuntimeError("on another stream than planned")  # a graph is captured on a stream of its own
-        task = _graph_task()
-        if task != -1 and task != self._task:
+        if not self._is_watched:
+            self._begin_waiting()
+
+    def end_with(self, task: int) -> None:
+        """All is read at the end of this backward pass."""
+        if task != self._task:
             self._task = task
             torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+
+    def copy(self, number: int, tensor: Tensor, copies: dict[int, Tensor]) -> None:
+        """This tensor will be written to soon: a copy of it is to be read, unless it is large."""
+        if self._kinds[number][1] * _COPIED <= self._limit:
+            with _alone():
+                copies[number] = tensor.detach().clone()
+
+    def lose(self, number: int, reason: str) -> None:
+        """This tensor of a plan cannot be read."""
+        self._reasons[number] = reason
+
+    def take(
+        self,
+        numbers: list[int],
+        tensors: list[Tensor],
+        storages: list[int],
+        rooms: list[int],
+        addresses: list[int],
+        versions: list[int],
+    ) -> None:
+        """Tensors of a plan, ordinary ones that are not empty, in columns: `storages` are identities, `rooms` their bytes."""
         with self._lock:
-            if not self._count:
-                self._begin_waiting()
-            if copied and self._kinds[number][1] * _COPIED <= self._limit:
-                with _alone():
-                    tensor = tensor.detach().clone()
-                address, version, storage = tensor.data_ptr(), tensor._version, -1 - number
-            elif task != -1:
-                tensor = tensor.detach()  # as in `submit`
-            taken = self._taken
-            taken.numbers.append(number)
-            taken.tensors.append(tensor)
-            taken.addresses.append(address)
-            taken.versions.append(version)
-            self._count += 1
-            if storage not in self._taken_storages:
-                self._taken_storages.add(storage)
-                self._held += room
-            if self._held >= self._limit or self._count >= MAX_ENTRIES:
+            if self._count + len(numbers) > MAX_ENTRIES:
+                self._flush()
+            taken, known = self._taken, self._taken_storages
+            taken.numbers += numbers
+            taken.tensors += tensors
+            taken.addresses += addresses
+            taken.versions += versions
+            for storage, room in zip(storages, rooms, strict=True):
+                if storage not in known:
+                    known.add(storage)
+                    self._held += room
+            self._count += len(numbers)
+            if self._held >= self._limit:
                 self._flush()
 
-    def read_ahead(self, found: Iterable[tuple[int, Tensor, int, int, int, int]]) -> None:
+    def read_ahead(self, found: Sequence[tuple[int, Tensor, int, int, int, int]]) -> None:
         """Tensors of a plan (as `take` has them) that it will see later: read at once, in one batch. Until then `is_ahead` says
         whether somebody has written to them.
         """
+        self.check()
         self._ahead_in.clear()
-        for number, tensor, storage, room, address, version in found:
-            self.take(number, tensor, storage, room, address, version, False)
-            self._ahead[number] = storage, address, version
+        for start in range(0, len(found), MAX_ENTRIES):
+            self.take(*map(list, zip(*found[start : start + MAX_ENTRIES], strict=True)))
+        for number, _, storage, *_ in found:
+            self._ahead.add(number)
             self._ahead_in.setdefault(storage, []).append(number)
         if self._ahead:
             self._flush()
 
-    def is_ahead(self, number: int, storage: int, address: int, version: int) -> bool:
-        """Was this tensor read ahead, and is it what it was?"""
-        return bool(self._ahead) and self._ahead.pop(number, None) == (storage, address, version)
+    def is_ahead(self, number: int) -> bool:
+        """Was this tensor read ahead, and has nobody written to it?"""
+        if number in self._ahead:
+            self._ahead.discard(number)
+            return True
+        return False
 
     def _begin_waiting(self) -> None:
         """From now on somebody must tell before memory is written to."""
+        self._is_watched = True
         for watch in WATCHES:
             watch()
 
@@ -399,16 +430,18 @@ class DeviceDigests:
 
     def holds(self, tensors: Iterable[Any]) -> bool:
         """Does something wait in the memory of one of these, which are about to be written to?"""
-        taken, others, storage = self._taken_storages, self._storages, looking.storage
-        keys = [storage(tensor) for tensor in tensors]
+        with _alone():
+            self._settle()
+            taken, others, storage = self._taken_storages, self._storages, looking.storage
+            keys = [storage(tensor) for tensor in tensors]
         if self._ahead:
             for key in keys:
-                for number in self._ahead_in.get(key, ()):
-                    self._ahead.pop(number, None)
+                self._ahead.difference_update(self._ahead_in.get(key, ()))
         return any(key in taken or key in others for key in keys)
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read now, or kept as a copy that waits instead."""
+        self._settle()
         if self._count:
             with self._lock:
                 self._before_write(tensors)
@@ -464,8 +497,16 @@ class DeviceDigests:
         """Launch the reading of all that waits: anything may be written to. `then_wait`: the present stream goes on after it,
         whichever it is.
         """
-        self._ahead.clear()
-        self._flush(then_wait)
+        with _alone():  # the engine calls this, where modes are on, and each question to a tensor would pass them
+            self._settle()
+            self._ahead.clear()
+            self._is_watched = False
+            self._flush(then_wait)
+
+    def _settle(self) -> None:
+        """Tensors of a plan that were seen are to be found among those that wait."""
+        if self._follower is not None:
+            self._follower.settle()
 
     def _flush(self, then_wait: bool = False) -> None:
         if not self._count:
@@ -612,7 +653,7 @@ class DeviceDigests:
 
     def drop(self) -> None:
         """Let go of everything, unread."""
-        self._taken, self._where, self._script = _Taken(), None, None
+        self._taken, self._where, self._script, self._follower = _Taken(), None, None, None
         self._ahead.clear()
         self._taken_storages.clear()
         self._pinned.clear()

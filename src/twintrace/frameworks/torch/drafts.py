@@ -158,7 +158,7 @@ class Event:
     """One thing that happened in a step that was recorded in full."""
 
     __slots__ = (
-        "after", "args", "arity", "buffers", "depth", "flat", "hooked", "id", "kept", "key", "kind", "kwargs", "mark", "mutated",
+        "after", "args", "buffers", "check", "depth", "hooked", "id", "kept", "key", "kind", "kwargs", "mark", "mutated",
         "mutates", "name", "names", "only", "output", "parameters", "phase", "place", "posts", "precision", "pres", "pushed",
         "settings", "sight", "sort", "state", "text", "thread", "type", "whole", "written",
     )  # fmt: skip
@@ -173,11 +173,8 @@ class Event:
         self.mutates: Sequence[str] = ()
         self.mutated: list[int] = []
         self.args: list[Item] = []
-        self.arity = 0
-        self.flat: tuple[Any, Any, Any] | None = None
-        """Of arguments none of which has tensors inside: those that are tensors, plain values, and others, each with its place."""
-        self.only: Sight | None = None
-        """The result, where it is one tensor."""
+        self.check: Any = None
+        """Compares what has come with the event (`checks.py`)."""
         self.names: tuple[str, ...] = ()
         self.kept: list[tuple[str, list[Item]]] = []
         """Attributes of a module that are told of with its configuration and have tensors, by name."""
@@ -185,6 +182,8 @@ class Event:
         self.parameters: tuple[tuple[str, ...], list[Sight | None]] = (), []
         self.buffers: tuple[tuple[str, ...], list[Sight | None]] = (), []
         self.output: list[Item] = []
+        self.only = False
+        """Is the result one tensor?"""
         self.after: list[tuple[int, Sight]] = []
         self.written: tuple[int, ...] | None = None
         """Places of the arguments that a call writes to, where each of its tensors is an argument by itself."""
@@ -208,25 +207,23 @@ class Event:
         """Does a call begin?"""
         return self.kind == ENTER
 
-    def arrange(self) -> None:
-        """Lay out what is compared in each step, once all is known."""
-        self.arity = len(self.args)
-        if not any(kind in (ITEMS, ENTRIES) for kind, _ in self.args):
-            tensors = [(place, content) for place, (kind, content) in enumerate(self.args) if kind == TENSOR]
-            values = [(place, content) for place, (kind, content) in enumerate(self.args) if kind == VALUE]
-            others = [(place, item) for place, item in enumerate(self.args) if item[0] in (NUMBERS, TOLD)]
-            self.flat = tuple(tensors), tuple(values), tuple(others)
-        if len(self.output) == 1 and self.output[0][0] == TENSOR:
-            self.only = self.output[0][1]
+    @property
+    def is_flat(self) -> bool:
+        """Is each tensor among the arguments an argument by itself?"""
+        return not self.names and not any(kind in (ITEMS, ENTRIES) for kind, _ in self.args)
 
     def sights(self) -> list[Sight]:
         """The tensors among the arguments, or the results, in order."""
         return [*sights_of(self.args), *sights_of(self.kwargs), *sights_of(self.output)]
 
+    def own_sights(self) -> list[Sight]:
+        """The same with those that a module has."""
+        own = (*sights_of([item for _, items in self.kept for item in items]), *self.parameters[1], *self.buffers[1])
+        return [*(sight for sight in own if sight is not None), *self.sights()]
+
     def signature(self) -> Any:
         """Equal for events that cannot be told apart by what is compared."""
-        own = (*sights_of([item for _, items in self.kept for item in items]), *self.parameters[1], *self.buffers[1])
-        sights = [*(sight for sight in own if sight is not None), *self.sights()]
+        sights = self.own_sights()
         sights += [sight for _, sight in self.after] + ([self.sight] if self.sight else [])
         return (
             self.kind, self.id, self.key, self.name, self.type, self.text, self.phase, self.thread, self.depth, self.place,
@@ -384,6 +381,7 @@ class Draft:
             if call.id >= 0:
                 found: list[Tensor] = []
                 event.output = [_item(output, found)]
+                event.only = event.output[0][0] == TENSOR
                 results = len(found)
                 found += [tensor for _, tensor in after]
                 sights = self._sights(found, numbers)
@@ -527,12 +525,29 @@ class Script:
         self.size = len(events)
         opened: dict[int, Event] = {}
         for event in events:
-            event.arrange()
             if event.kind == ENTER:
                 opened[event.id] = event
-            elif event.kind == LEAVE and (flat := opened[event.id].flat) and not opened[event.id].names:
-                places = [place for place, _ in flat[0]]
-                event.written = opened[event.id].written = tuple(places[number] for number in event.mutated)
+            elif event.kind == LEAVE and (enter := opened[event.id]).is_flat:
+                places = [place for place, (kind, _) in enumerate(enter.args) if kind == TENSOR]
+                enter.written = tuple(places[number] for number in event.mutated)
+        self.voids = [
+            (at, events[at - 1].mark[_TENSORS], [opened[event.id].sights()[place].number for place in event.mutated])
+            for at, event in enumerate(events)
+            if event.mutated
+        ]
+        """Of each call that writes to its arguments: place of its end, numbers known by then, numbers of what it writes to."""
+        self.spans = [spec.span for spec in specs]
+        self.rooms = list(self.spans)
+        """Bytes of the storage of each tensor, as far as they are known from an earlier step."""
+        given = {
+            sight.number for event in events if event.kind == ENTER for sight in event.own_sights() if sight.is_new
+        }
+        self.is_given = [number in given for number in range(len(specs))]
+        """Is it an argument, of which nothing was known when it was seen first?"""
+        self.plain = {
+            n for n, spec in enumerate(specs) if spec.elsewhere and spec.span and n not in given and n not in shared
+        }
+        """Numbers of results and gradients that are read as they are."""
         self.copied: set[int] = set()
         """Numbers of tensors that are written to before they are read in a batch: they are copied when they are seen."""
         self.lasting: dict[int, Any] = {}

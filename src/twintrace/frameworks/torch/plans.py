@@ -16,39 +16,41 @@ numbers for its values. Plain values that differ (a learning rate) are told, and
 else that differs the follower gives up: what was followed so far is written out, and the step goes on as if there had been no
 plan.
 
-All of this is paid for in every step, on a host that the device waits for. So a tensor is asked as little as possible: torch's own
-guard looks at all that does not change (`drafts.guard_of`), and arguments that were there when the step began, and are what they
-were then, are read at its beginning, in one batch.
+All of this is paid for in every step, on a host that the device waits for. So the comparisons are functions that were written out
+for each event (`checks.py`), and a tensor is asked at once only for what may be another a moment later: torch's own guard looks at
+all that does not change (`drafts.guard_of`), its address and version tell whether it is known. The rest (its storage, room for it
+among those that wait) is done by `settle`, for many tensors in a row: in the middle of a step none of torch's code for it is in the
+processor's caches. Arguments that were there when the step began, and are what they were then, are read at its beginning, in one
+batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import lt
 from threading import get_ident
 from types import FrameType
 from typing import Any, Protocol
 from weakref import ref
 
+import torch
 from torch import Tensor, nn
 
 from ...model.sites import Kind, Phase
 from ..protocol import ModuleView
 from . import tensors as looking
+from .checks import write_out
 from .drafts import (
     ANCHORS,
     ANYWHERE,
     ENTER,
     ENTRIES,
-    EQUAL,
-    FIXED,
     FORGET,
     HANDLERS,
     ITEMS,
     LEAVE,
     MAX_THREADS,
-    NUMBERS,
     TENSOR,
-    VALUE,
     Departed,
     Draft,
     Event,
@@ -58,13 +60,16 @@ from .drafts import (
     Sight,
     caller,
     draft_of,
-    sights_of,
 )
 from .gradients import Gradients
 from .precision import precision
 from .wiring import Slots, hook_up, wire
 
-__all__ = ["ANCHORS", "HANDLERS", "Draft", "Follower", "caller", "draft_of", "wire"]
+__all__ = ["ANCHORS", "HANDLERS", "Draft", "Follower", "caller", "draft_of", "wire", "write_out"]
+
+_BEHIND = 128
+"""Tensors that are asked for their storages in a row, at most."""
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
 class Desk(Protocol):
@@ -98,27 +103,31 @@ class Follower:
     def __init__(self, scripts: Sequence[Script], desk: Desk, digests: Any, lock: Any) -> None:
         """`scripts`: the most likely first; others that begin alike are gone over to where the first departs."""
         self.scripts, self._desk, self._digests, self._lock = list(scripts), desk, digests, lock
-        self._hand_over = digests.take
         self.script = script = scripts[0]
         self.events, self.size = script.events, script.size
         self.at = 0
-        # What is known of each number: plain lists of numbers, which Python's garbage collector does not walk.
+        # What is known of each number.
         most = max(len(script.specs) for script in scripts)
-        self.refs: list[Any] = [None] * most  # weak references to the tensors; None: of the host
+        self.seen: list[Any] = [
+            None
+        ] * most  # tensors that are not settled; weak references to others; None: of the host
         self.versions, self.addresses, self.storages = [0] * most, [0] * most, [0] * most
         self.samples: dict[int, Any] = {}
         self.rows = list(range(most))
         self.count = 0
         """Numbers that are known by now."""
-        self._table: dict[tuple[int, int], int] = {}  # (address, number of the spec) to the latest number
+        self._settled = 0  # of these, those whose storages are known
+        self._behind = 0  # bytes of the others
+        self._copies: dict[int, Tensor] = {}  # of the others, what is read in their place
+        self.table: dict[tuple[int, int], int] = {}  # (address, number of the spec) to the latest number
         self.holds: dict[Any, Any] = {}
         # Of storages that were written to unseen by their version: numbers below it are void.
         self.lives: dict[Any, int] = {}
+        self._voided = 0  # calls that write, in the order of the script, that are in `lives`
         self._met = 0  # numbers that were known before the present event
-        self._told = False
         self.threads: list[int | None] = [None] * MAX_THREADS
         self._arounds: list[Any] = [None] * MAX_THREADS  # by thread: the modules around it
-        self._shared, self._copied = script.shared, script.copied
+        self._task = -1  # the backward pass at whose end all is read
         # By number, of arguments that were there at the beginning: version and address then.
         self._before: dict[int, tuple[int, int]] = {}
 
@@ -135,6 +144,7 @@ class Follower:
 
     def release(self) -> None:
         """Let go of the storages."""
+        self._digests.unfollow(self)
         release = looking.release
         for hold in self.holds.values():
             release(hold)
@@ -178,19 +188,14 @@ class Follower:
                     if event.id >= 0:
                         if event.precision is not precision() or event.mutates != mutates:
                             raise Departed
-                        self._told = False
-                        if module is not None:
-                            self._check_module(event, view, module)
-                        self._check_arguments(event, args)
-                        if kwargs or event.names:
-                            if kwargs is None or tuple(kwargs) != event.names:
-                                raise Departed
-                            self._check(event.kwargs, kwargs.values())
-                        if self._told:
+                        if view is not None and event.type != view.type:
+                            raise Departed
+                        if event.check(self, args, kwargs, module):
                             self._desk.retell(event, event, (args, kwargs or {}))
+                        if self.count > self._met:
+                            self._wait()
                     if event.pushed is not None:
                         around.append(event.pushed)
-                    self._met = self.count
                     self.at += 1
                     return event
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
@@ -214,27 +219,20 @@ class Follower:
                     if event.kind != LEAVE or event.id != enter.id:
                         raise Departed
                     if event.id >= 0:
-                        only = event.only
-                        if only is None or event.after or (event.mutated and event.written is None):
-                            self._check_results(event, enter, args, kwargs, output, gradients)
-                        else:  # as nearly always
-                            if event.written:
-                                self._void([args[place] for place in event.written])
-                            if only.is_new:
-                                self._look(only, output)
-                            else:
-                                self._take(only, output)
-                            whole = event.whole
-                            if whole is not None and gradients is not None:
-                                node: Any = output.grad_fn
-                                if type(node) is not whole[1]:
-                                    raise Departed
-                                gradients.nodes.keep(node.register_hook(whole[2]))  # type: ignore[attr-defined]
-                            elif event.pres:
-                                self._hook(event, (output,), gradients)
+                        if event.check(self, args, kwargs, output):
+                            self._desk.retell(event, enter, output)
+                        whole = event.whole
+                        if whole is not None and gradients is not None:
+                            node: Any = (output if event.only else _results(event, output)[whole[0]]).grad_fn
+                            if type(node) is not whole[1]:
+                                raise Departed
+                            gradients.nodes.keep(node.register_hook(whole[2]))  # type: ignore[attr-defined]
+                        elif event.pres:
+                            self._hook(event, output, gradients)
+                        if self.count > self._met:
+                            self._wait()
                     if enter.pushed is not None:
                         del self._arounds[enter.thread][enter.depth :]
-                    self._met = self.count
                     self.at += 1
                     return True
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
@@ -266,15 +264,12 @@ class Follower:
                 event = self.events[self.at]
                 if event.key != key:
                     raise Departed
-                sight: Any = event.sight
-                if sight.is_new:
-                    if self.threads[event.thread] != get_ident():
-                        self._thread(event)
-                    self._look(sight, tensor)
-                else:
-                    self._take(sight, tensor)
+                if self.threads[event.thread] != get_ident():
+                    self._thread(event)
+                event.check(self, tensor)
+                if self.count > self._met:
+                    self._wait()
                 self.at += 1
-                self._met = self.count
                 return True
             except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
                 if not self._go_over(error):
@@ -289,7 +284,9 @@ class Follower:
                     if event.kind != FORGET or event.depth != len(tensors):
                         raise Departed
                     self._thread(event)
-                    self._void(tensors)
+                    self.settle()
+                    for tensor in tensors:
+                        self.lives[tensor.untyped_storage()._cdata] = self.count
                     self.at += 1
                     return True
                 except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
@@ -309,6 +306,7 @@ class Follower:
         """The first event has come."""
         if not self._desk.begin():
             raise Departed
+        self._digests.follow(self.script, self)
         script, found = self.script, []
         for number, known in list(script.lasting.items()):
             tensor = known()
@@ -321,182 +319,188 @@ class Follower:
                 memory = tensor.untyped_storage()
                 room = memory.nbytes()
                 if address and address + script.facts[number].span <= memory.data_ptr() + room:
-                    found.append((number, tensor, memory._cdata, room, address, version))
+                    storage = memory._cdata
+                    found.append((number, tensor, storage, room, address, version))
+                    if storage not in self.holds:
+                        self.holds[storage] = memory._weak_ref()
+                    self.storages[number] = storage
+                    script.rooms[number] = 0
         self._digests.read_ahead(found)
 
-    def _check_module(self, event: Event, view: ModuleView | None, module: nn.Module) -> None:
-        settings = event.settings
-        if view is None or event.type != view.type or settings is None or not settings.are_those_of(module.__dict__):
-            raise Departed
-        for name, items in event.kept:
-            kept: list[Tensor] = []
-            _gather(items, (module.__dict__[name],), kept)
-            for planned, each in zip(sights_of(items), kept, strict=True):
-                self._take(planned, each)
-        for (names, sights), found in ((event.parameters, module._parameters), (event.buffers, module._buffers)):
-            if tuple(found) != names:
-                raise Departed
-            for sight, tensor in zip(sights, found.values(), strict=True):
-                if sight is not None:
-                    self._take(sight, tensor)
-                elif tensor is not None:
-                    raise Departed
-
-    def _check_arguments(self, event: Event, args: Sequence[Any]) -> None:
-        if event.flat is None:
-            self._check(event.args, args)
-            return
-        if len(args) != event.arity:
-            raise Departed
-        tensors, values, others = event.flat
-        for place, sight in tensors:
-            if sight.is_new:
-                self._look(sight, args[place])
-            else:
-                self._take(sight, args[place])
-        for place, planned in values:
-            value = args[place]
-            if value is not planned and not _is_same(planned, value):
-                self._told = True
-        for place, item in others:
-            self._check((item,), (args[place],))
-
-    def _check_results(
-        self, event: Event, enter: Event, args: Sequence[Any], kwargs: Any, output: Any, gradients: Gradients | None
-    ) -> None:
-        inputs: list[Tensor] = []
-        if event.mutated:
-            inputs = inputs_of(enter, args, kwargs)
-            self._void([inputs[place] for place in event.mutated])
-        self._told = False
-        self._check(event.output, (output,))
-        for place, sight in event.after:
-            self._take(sight, inputs[place])
-        if self._told:
-            self._desk.retell(event, enter, output)
-        if event.pres:
-            results: list[Tensor] = []
-            _gather(event.output, (output,), results)
-            self._hook(event, results, gradients)
-
-    def _hook(self, event: Event, results: Sequence[Tensor], gradients: Gradients | None) -> None:
+    def _hook(self, event: Event, output: Any, gradients: Gradients | None) -> None:
         if gradients is None:
             raise Departed
-        hook_up(event, results, gradients)
+        hook_up(event, (output,) if event.only else _results(event, output), gradients)
 
-    def _check(self, items: Sequence[Item], values: Any) -> None:
-        if len(items) != len(values):
-            raise Departed
-        for (kind, planned), value in zip(items, values, strict=True):
-            if kind == TENSOR:
-                if planned.is_new:
-                    self._look(planned, value)
-                else:
-                    self._take(planned, value)
-            elif kind == VALUE:
-                if value is not planned and not _is_same(planned, value):
-                    self._told = True
-            elif kind == NUMBERS:
-                expected, numbers, types = planned
-                if type(value) is not expected or len(value) != len(types):
-                    raise Departed
-                if value != numbers or list(map(type, value)) != types:
-                    if not all(type(number) in (int, float, bool, str) for number in value):
-                        raise Departed
-                    self._told = True
-            elif kind == ITEMS:
-                if type(value) is not planned[0]:
-                    raise Departed
-                self._check(planned[1], value)
-            elif kind == ENTRIES:
-                if type(value) is not dict or tuple(value) != planned[0]:
-                    raise Departed
-                self._check(planned[1], value.values())
-            else:
-                self._told = True
+    @staticmethod
+    def inputs_of(event: Event, args: Sequence[Any], kwargs: Any, places: Sequence[int]) -> list[Tensor]:
+        """Some of the tensors among a call's arguments."""
+        found = inputs_of(event, args, kwargs)
+        return [found[place] for place in places]
 
-    def _take(self, sight: Sight, tensor: Any) -> None:
-        """A tensor at its place: it is known as planned, or new as planned."""
-        if not sight.is_new:
-            number = sight.number
-            known = self.refs[number]
-            if (
-                known is not None
-                and known() is tensor
-                and tensor._version == self.versions[number]
-                and tensor.data_ptr() == self.addresses[number]
-                and tensor.requires_grad is sight.grad
-                and (not self.lives or number >= self.lives.get(self.storages[number], 0))
-            ):
-                return
-        self._look(sight, tensor)
-
-    def _look(self, sight: Sight, tensor: Any) -> None:
-        if not sight.is_alike(tensor):
-            raise Departed
-        memory, address, version, number = tensor.untyped_storage(), tensor.data_ptr(), tensor._version, sight.number
-        storage, spec = memory._cdata, sight.spec
-        key = address, spec.number
-        found = self._table.get(key)
+    def recognise(self, sight: Sight, tensor: Any) -> None:
+        """A tensor that is known, as planned; perhaps by another object."""
+        number = sight.number
         if (
-            found is not None
-            and self.storages[found] == storage
-            and self.versions[found] == version
-            and (not self.lives or found >= self.lives.get(storage, 0))
-            and (spec.elsewhere or self.samples.get(found) == self._desk.sample(tensor))
+            not sight.is_alike(tensor)
+            or self.table.get((tensor.data_ptr(), sight.spec.number)) != number
+            or tensor._version != self.versions[number]
+            or not self.is_known(number, tensor)
         ):
-            if found != number or sight.is_new:
-                raise Departed
-            return
-        if not sight.is_new or number != self.count:
             raise Departed
-        room, span = memory.nbytes(), spec.span
-        if room < span or (not address and span) or (sight.is_given and address + span > memory.data_ptr() + room):
-            raise Departed  # it was freed or cut
+
+    def is_known(self, number: int, tensor: Any) -> bool:
+        """Is this tensor, which has the address and the version of a number, the one of that number?"""
+        voids = self.script.voids
+        if self._voided < len(voids) and voids[self._voided][0] <= self.at:
+            self.settle()
+        if number >= self._settled and self.seen[number].__class__ in looking._PLAIN:
+            return True  # its memory is held, and nothing was written to that its version does not tell
+        storage = tensor.untyped_storage()._cdata
+        return (
+            bool(self.storages[number] == storage)
+            and number >= self.lives.get(storage, 0)
+            and (self.script.specs[number].elsewhere or self.samples.get(number) == self._desk.sample(tensor))
+        )
+
+    def meet(self, sight: Sight, tensor: Any) -> None:
+        """A tensor that is new, as planned: an argument, or one of the host."""
+        number, spec = sight.number, sight.spec
+        if number != self.count or not sight.is_alike(tensor):
+            raise Departed
+        address, version = tensor.data_ptr(), tensor._version
+        key = address, spec.number
+        found = self.table.get(key)
+        if found is not None and self.versions[found] == version and self.is_known(found, tensor):
+            raise Departed
         if not spec.elsewhere:
+            memory = tensor.untyped_storage()
+            if memory.nbytes() < spec.span:
+                raise Departed  # it was freed or cut
+            self._hold(number, memory)
             self.samples[number] = self._desk.sample(tensor)
             self._desk.read(number, tensor)
-            known = None  # of a host's tensor a few words are compared as well, each time
+        elif sight.is_given and self._is_read(number, tensor, address, version):
+            self.seen[number] = ref(tensor)
         else:
-            known = ref(tensor)
-            base = self._shared.get(number)
-            if base is not None and self._is_at(base, storage, address, version):
-                self.rows[number] = self.rows[base]
-            elif span and not (sight.is_given and self._was_read(number, known, storage, address, version)):
-                self._hand_over(number, tensor, storage, room, address, version, number in self._copied)
-        if storage not in self.holds:
-            self.holds[storage] = memory._weak_ref()
-        self.refs[number], self.versions[number] = known, version
-        self.addresses[number], self.storages[number] = address, storage
-        self._table[key] = number
+            self.seen[number] = tensor if _graph_task() == -1 else tensor.detach()
+        self.addresses[number], self.versions[number], self.table[key] = address, version, number
         self.count = number + 1
 
-    def _was_read(self, number: int, known: Any, storage: int, address: int, version: int) -> bool:
+    def _wait(self) -> None:
+        """Tensors of the present event are new: they wait from now on."""
+        first, last = self._met, self.count
+        script, digests = self.script, self._digests
+        digests.check()
+        task = _graph_task()
+        if task != self._task and task != -1:
+            self._task = task
+            digests.end_with(task)
+        if script.copied:
+            for number in script.copied.intersection(range(first, last)):
+                if self.seen[number].__class__ is not ref:
+                    digests.copy(number, self.seen[number], self._copies)
+        self._behind += script.rooms[first] if last == first + 1 else sum(script.rooms[first:last])
+        self._met = last
+        if self._behind > digests.bound or last - self._settled >= _BEHIND:
+            self.settle()
+
+    def _hold(self, number: int, memory: Any) -> int:
+        storage: int = memory._cdata
+        self.storages[number] = storage
+        if storage not in self.holds:
+            self.holds[storage] = memory._weak_ref()
+        return storage
+
+    @property
+    def is_behind(self) -> bool:
+        """Are there tensors that are seen and not settled?"""
+        return self.count > self._settled
+
+    def settle(self) -> None:
+        """Ask the tensors that were seen for their storages, and hand them over to be read."""
+        with self._lock:
+            first, last = self._settled, self.count
+            if first < last:
+                self._settled, self._behind = last, 0
+                self._settle(first, last)
+            voids, at = self.script.voids, self.at
+            while self._voided < len(voids) and voids[self._voided][0] <= at:
+                _, count, numbers = voids[self._voided]
+                for number in numbers:
+                    self.lives[self.storages[number]] = count
+                self._voided += 1
+
+    def _settle(self, first: int, last: int) -> None:
+        script, seen, holds = self.script, self.seen, self.holds
+        numbers = [number for number in range(first, last) if seen[number].__class__ in looking._PLAIN]
+        tensors = [seen[number] for number in numbers]
+        memories = [tensor.untyped_storage() for tensor in tensors]
+        storages = [memory._cdata for memory in memories]
+        rooms = [memory.nbytes() for memory in memories]
+        for number, tensor, memory, storage, room in zip(numbers, tensors, memories, storages, rooms, strict=True):
+            self.storages[number], seen[number], script.rooms[number] = storage, ref(tensor), room
+            if storage not in holds:
+                holds[storage] = memory._weak_ref()
+        if (
+            self._copies
+            or not script.plain.issuperset(numbers)
+            or any(map(lt, rooms, [script.spans[n] for n in numbers]))
+        ):
+            places = [
+                place
+                for place, number in enumerate(numbers)
+                if self._is_to_be_read(number, tensors[place], memories[place])
+            ]
+            numbers, tensors, storages, rooms = (
+                [column[place] for place in places] for column in (numbers, tensors, storages, rooms)
+            )
+        self._digests.take(
+            numbers, tensors, storages, rooms, [self.addresses[n] for n in numbers], [self.versions[n] for n in numbers]
+        )
+
+    def _is_to_be_read(self, number: int, tensor: Any, memory: Any) -> bool:
+        """Is this tensor, which is settled, to be read?"""
+        script, span = self.script, self.script.spans[number]
+        base, address, room = script.shared.get(number), self.addresses[number], memory.nbytes()
+        if not span:
+            return False
+        if base is not None and self._is_at(base, self.storages[number], address, self.versions[number]):
+            self.rows[number] = self.rows[base]
+            return False
+        if room < span or (script.is_given[number] and address + span > memory.data_ptr() + room):
+            self._digests.lose(number, "its storage has been freed")
+            return False
+        copied = self._copies.pop(number, None)
+        if copied is not None:
+            self._digests.take([number], [copied], [-1 - number], [room], [copied.data_ptr()], [copied._version])
+        return copied is None
+
+    def _is_read(self, number: int, tensor: Any, address: int, version: int) -> bool:
         """Was this argument read when the step began? Those that could have been are from the next step on."""
         script = self.script
+        if not script.spans[number] or not script.specs[number].elsewhere or number in script.fickle:
+            return False
         before = self._before.get(number)
         if before is None:
-            if number not in script.fickle:
-                script.lasting[number] = known
-        elif before != (version, address) or script.lasting[number]() is not known():
+            script.lasting[number] = ref(tensor)
+        elif before != (version, address) or script.lasting[number]() is not tensor:
             script.gives_up(number)
         elif number not in script.steady:
             script.steady.add(number)
         else:
-            return bool(self._digests.is_ahead(number, storage, address, version))
+            return bool(self._digests.is_ahead(number))
         return False
 
     def _is_at(self, number: int, storage: int, address: int, version: int) -> bool:
         """Was the tensor of that number there, with the same values?"""
         return (
-            self.storages[number] == storage
-            and self.versions[number] == version
-            and self.addresses[number] == address
-            and (not self.lives or number >= self.lives.get(storage, 0))
+            self.storages[number] == storage and self.versions[number] == version and self.addresses[number] == address
         )
 
     def seats(self) -> dict[int, tuple[int, int]]:
         """Storage and address of each number that is known by now, and would be recognised."""
+        self.settle()
         latest = {key: number for number, key in enumerate(self._keys())}
         return {
             number: (self.storages[number], self.addresses[number])
@@ -508,20 +512,15 @@ class Follower:
         specs = self.script.specs
         return ((address, specs[number].number) for number, address in enumerate(self.addresses[: self.count]))
 
-    def _void(self, tensors: Sequence[Tensor]) -> None:
-        """These were written to: nothing that is known of their memory holds any more."""
-        for tensor in tensors:
-            storage = tensor.untyped_storage()._cdata
-            if storage in self.holds:
-                self.lives[storage] = self.count
-
     # --- departing ----------------------------------------------------------------------------------------------------
 
     def _go_over(self, error: Exception) -> bool:
         """Another plan that begins alike is taken up; False where there is none, and the step departs."""
         if self.count > self._met:  # of this event
             self.count = self._met
-            self._table = {key: number for number, key in enumerate(self._keys())}
+            self._settled = min(self._settled, self.count)
+            self._copies = {number: copied for number, copied in self._copies.items() if number < self.count}
+            self.table = {key: number for number, key in enumerate(self._keys())}
             self.rows[self._met :] = range(self._met, len(self.rows))
         for other in self.scripts:
             if other is not self.script and other.size > self.at and self.script.common(other) >= self.at:
@@ -532,8 +531,9 @@ class Follower:
         return False
 
     def _take_up(self, script: Script) -> None:
+        self.settle()  # what is void so far is the same in both
         self.script, self.events, self.size = script, script.events, script.size
-        self._shared, self._copied = script.shared, script.copied
+        self._voided = sum(place < self.at for place, _, _ in script.voids)
         self._before = {}  # the numbers to come are other tensors
         self._digests.go_over(script)
 
@@ -550,6 +550,13 @@ def inputs_of(event: Event, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
     return found
 
 
+def _results(event: Event, output: Any) -> list[Tensor]:
+    """The tensors in the result of a planned call, in order."""
+    found: list[Tensor] = []
+    _gather(event.output, (output,), found)
+    return found
+
+
 def _gather(items: Sequence[Item], values: Any, found: list[Tensor]) -> None:
     for (kind, planned), value in zip(items, values, strict=True):
         if kind == TENSOR:
@@ -558,16 +565,3 @@ def _gather(items: Sequence[Item], values: Any, found: list[Tensor]) -> None:
             _gather(planned[1], value, found)
         elif kind == ENTRIES:
             _gather(planned[1], value.values(), found)
-
-
-def _is_same(planned: Any, value: Any) -> bool:
-    """Do two plain values say the same? Departed where the other is no plain value."""
-    kind = type(value)
-    if kind is type(planned):
-        if kind is float:
-            return bool(value == planned and (value != 0.0 or repr(value) == repr(planned)))
-        if kind in EQUAL or kind is slice:
-            return bool(value == planned)
-    if kind in FIXED or kind is float or kind in EQUAL or kind is slice:
-        return False
-    raise Departed
