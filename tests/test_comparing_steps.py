@@ -260,7 +260,7 @@ def test_reports_are_the_same(tmp_path, lefts, plant):
     right = train(tmp_path / "right", plant=PLANTS[plant], plant_in=STEPS - 2)
     short, long = (replace(tt.compare(lefts["module"], right, every_step=every), remarks=()) for every in (False, True))
     assert short.equal_steps
-    assert "".join(document.pieces(short)) == "".join(document.pieces(long))
+    assert "".join(document.comparison_json(short)) == "".join(document.comparison_json(long))
     pages = [comparison_sheet(found) for found in (short, long)]
     assert pages[0].index == pages[1].index
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..judge import first_mistake
 from ..judge.divergences import counting_equal_steps
@@ -33,6 +33,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_Kind = TypeVar("_Kind", bound=Comparison)
 _KEYS = {"place", "cause", "reason"}
 _KINDS = ("meaning", "kernel", "leaf", "weights", "random", "gradient", "alone", "unproven")
 
@@ -104,7 +105,7 @@ def read_accepted(path: str | os.PathLike[str]) -> tuple[Accepted, ...]:
     return tuple(found)
 
 
-def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
+def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
     """The comparison with the accepted mistakes as remarks; entries that fit nothing are told."""
     used: set[int] = set()
 
@@ -183,6 +184,3 @@ def _literal(text: str) -> str:
 def _quoted(text: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-__all__ = ["Accepted", "accept", "read_accepted", "write_accepted"]

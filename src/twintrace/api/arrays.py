@@ -27,10 +27,9 @@ from ..report.text import places
 from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
-from .comparing import Progress, compare_traces
+from .comparing import compare_traces
+from .places import Progress
 from .results import Comparison
-
-__all__ = ["NamePair", "array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"]
 
 Folder = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]

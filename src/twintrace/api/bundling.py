@@ -227,6 +227,3 @@ def _text(value: Value) -> str:
     if isinstance(value, Nest):
         return f"({', '.join(_text(item) for _, item in value.items)})"
     return value.text if isinstance(value, Token) else repr(value)
-
-
-__all__ = ["SCRIPT", "write_bundle"]

@@ -695,6 +695,3 @@ def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
         things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
         count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
         yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
-
-
-__all__ = ["Progress", "compare", "compare_traces", "pair_up", "write_mapping"]

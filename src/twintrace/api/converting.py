@@ -24,8 +24,6 @@ from ..store.writer import remove_trace, trace_entries
 from .traces import Trace as OpenedTrace
 from .traces import as_trace
 
-__all__ = ["conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"]
-
 Progress = Callable[[str, int, int], None]
 
 

@@ -15,17 +15,6 @@ from ..model.sites import Phase
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = [
-    "compared_curves",
-    "curves_json",
-    "curves_of",
-    "curves_text",
-    "first_nonfinite",
-    "judge_steps",
-    "nonfinite_json",
-    "nonfinite_text",
-]
-
 
 def first_nonfinite(
     trace: Trace | str | os.PathLike[str],
@@ -129,20 +118,6 @@ def page_curves(comparison: Comparison) -> list[tuple[Curve, ...]]:
     return paired_curves(*traces)
 
 
-def curves_text(found: Curves | ComparedCurves) -> str:
-    """The curves as text."""
-    from ..report import curves
-
-    return curves.compared_text(found) if isinstance(found, ComparedCurves) else curves.curves_text(found)
-
-
-def curves_json(found: Curves | ComparedCurves) -> str:
-    """The curves for machines."""
-    from ..report import curves
-
-    return curves.curves_json(found)
-
-
 def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
     """Judge for a recorder that watches: what these steps of its own trace tell, while it is being written."""
     from ..diagnose import search
@@ -159,17 +134,3 @@ def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
     # Gradients alone, and no update yet: a loss scaler may skip the step. Weights that break later settle it.
     waits = origin.when is Pass.BACKWARD and not updated and not origin.reached.endswith(f"of step {steps[-1]}")
     return Judgement(f"step {origin.step}, {origin.when}{where}{place}: {origin.why}", waits)
-
-
-def nonfinite_text(report: NonfiniteReport) -> str:
-    """The report as text."""
-    from ..report import nonfinite
-
-    return nonfinite.nonfinite_text(report)
-
-
-def nonfinite_json(report: NonfiniteReport) -> str:
-    """The report for machines."""
-    from ..report import nonfinite
-
-    return nonfinite.nonfinite_json(report)

@@ -12,8 +12,6 @@ from ..model.records import Keep, Level
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = ["lockstep_with"]
-
 
 def lockstep_with(
     against: Trace | str | os.PathLike[str], path: Path, *, framework: str, level: Level, keep: Keep, on_difference: str

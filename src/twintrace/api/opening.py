@@ -18,8 +18,6 @@ from ..store.trace import Journal
 from ..store.trace import Trace as StoredTrace
 from .traces import Trace, as_trace
 
-__all__ = ["listing", "open"]
-
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace, or a dump of another tool.

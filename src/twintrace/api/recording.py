@@ -15,11 +15,9 @@ from typing import Any
 
 from ..collect import selfcheck as _selfcheck
 from ..collect.models import framework_for, named_models
-from ..collect.scripts import selfcheck_script
-from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
-from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
-from ..collect.session import Session as Recorder
+from ..collect.selfcheck import choose
+from ..collect.session import Session
 from ..collect.watching import NonfiniteWatch
 from ..frameworks.protocol import Capability
 from ..model.choices import KeepName, LevelName
@@ -33,26 +31,10 @@ from ..store.uploading import Uploader, local_root
 from ..store.writer import Writer
 from .diagnosing import judge_steps
 from .lockstep import lockstep_with
-from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
 from .zooming import read_zoom
 
-__all__ = [
-    "Recorder",
-    "Run",
-    "Seeded",
-    "SelfCheck",
-    "array_of",
-    "framework_of",
-    "graph_tap",
-    "modules_of",
-    "rank_and_world",
-    "record",
-    "seed_all",
-    "selfcheck",
-    "selfcheck_script",
-    "tap",
-    "without_dropout",
-]
+Recorder = Session
+"""What `record` gives back."""
 
 
 def record(

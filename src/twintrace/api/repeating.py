@@ -14,8 +14,6 @@ from ..model.records import Level
 from ..model.repetition import FirstDifference, Repetition, Unsteadiness
 from ..store.registry import open_trace
 
-__all__ = ["repetition_text", "run_twice"]
-
 
 def run_twice(
     script: str | os.PathLike[str],
@@ -83,10 +81,3 @@ def _compared(script: str, folder: Path, runs: tuple[Run, Run]) -> Repetition:
         )
     remarks = (f"{untold:,} values could not be compared: they could not be read.",) if untold else ()
     return Repetition(script, first, calls, compared or (1 if first else 0), raised, remarks)
-
-
-def repetition_text(found: Repetition) -> str:
-    """The answer as text."""
-    from ..report import repetition
-
-    return repetition.repetition_text(found)

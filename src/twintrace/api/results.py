@@ -139,9 +139,9 @@ class Comparison(Written, results.Comparison):
 
     def to_xlsx(self, path: Destination) -> None:
         """A spreadsheet: the verdict, all pairs of tensors coloured by verdict, and what is alone."""
-        from . import reporting
+        from ..report import workbook
 
-        reporting.write_xlsx(self, path)
+        workbook.write_xlsx(self, path)
 
     def to_frame(self, library: Library | None = None, *, columns: Columns = "main") -> Any:
         """All pairs of tensors as a data frame: pandas' if it is installed, otherwise polars' or an Arrow table.
@@ -163,9 +163,9 @@ class Comparison(Written, results.Comparison):
         return tables.table(self, columns)
 
     def _document(self) -> Iterable[str]:
-        from . import reporting
+        from ..report import document
 
-        return reporting.comparison_json(self)
+        return document.comparison_json(self)
 
     def _page(self) -> Iterable[str]:
         from ..report.page import page_text

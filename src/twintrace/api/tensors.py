@@ -19,8 +19,6 @@ from ..frameworks import registry
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import UsageError
 
-__all__ = ["array_of", "framework_of", "graph_tap", "rank_and_world", "tap"]
-
 
 def framework_of(value: object) -> str | None:
     """The framework of a tensor or module, asked among the frameworks that are imported."""

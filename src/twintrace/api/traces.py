@@ -24,17 +24,15 @@ from .results import Written
 if TYPE_CHECKING:
     from ..report.tables import Table
 
-__all__ = ["Trace", "as_trace"]
-
 
 class Trace(Written, store.Trace):
     """A recorded run: `steps`, `ranks`, `journal(step, rank)`, `calls()`, and reports as methods."""
 
     def __str__(self) -> str:
-        from . import diagnosing
+        from ..report.nonfinite import nonfinite_text
 
         calls = sum(len(journal) for journal in self.journals())
-        return f"{self!r}, {calls} calls\n{diagnosing.nonfinite_text(self._nonfinite())}"
+        return f"{self!r}, {calls} calls\n{nonfinite_text(self._nonfinite())}"
 
     def _repr_html_(self) -> str:
         from ..report import notebook
@@ -77,9 +75,10 @@ class Trace(Written, store.Trace):
         return trace_table(sheet_journals(self))
 
     def _document(self) -> Iterable[str]:
-        from . import opening, reporting
+        from ..report.tree import listing_json
+        from .opening import listing
 
-        return [reporting.listing_json(opening.listing(self))]
+        return [listing_json(listing(self))]
 
     def _page(self) -> Iterable[str]:
         from ..report.page import page_text

@@ -29,7 +29,7 @@ from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
-from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
+from ..weights.mapfile import read_map
 from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict
 from ..weights.states import State, open_state
@@ -37,29 +37,10 @@ from ..weights.trial import run_both
 from ..weights.uses import Uses
 from .results import Certificate, Conversion, WeightComparison, WeightMap, made_of
 
-__all__ = [
-    "certify_weights",
-    "compare_weights",
-    "convert_weights",
-    "describe_net",
-    "framework_of_net",
-    "from_troubleshooter",
-    "map_weights",
-    "net_from",
-    "random_input",
-    "read_weight_map",
-    "to_troubleshooter",
-    "weight_names",
-    "write_troubleshooter",
-    "write_weight_map",
-]
-
 _OTHER = {"torch": "mindspore", "mindspore": "torch"}
 Weighty = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
 Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
-
-write_weight_map = write_map
 
 
 def read_weight_map(path: str | os.PathLike[str]) -> WeightMap:

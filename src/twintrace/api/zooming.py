@@ -23,8 +23,6 @@ from ..model.zoom import Zoom, ZoomSide, zoom_of
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = ["read_zoom", "zoom"]
-
 AROUND = 8
 """Calls before and behind the place. A layer of a transformer makes about that many, so its neighbours are in the picture."""
 

@@ -23,8 +23,10 @@ _WIDTH = 48
 _LAYERS = 60
 
 
-def curves_text(found: Curves) -> str:
-    """Curves over the steps, then the layers of the last step."""
+def curves_text(found: Curves | ComparedCurves) -> str:
+    """Curves over the steps, then the layers of the last step; of two runs both, and how far they are apart."""
+    if isinstance(found, ComparedCurves):
+        return _compared_text(found)
     steps = [step for curve in found.curves[:1] for step, _ in curve.points]
     if not found.curves:
         return f"{found.path}: no statistics to draw"
@@ -45,7 +47,7 @@ def _row(layer: Layer) -> str:
     return f"  {layer.name[:38]:<38} {layer.type[:18]:<18} {numbers}"
 
 
-def compared_text(found: ComparedCurves) -> str:
+def _compared_text(found: ComparedCurves) -> str:
     """Both runs over the same steps, and how far they are apart over steps and depth."""
     lines = ["curves of both, left above right"]
     named = {curve.name: curve for curve in found.right.curves}

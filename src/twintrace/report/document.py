@@ -52,11 +52,11 @@ _AS_IT_IS = Layout()
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the comparison to `path`, whole or not at all."""
     with written(path) as file:
-        file.writelines(pieces(comparison))
+        file.writelines(comparison_json(comparison))
 
 
-def pieces(comparison: Comparison) -> Iterator[str]:
-    """The text of the document, a result at a time."""
+def comparison_json(comparison: Comparison) -> Iterator[str]:
+    """The text of the document (docs/reference/report-json.md), a result at a time."""
     places = {id(result): place for place, result in comparison.positions()}
     head = {
         "format": FORMAT,

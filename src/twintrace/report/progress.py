@@ -13,7 +13,7 @@ Tell = Callable[[str, int, int], None]
 
 
 @contextmanager
-def bar() -> Iterator[Tell | None]:
+def progress_bar() -> Iterator[Tell | None]:
     """Function to call with (what is being done, how many are done, how many there are); None where nobody looks."""
     if not sys.stderr.isatty():
         yield None

@@ -20,7 +20,7 @@ from ..model.results import Listing, Row
 from .text import legible
 
 
-def as_json(listing: Listing) -> str:
+def listing_json(listing: Listing) -> str:
     """The listing for machines."""
     return json.dumps(dataclasses.asdict(listing), indent=2, ensure_ascii=False)
 

@@ -27,7 +27,7 @@ CONV1D = "troubleshooter.migrator.mapping_relation.weight_adapter.trans_conv1d_w
 _OURS = "twintrace: "  # before steps for which TroubleShooter has no function
 
 
-def write_map(map: WeightMap, path: str | os.PathLike[str]) -> None:
+def write_weight_map(map: WeightMap, path: str | os.PathLike[str]) -> None:
     """Write a map, for reading and editing."""
     content = {
         "format": FORMAT,

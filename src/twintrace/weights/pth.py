@@ -142,19 +142,26 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
     return Checkpoint(str(path), "pth", stored, aliases, tuple(notes), {"format": "pt"})
 
 
-def read_tensor(path: Path) -> tuple[np.ndarray[Any, Any], str]:
-    """The tensor of a file that holds one and nothing else: the array in its storage type, and its element type."""
-    with path.open("rb") as file:
-        quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
-        if quick is not None:
-            return quick
-        file.seek(0)
-        tree, storages = _read_legacy(path, file) if is_legacy(file.read(1)) else _read_zip(path, file)
-    if not isinstance(tree, _Tensor):
-        raise CheckpointError(f"{path}: holds a {type(tree).__name__}, expected one tensor.")
-    stored = _stored(path, "tensor", tree, storages)
-    check(path, "tensor", stored, {})
-    return Checkpoint(str(path), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
+def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str]:
+    """The one tensor that `torch.save(tensor, path)` wrote: the array in its storage type, and its element type.
+
+    Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
+    """
+    where = Path(path)
+    try:
+        with where.open("rb") as file:
+            quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
+            if quick is not None:
+                return quick
+            file.seek(0)
+            tree, storages = _read_legacy(where, file) if is_legacy(file.read(1)) else _read_zip(where, file)
+        if not isinstance(tree, _Tensor):
+            raise CheckpointError(f"{where}: holds a {type(tree).__name__}, expected one tensor.")
+        stored = _stored(where, "tensor", tree, storages)
+        check(where, "tensor", stored, {})
+        return Checkpoint(str(where), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
+    except OSError as error:
+        raise CheckpointError(f"{where}: cannot be read ({error.strerror}).") from None
 
 
 def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
@@ -691,7 +698,7 @@ def write(file: BinaryIO, specs: Mapping[str, Spec]) -> Generator[tuple[str, IO[
                 yield name, entry
 
 
-def write_one(file: BinaryIO, spec: Spec, raw: Any) -> int:
+def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> int:
     """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would; where in it the bytes begin.
 
     Made by hand: the zip module takes five times as long, and those who write thousands of such files notice. For gigabytes, where

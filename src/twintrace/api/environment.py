@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..frameworks import registry
 from ..model.errors import MissingPackageError
 from ..model.results import Finding, KnownOperation
 from ..store import digest
-from ..store.registry import layouts
-from .converting import exporters
-
-__all__ = [
-    "callback_class",
-    "doctor",
-    "findings_json",
-    "imported_frameworks",
-    "known_operations",
-    "operations_json",
-    "operations_text",
-    "stand_in",
-]
+from ..store.registry import exporters, layouts
 
 
 def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
@@ -96,24 +84,3 @@ def known_operations(*names: str) -> list[KnownOperation]:
     from ..operations.listing import listing, select
 
     return select(listing(), names)
-
-
-def operations_text(known: Sequence[KnownOperation], *, details: bool = False) -> str:
-    """The operations as text: one line each, or with all names and variants."""
-    from ..report import operations
-
-    return operations.operations_text(known, details=details)
-
-
-def operations_json(known: Sequence[KnownOperation]) -> str:
-    """The operations for machines."""
-    from ..report import operations
-
-    return operations.operations_json(known)
-
-
-def findings_json(findings: Sequence[Finding]) -> str:
-    """The findings of `doctor` for machines."""
-    from ..report import operations
-
-    return operations.findings_json(findings)
