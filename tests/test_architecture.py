@@ -92,8 +92,8 @@ HOMES = {
     "pyarrow": ("report/frames.py",),
 }
 BARRED = {"numpy": ("model/", "judge/", "report/")} | dict.fromkeys(["pickle", "_pickle", "shelve", "marshal"], ("",))
-# Where a module may be imported by a name that is not written there: the lazy names, and the two registries.
-UNSEEN_DOORS = {"__init__.py", "api/__init__.py", "store/registry.py", "frameworks/registry.py"}
+# Where a module may be imported by a name that is not written there: the lazy names and commands, and the two registries.
+UNSEEN_DOORS = {"__init__.py", "api/__init__.py", "cli/__init__.py", "store/registry.py", "frameworks/registry.py"}
 NO_NAMES = re.compile(r"(.*_)?(utils?|commons?|helpers?|misc|consts?|constants?)")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_api import run
 from twintrace import api
-from twintrace.cli.progress import bar
+from twintrace.cli.outputs import bar
 from twintrace.report import progress
 from twintrace.report.tables import MAIN, SHEET
 

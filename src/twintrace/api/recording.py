@@ -34,7 +34,7 @@ from .lockstep import lockstep_with
 from .zooming import read_zoom
 
 Recorder = Session
-"""What `record` gives back."""
+"""Class of what `record` gives back."""
 
 
 def record(
