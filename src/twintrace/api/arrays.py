@@ -22,7 +22,7 @@ from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.results import TensorResult
 from ..model.verdicts import Outcome
-from ..model.words import Word
+from ..model.words import Word, counted
 from ..report.text import places
 from ..store.arrays import element_type
 from ..store.saved import open_folder
@@ -221,25 +221,21 @@ def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[Nam
     small = [result for result, item in tensors if _below(item, atol)]
     if small:
         yield (
-            f"Within the tolerances only because every value is below atol {atol:g}: {_count(small, 'pair')}, "
+            f"Within the tolerances only because every value is below atol {atol:g}: {counted(len(small), 'pair')}, "
             f"first {places(small[0])}. A smaller atol would tell."
         )
     nan = [result for result, item in tensors if item.verdict.outcome.good and _not_a_number(item)]
     if nan:
-        yield f"NaN on both sides: {_count(nan, 'pair')}, first {places(nan[0])}."
+        yield f"NaN on both sides: {counted(len(nan), 'pair')}, first {places(nan[0])}."
     there = [_files(trace).keys() for trace in traces]
     for number, side in enumerate(("left", "right")):
         asked = {pair[number] for pair in named}
         ignored = [name for name in there[number] if name not in asked]
         if ignored:
-            yield f"Not among the pairs that were given: {_count(ignored, 'file')} of the {side}, first {ignored[0]}."
+            yield f"Not among the pairs that were given: {counted(len(ignored), 'file')} of the {side}, first {ignored[0]}."
     gone = [pair for pair in named if pair[0] not in there[0] and pair[1] not in there[1]]
     if gone:
-        yield f"Given by hand, and not there: {_count(gone, 'pair')}, first {gone[0]}."
-
-
-def _count(found: Sequence[object], noun: str) -> str:
-    return f"{len(found)} {noun}" + ("s" if len(found) > 1 else "")
+        yield f"Given by hand, and not there: {counted(len(gone), 'pair')}, first {gone[0]}."
 
 
 def _below(item: TensorResult, atol: float) -> bool:

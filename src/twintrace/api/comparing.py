@@ -32,7 +32,7 @@ from ..model.results import (
 from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
-from ..model.words import spans
+from ..model.words import counted, some, spans
 from ..store.registry import open_trace
 from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
@@ -165,7 +165,7 @@ def compare(
         scans = scan_ranks(traces, common, engine_named(engine, workers=workers, address=address), progress or silent)
         found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
         if left_out:
-            which = f"{_count(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
+            which = f"{counted(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
             found = replace(found, remarks=(f"Not compared, only on one side: {which}.", *found.remarks))
     told = [
         *(unlike_models(recorded) if traces is not recorded else ()),
@@ -494,10 +494,6 @@ def _places(
     return sorted(left & right), sorted(left ^ right)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 # --- one step of one rank ---------------------------------------------------------------------------------------------
 
 
@@ -603,9 +599,8 @@ def _with_pictures(
 def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[int, int]]) -> Iterator[str]:
     parts = list(walk.parts.values())
     if left_out:
-        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
-        shown = ", ".join(f"step {step} rank {rank}" for step, rank in left_out[:6])
-        yield f"Not compared, only on one side: {shown}{more}."
+        shown = some((f"step {step} rank {rank}" for step, rank in left_out), 6)
+        yield f"Not compared, only on one side: {shown}."
     if walk.first_bit is not None and len(walk.seen) > 1:
         yield sentence(walk.first_bit)
     if walk.followed:
@@ -621,7 +616,7 @@ def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[i
     for which, trace in enumerate(traces):
         damage = [item for seen in walk.seen.values() for item in seen.damage[which]]
         if damage:
-            yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
+            yield f"{trace.path} is damaged in {counted(len(damage), 'place')}, first: {damage[0]}"
         open_ones = [place for place, seen in walk.seen.items() if not seen.complete[which]]
         if open_ones:
             yield f"{trace.path} ended before {listed(open_ones)} was closed; what it wrote is compared."
@@ -633,13 +628,13 @@ def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[i
         if item.verdict.outcome is Outcome.UNKNOWN
     ]
     if unreadable:
-        yield f"{_count(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
+        yield f"{counted(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
     results = [result for part in parts for result in part.results]
     parted = any(not result.harmless for result in results)
     harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
         have = "has" if harmless == 1 else "have"
-        yield f"{_count(harmless, 'pair')} of calls {have} values that differ without effect: what is made of them agrees."
+        yield f"{counted(harmless, 'pair')} of calls {have} values that differ without effect: what is made of them agrees."
     yield from _precisions(parts)
     yield from _not_numbers(results)
     strays = sum(part.strays for part in parts)

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
 from ..model.records import Call
 from ..model.sites import Kind, Phase
+from ..model.words import counted
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
 from ..store.writer import remove_trace, trace_entries
@@ -91,7 +92,7 @@ def convert_trace(
 def conversion_line(trace: Trace) -> str:
     """One line that says where the copy is and how much it holds."""
     parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
-    counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
+    counts = ", ".join(counted(count, noun) for count, noun in parts)
     return f"written: {trace.path} ({trace.layout}): {counts}"
 
 
@@ -101,7 +102,7 @@ def not_carried(source: Trace, made: Trace) -> list[str]:
         return []
     before, after = (Counter(_kind_of(call) for call in trace.calls()) for trace in (source, made))
     lost = {kind: before[kind] - after[kind] for kind in before if after[kind] < before[kind]}
-    return [f"{count} call{'' if count == 1 else 's'} of {kind}" for kind, count in sorted(lost.items())]
+    return [f"{counted(count, 'call')} of {kind}" for kind, count in sorted(lost.items())]
 
 
 def _kind_of(call: Call) -> str:

@@ -130,7 +130,7 @@ def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
     updated = any(call.site.phase is Phase.UPDATE for call in calls)
     where = "" if origin.call is None else f" at {search.named(origin.call)}"
     line = origin.call.stack[0] if origin.call is not None and origin.call.stack else None
-    place = f" ({Path(line.file).name}:{line.line})" if line else ""
+    place = f" ({line.place})" if line else ""
     # Gradients alone, and no update yet: a loss scaler may skip the step. Weights that break later settle it.
     waits = origin.when is Pass.BACKWARD and not updated and not origin.reached.endswith(f"of step {steps[-1]}")
     return Judgement(f"step {origin.step}, {origin.when}{where}{place}: {origin.why}", waits)

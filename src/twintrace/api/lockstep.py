@@ -54,6 +54,6 @@ def _judge_step(left: Trace, path: Path, step: int, rank: int) -> str:
         return ""
     where = "" if found.call is None else f", {found.call.site}"
     line = found.call.stack[0] if found.call is not None and found.call.stack else None
-    place = f" ({Path(line.file).name}:{line.line})" if line else ""
+    place = f" ({line.place})" if line else ""
     way = ", backward" if found.backward else ""
     return f"step {step}{where}{way}{place} is the first that differs from {left.path}: {found.what}"

@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 
 from ..model.errors import TraceNotFoundError
 from ..model.records import Call, Role
@@ -125,7 +124,7 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
         depths[call.id] = depths.get(call.parent, -1) + 1 if call.parent is not None else 0
         site = call.site
         name = f"{site.name or '(model)'}#{site.call}" if site.call or site.kind != "module" else site.name or "(model)"
-        frame = f"{Path(call.stack[0].file).name}:{call.stack[0].line}" if call.stack else ""
+        frame = call.stack[0].place if call.stack else ""
         remark = call.raised or "; ".join(call.missing)
         phase = "" if site.phase == "forward" else f"{site.phase}/"
         yield Row(

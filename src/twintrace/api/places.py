@@ -25,6 +25,7 @@ from ..model.results import (
 )
 from ..model.verdicts import Outcome
 from ..operations.multi_tensor import split
+from ..model.words import some
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace
 from .composed import composed
@@ -50,8 +51,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def listed(places: Sequence[tuple[int, int]]) -> str:
-    shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
-    return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+    return some(f"step {step} rank {rank}" for step, rank in places) or "none at all"
 
 
 @dataclass(frozen=True, slots=True)

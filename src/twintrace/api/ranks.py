@@ -17,6 +17,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
 from ..model.tensors import Spec, Tensor
+from ..model.words import some
 from ..operations.sides import inputs_of, outputs_of
 from ..store.trace import Journal, Trace
 from .composed import composed
@@ -208,8 +209,7 @@ def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
     for side, mine, other in (("left", names[0], names[1]), ("right", names[1], names[0])):
         alone = sorted(mine - other)
         if alone and other:
-            shown = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-            yield f"The two cannot be layouts of one model: the {side} alone holds {shown}."
+            yield f"The two cannot be layouts of one model: the {side} alone holds {some(alone, 3)}."
 
 
 def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:

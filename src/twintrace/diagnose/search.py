@@ -428,8 +428,7 @@ def named(call: Call) -> str:
 def _quoted(call: Call | None) -> str:
     if call is None:
         return "nothing"
-    frame = call.stack[0] if call.stack else None
-    return named(call) + (f" ({frame.file.rpartition('/')[2]}:{frame.line})" if frame else "")
+    return named(call) + (f" ({call.stack[0].place})" if call.stack else "")
 
 
 def _names_of(call: Call) -> dict[int, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from .sites import Kind, Site
 from .values import Value
@@ -55,6 +56,14 @@ class Frame:
     line: int
     function: str
     code: str = ""
+
+    @property
+    def place(self) -> str:
+        """`model.py:21`."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.place} in {self.function}" + (f": {self.code}" if self.code else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .tensors import Spec
+from .words import counted
 
 GOOD = ("equal", "close", "not carried")
 """Verdicts of a row that cost nothing."""
@@ -133,7 +134,7 @@ class WeightMap(_Answer):
 
     def __str__(self) -> str:
         state = "complete" if self.complete else f"not complete ({self._open()})"
-        return f"{self.left} -> {self.right}: {_weights(self.pairs)} mapped, {state}"
+        return f"{self.left} -> {self.right}: {counted(len(self.pairs), 'weight')} mapped, {state}"
 
     def _open(self) -> str:
         alone = [[item for item in side if not item.harmless] for side in (self.only_left, self.only_right)]
@@ -211,7 +212,7 @@ class Conversion(_Answer):
 
     def __str__(self) -> str:
         rest = "" if self.map.complete else f"; the map is not complete ({self.map._open()})"
-        return f"{self.source} -> {self.target}: {_weights(self.rows)} carried over, {self.nbytes:,} bytes{rest}"
+        return f"{self.source} -> {self.target}: {counted(len(self.rows), 'weight')} carried over, {self.nbytes:,} bytes{rest}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -311,15 +312,11 @@ class Certificate(_Answer):
     def __str__(self) -> str:
         between = f"{self.left} -> {self.right}"
         if self.granted:
-            return f"{between}: certified, {_weights(self.rows)}" + (
+            return f"{between}: certified, {counted(len(self.rows), 'weight')}" + (
                 f", {len(self.trial)} results of both nets" * bool(self.trial)
             )
         wrong = self.guilty
         return f"{between}: not certified: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-
-
-def _weights(items: Sequence[object]) -> str:
-    return f"{len(items)} weight{'' if len(items) == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -15,10 +15,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from ..model.nonfinite import NonfiniteReport, Origin, ValueRange
-from ..model.records import Call
 from .text import legible, single_place
 
 _INPUTS = 4
@@ -54,7 +52,7 @@ def _nothing(report: NonfiniteReport) -> str:
 
 def _facts(found: Origin) -> Iterator[tuple[str, str]]:
     if found.call is not None:
-        yield "where", _source(found.call)
+        yield "where", str(found.call.stack[0]) if found.call.stack else "(no source line was recorded)"
     yield "what", found.what
     yield "why", found.why
     for place, item in enumerate(found.given[:_INPUTS]):
@@ -67,13 +65,6 @@ def _facts(found: Origin) -> Iterator[tuple[str, str]]:
         yield "then", found.reached
     if found.advice:
         yield "next", found.advice
-
-
-def _source(call: Call) -> str:
-    if not call.stack:
-        return "(no source line was recorded)"
-    frame = call.stack[0]
-    return f"{PurePath(frame.file).name}:{frame.line} in {frame.function}: {frame.code}"
 
 
 def _range(item: ValueRange) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from ..model.repetition import Repetition
 from .text import legible, single_place
 
@@ -21,8 +19,7 @@ def repetition_text(found: Repetition) -> str:
             "",
         ]
         if first.call is not None and first.call.stack:
-            frame = first.call.stack[0]
-            lines.append(f"  where   {PurePath(frame.file).name}:{frame.line} in {frame.function}: {frame.code}")
+            lines.append(f"  where   {first.call.stack[0]}")
         lines += [f"  what    {first.what}", f"  cause   {first.cause}: {first.why}"]
         lines += [f"  next    {first.advice}"] if first.advice else []
         lines += ["", f"  {found.compared:,} values were compared up to there, of {found.calls:,} calls."]

@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -217,7 +216,7 @@ def spec_text(spec: Spec) -> str:
 @lru_cache(maxsize=4096)
 def place(frame: Frame) -> str:
     """`model.py:21`."""
-    return shorten(f"{PurePath(frame.file).name}:{frame.line}")
+    return shorten(frame.place)
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:

@@ -16,7 +16,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import PurePath
 from typing import NamedTuple, TypeAlias
 
 from ..model.measurements import StatisticsDifference
@@ -61,11 +60,7 @@ class Column:
 
 def _source(calls: tuple[Call, ...]) -> str:
     """`model.py:21 in forward: x = self.norm(x)`."""
-    if not calls or not calls[0].stack:
-        return ""
-    frame = calls[0].stack[0]
-    code = f": {frame.code}" if frame.code else ""
-    return f"{PurePath(frame.file).name}:{frame.line} in {frame.function}{code}"
+    return str(calls[0].stack[0]) if calls and calls[0].stack else ""
 
 
 def _sites(calls: tuple[Call, ...]) -> str:

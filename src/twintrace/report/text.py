@@ -30,7 +30,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from ..model.words import times
+from ..model.words import counted, times
 from . import ranks
 
 MAX_LINES = 15
@@ -203,9 +203,9 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
         elif same + rounding < len(result.results):
             how = f"every result of the run is within {_allowed(result)}"
         elif not rounding:
-            how = f"{'all ' if compared > 1 else ''}{_pairs(compared)} {_are(compared)} the same, {_exactness(result)}"
+            how = f"{'all ' if compared > 1 else ''}{counted(compared, 'pair')} {_are(compared)} the same, {_exactness(result)}"
         else:
-            alike = f"{'all ' if compared > 1 else ''}{_pairs(compared)}"
+            alike = f"{'all ' if compared > 1 else ''}{counted(compared, 'pair')}"
             equal = f"{same} of {compared} pairs {_are(same)} equal, the other{'s' * (rounding > 1)}" if same else alike
             how = f"{equal} within {_allowed(result)}"
         yield _Line("", f"{names} agree: {how}.")
@@ -225,7 +225,7 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
         yield _Line("next", "let both sides compute the same results, or accept it with --accept")
         yield _Line("", f"  {balance(result)}")
     elif compared:
-        yield _Line("", f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:")
+        yield _Line("", f"{names} agree where both have a record ({counted(compared, 'pair')}), but not everywhere:")
         yield from (_Line("", line) for line in _alone(result))
         yield _Line("", f"  {balance(result)}")
     else:
@@ -425,9 +425,8 @@ def _source(calls: Sequence[Call]) -> str:
     frames = [call.stack[0] for call in calls if call.stack]
     if not frames:
         return "(no source line was recorded)"
-    first = frames[0]
     more = f"  (and {len(calls) - 1} {'call' if len(calls) == 2 else 'calls'} more)" if len(calls) > 1 else ""
-    return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}" + more
+    return f"{frames[0]}{more}"
 
 
 def tensor_name(item: TensorResult, held: str = "") -> str:
@@ -484,9 +483,9 @@ def sureness(found: Divergence, result: Comparison) -> str:
         item.mistakes and item.step <= found.result.step for item in result.judged[:mark]
     )
     pairs = (
-        f"{_pairs(found.after)} before it {'agrees' if found.after == 1 else 'agree'}"
+        f"{counted(found.after, 'pair')} before it {'agrees' if found.after == 1 else 'agree'}"
         if found.after and clean
-        else f"{_pairs(found.after)} before it"
+        else f"{counted(found.after, 'pair')} before it"
     )
     if found.inherited and not found.after:
         pairs = "nothing was recorded before it"
@@ -544,7 +543,7 @@ def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
     left, right = found.calls
     calls = (left if mistake.side == "left" else right) or left
     frame = next((call.stack[0] for call in calls if call.stack), None)
-    line = f": {PurePath(frame.file).name}:{frame.line}" if frame is not None else ""
+    line = f": {frame.place}" if frame is not None else ""
     told = found.advice or mistake.advice
     if "level='mix'" in told and _recorded_with(result, "level", "mix", "op"):
         told = ""
@@ -607,8 +606,8 @@ def _alone(result: Comparison) -> Iterator[str]:
     for side, found in (("left", result.only_left), ("right", result.only_right)):
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
-            calls = ("file" if result.saved else "call") + ("s" if len(alone) > 1 else "")
-            yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
+            calls = counted(len(alone), "file" if result.saved else "call")
+            yield f"  only {side}: {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
 def balance(result: Comparison) -> str:
@@ -625,11 +624,7 @@ def balance(result: Comparison) -> str:
 
 def pairs_of(result: Comparison) -> str:
     """Number of pairs, and of what."""
-    return f"{_pairs(len(result.results))} of {'files' if result.saved else 'calls'}"
-
-
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
+    return f"{counted(len(result.results), 'pair')} of {'files' if result.saved else 'calls'}"
 
 
 def _are(count: int) -> str:

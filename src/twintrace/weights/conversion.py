@@ -10,7 +10,7 @@ behind, that shapes and element types fit. Weights whose bytes do not change are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from ..model.errors import UsageError, WeightsError
 from ..model.tensors import Spec
 from ..model.weights import Conversion, Pair, WeightMap, WeightRow
+from ..model.words import some
 from ..store.arrays import nbytes
 from .checkpoints import format_of, writing
 from .extents import pieces
@@ -116,7 +117,7 @@ def _checked(source: State, map: WeightMap, partial: bool) -> dict[str, Spec]:
     gone = [name for pair in map.pairs for name in pair.left if name not in source]
     if gone:
         raise WeightsError(
-            f"the map names {len(gone)} weights that {source.label} does not have: {_some(gone)}. It has {_some(source.items)}. "
+            f"the map names {len(gone)} weights that {source.label} does not have: {some(gone)}. It has {some(source.items)}. "
             f"Was the map made for another net?"
         )
     told = {name for pair in map.pairs for name in pair.left} | {item.name for item in map.only_left}
@@ -124,8 +125,8 @@ def _checked(source: State, map: WeightMap, partial: bool) -> dict[str, Spec]:
     untold = [item.name for item in source.items.values() if item.name not in told and item.same_as is None]
     problems = []
     if untold:
-        problems.append(f"{len(untold)} weights of {source.label} are not in the map: {_some(untold)}")
-    problems += [f"it is not clear where {_some(item.left)} belong: {item.because}" for item in map.ambiguous]
+        problems.append(f"{len(untold)} weights of {source.label} are not in the map: {some(untold)}")
+    problems += [f"it is not clear where {some(item.left)} belong: {item.because}" for item in map.ambiguous]
     problems += list(map.misfits)
     left_behind = [item for item in map.only_left if not item.harmless]
     unfilled = [item for item in map.only_right if not item.harmless]
@@ -149,7 +150,7 @@ def _load(source: State, target: State, map: WeightMap, specs: dict[str, Spec], 
     gone = [name for name in specs if name not in target and name not in idle]
     if gone and not partial:
         raise WeightsError(
-            f"{target.label} has no {_some(gone)}. It has {_some(target.items)}. Map the two nets with each other: "
+            f"{target.label} has no {some(gone)}. It has {some(target.items)}. Map the two nets with each other: "
             f"tt.map_weights(left, right)."
         )
     for pair in map.pairs:
@@ -170,7 +171,7 @@ def _load(source: State, target: State, map: WeightMap, specs: dict[str, Spec], 
     ]
     if empty and not partial:
         raise WeightsError(
-            f"nothing fills {_some(empty)} of {target.label}. Nothing was loaded. Map the two nets with each other "
+            f"nothing fills {some(empty)} of {target.label}. Nothing was loaded. Map the two nets with each other "
             f"(tt.map_weights(left, right)), or allow it: partial=True."
         )
     if source.source is not None:  # a damaged file is found out before the net is touched
@@ -206,8 +207,3 @@ class _Meter:
         self.done += count
         if self.progress:
             self.progress("carrying weights over", self.done, self.total)
-
-
-def _some(names: Iterable[str] | Sequence[str], most: int = 4) -> str:
-    listed = list(names)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

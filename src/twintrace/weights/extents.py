@@ -23,6 +23,7 @@ import numpy as np
 
 from ..model.errors import CheckpointError, UsageError
 from ..model.tensors import DTYPES, Spec
+from ..model.words import some
 from ..store.arrays import STORAGE, nbytes
 
 BLOCK = 1 << 20
@@ -104,7 +105,7 @@ class Checkpoint:
         try:
             return self.stored[name]
         except KeyError:
-            raise UsageError(f"{self.path} has no tensor {name!r}; it has {_some(self.stored)}.") from None
+            raise UsageError(f"{self.path} has no tensor {name!r}; it has {some(self.stored) or 'none'}.") from None
 
 
 def copy_extent(extent: Extent, file: BinaryIO) -> bool:
@@ -175,12 +176,3 @@ def read_extent(extent: Extent, name: str) -> Iterator[memoryview]:
                         f"{extent.crc:08x}). The file is damaged; get it again."
                     )
             yield piece
-
-
-def _some(names: Mapping[str, object], most: int = 4) -> str:
-    listed = list(names)
-    return (
-        ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-        if listed
-        else "none"
-    )
