@@ -131,7 +131,8 @@ class _Scanner:
                 kind = self._text(inner)
             elif key == 0x1A:
                 content = (self.at, inner - self.at)
-                self._skip(inner)
+                self._file.seek(inner)
+                self.at = inner
             else:
                 raise self._fault(where, f"field {key:#x} inside a tensor")
         return kind, content
@@ -171,10 +172,6 @@ class _Scanner:
         except UnicodeDecodeError:
             raise self._fault(start, "a name that is not UTF-8") from None
 
-    def _skip(self, stop: int) -> None:
-        self._file.seek(stop)
-        self.at = stop
-
     def _fault(self, at: int, what: str) -> CheckpointError:
         return CheckpointError(
             f"{self._path}: at byte {at}: {what}. The file is no MindSpore checkpoint, is damaged, or is encrypted "
@@ -182,8 +179,8 @@ class _Scanner:
         )
 
 
-def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[tuple[str, int, int]]:
-    """Write what goes before each stretch of bytes; yields (name, first byte, bytes) when they are due."""
+def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[int]:
+    """Write what goes before each stretch of bytes; yields how many are due."""
     for name, spec in specs.items():
         if spec.dtype not in CODES:
             raise CheckpointError(
@@ -199,7 +196,7 @@ def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[tup
             tensor = head + b"\x1a" + varint(count)
             value = _lengthy(0x0A, tag) + b"\x12" + varint(len(tensor) + count) + tensor
             file.write(b"\x0a" + varint(len(value) + count) + value)
-            yield name, start, count
+            yield count
 
 
 def _lengthy(key: int, raw: bytes) -> bytes:

@@ -56,16 +56,6 @@ def _positions(values: Array, whole: bool) -> bool:
     return values.ndim == 1 and values.size > 1 and np.array_equal(values, values[0] + np.arange(values.size)) and whole
 
 
-def _constant(values: Array, whole: bool) -> bool:
-    """Whole numbers that are all the same: a buffer of token types, of lengths."""
-    return whole and bool((values == values.flat[0]).all())
-
-
-def _masking(values: Array, whole: bool) -> bool:
-    """One very negative number, and nothing else."""
-    return not whole and bool((values == values.flat[0]).all() and values.flat[0] <= _MASKS)
-
-
 def _frequencies(values: Array, whole: bool) -> bool:
     """A falling geometric sequence from 1."""
     if whole or values.ndim != 1 or values.size < 3 or values[0] != 1 or not (values > 0).all():
@@ -109,8 +99,11 @@ def _waves(values: Array, whole: bool) -> bool:
 
 _FORMS: tuple[tuple[str, Callable[[Array, bool], bool]], ...] = (
     ("position indices", _positions),
-    ("a constant", _constant),
-    ("the value of a mask", _masking),
+    ("a constant", lambda values, whole: whole and bool((values == values.flat[0]).all())),
+    (
+        "the value of a mask",
+        lambda values, whole: not whole and bool((values == values.flat[0]).all() and values.flat[0] <= _MASKS),
+    ),
     ("inverse frequencies", _frequencies),
     ("a causal mask", _triangle),
     ("a table of sines and cosines", _waves),

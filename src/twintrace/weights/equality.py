@@ -99,8 +99,10 @@ class _Search:
                         marks[side].setdefault((item.spec.dtype, count(item.spec), mark), []).append(item)
         for mark, ones in marks[0].items():
             others = marks[1].get(mark, [])
-            if len(ones) == len(others) == 1 and not _other_roles(ones[0], others[0]):
-                self._add_whole(ones[0], others[0], "same values")
+            if len(ones) == len(others) == 1:
+                roles = {ones[0].role, others[0].role}
+                if len(roles) == 1 or not roles <= _ROLES:  # one the weight of its layer, the other the bias: a mistake
+                    self._add_whole(ones[0], others[0], "same values")
 
     def _add_whole(self, one: Item, other: Item, because: str) -> None:
         steps = _ways(self.left.read(one.name), self.right.read(other.name))
@@ -150,9 +152,10 @@ class _Search:
                 steps = (*turn, *rows.steps(shape))
                 self._add(Pair((one.name,), item.name, steps, 1.0, f"same values as {rows} of {one.name}"))
             return True
-        step = _stacked([rows for _, rows in found])
-        if step is None:
+        times = {rows.times for _, rows in found}
+        if len(times) > 1:
             return False
+        step = "stack" if times == {1} else f"heads {times.pop()}"  # one after the other, or a piece of each in turn
         names = tuple(item.name for item, _ in found)
         self._add(Pair(names, one.name, (step, *turn), 1.0, "same values in one piece"))
         return True
@@ -333,11 +336,6 @@ _ROLES = {"weight", "bias", "running_mean", "running_var"}
 _ORDERED = {word for order in ORDERS for word in order}
 
 
-def _other_roles(one: Item, other: Item) -> bool:
-    """Is one the weight of its layer and the other the bias, or the like? Then equal values are a mistake."""
-    return one.role != other.role and {one.role, other.role} <= _ROLES
-
-
 def _equal(pair: Pair, left: State, right: State) -> bool:
     try:
         made = value(left, pair)
@@ -429,9 +427,3 @@ def _rows(index: Mapping[int, int], length: int, part: Array) -> _Rows | None:
     rows = _Rows(places[0], chunk, stride, len(places) // chunk)
     fits = rows.start + chunk <= stride if rows.times > 1 else True
     return rows if rows.all() == places and fits and rows.times * stride in (length, stride) else None
-
-
-def _stacked(parts: Sequence[_Rows]) -> str | None:
-    """The step that makes one weight of parts that cover it: one after the other, or a piece of each in turn."""
-    times = {rows.times for rows in parts}
-    return None if len(times) > 1 else "stack" if times == {1} else f"heads {times.pop()}"
