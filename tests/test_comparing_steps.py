@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import twintrace as tt
-from twintrace.api import stepping, walking
+from twintrace.api import places, stepping, walking
 from twintrace.collect.session import unseen
 from twintrace.model.pairs import Alignment
 from twintrace.model.results import Comparison, StepResults
@@ -277,7 +277,7 @@ class Pairer:
 
 def paired(traces, alignments, steps):
     """Alignments that are used for so many steps of one structure."""
-    walk = walking.Walk(traces, None, Pairer(*alignments), None, None, True, False, False, True)
+    walk = walking.Walk(places.Request(traces, None, Pairer(*alignments), shortcuts=True))
     journals = [(traces[0].journal(step), traces[1].journal(step)) for step in range(1, steps + 1)]
     return [walk._paired(stepping.outlines_of(both), None, None) for both in journals]
 

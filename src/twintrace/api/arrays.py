@@ -28,7 +28,7 @@ from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
 from .comparing import compare_traces
-from .places import Progress
+from .places import Progress, Request
 from .results import Comparison
 
 Folder = str | os.PathLike[str]
@@ -132,15 +132,8 @@ def compare_arrays(
         return _alignment(one, two, named, because, alone)
 
     policy = policy_named(rtol=rtol, atol=atol)
-    found = compare_traces(
-        traces,
-        policy,
-        pair,
-        equal_nan=equal_nan,
-        pictures=pictures,
-        workers=workers,
-        progress=progress,
-    )
+    request = Request(traces, policy, pair, workers=workers, equal_nan=equal_nan)
+    found = compare_traces(request, pictures=pictures, progress=progress)
     return replace(found, remarks=(*found.remarks, *_remarks(found, traces, named, atol)))
 
 

@@ -84,3 +84,25 @@ def known_operations(*names: str) -> list[KnownOperation]:
     from ..operations.listing import listing, select
 
     return select(listing(), names)
+
+
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..operations import is_class, is_known
+
+    return is_class(name) if name[:1].isupper() else is_known(name)
+
+
+def same_operation(one: str, two: str) -> bool:
+    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
+    from ..operations import family_of
+
+    return family_of(one) == family_of(two)
+
+
+def parameter_role(name: str) -> str:
+    """Role of a parameter, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    from ..operations.operands import parameter_of
+
+    owner, dot, last = name.rpartition(".")
+    return f"{owner}{dot}{parameter_of(last)}"

@@ -1,37 +1,25 @@
 """The way through the steps of two traces: judged, passed over where they are equal, followed after the parting.
 
-walk = Walk(traces, policy, pair, …)
+walk = Walk(request)
 walk.visit((step, rank), progress)          in order; walk.parts has what was found
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from ..judge import CarriedBounds, Policy
+from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
-from ..model.results import (
-    CallResult,
-    EqualStep,
-    FirstBit,
-    FollowedStep,
-    Mistake,
-    Recording,
-)
+from ..model.results import CallResult, EqualStep, FirstBit, FollowedStep, Mistake, Recording
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
-from ..store.trace import Journal, Trace
+from ..store.trace import Journal
+from .places import PlaceResult, Progress, Request, compare_place, side_of, silent
 from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of
-
-if TYPE_CHECKING:
-    pass
-
-from .places import PlaceResult, Progress, compare_place, side_of, silent
 
 
 @dataclass(slots=True)
@@ -66,19 +54,8 @@ class _Seen:
 class Walk:
     """Goes through the steps of two traces in their order, and judges them as far as they have to be judged."""
 
-    def __init__(
-        self,
-        traces: tuple[Trace, Trace],
-        policy: Policy,
-        pair: Callable[[Side, Side], Alignment],
-        repeat: Trace | None,
-        workers: int | None,
-        equal_nan: bool,
-        recompute: bool,
-        shortcuts: bool,
-    ) -> None:
-        self._traces, self._policy, self._pair, self._repeat, self._workers = traces, policy, pair, repeat, workers
-        self._equal_nan, self.recompute, self._shortcuts = equal_nan, recompute, shortcuts
+    def __init__(self, request: Request) -> None:
+        self._request, self._traces = request, request.traces
         self.parts: dict[tuple[int, int], PlaceResult] = {}
         self.equal: list[EqualStep] = []
         self.followed: list[FollowedStep] = []
@@ -98,7 +75,7 @@ class Walk:
         if not self._heads:
             self._heads.append((journals[0].header, journals[1].header))
         carried = self._carried.setdefault(place[1], _Carried())
-        outlines = outlines_of(journals) if self._shortcuts else None
+        outlines = outlines_of(journals) if self._request.shortcuts else None
         if not self._pass_over(place, outlines, carried) and not self._follow(place, outlines):
             self._note_first_bit(journals, outlines, carried)
             self._catch_up(carried)
@@ -173,29 +150,19 @@ class Walk:
     def _judge(
         self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried, progress: Progress
     ) -> PlaceResult:
-        part = compare_place(
-            self._traces,
-            place,
-            self._policy,
-            functools.partial(self._paired, outlines),
-            self._repeat,
-            self._workers,
-            progress,
-            f"step {place[0]}, rank {place[1]}",
-            carried.before,
-            self._equal_nan,
-            carried.standing if self.recompute else None,
-        )
+        request = replace(self._request, pair=functools.partial(self._paired, outlines))
+        standing = carried.standing if request.recompute else None
+        part = compare_place(request, place, progress, carried.before, standing)
         carried.before, carried.standing = part.left_behind, _worth_knowing(part.standing)
         return part
 
     def _paired(self, outlines: Outlines | None, left: Side, right: Side) -> Alignment:
         if outlines is None:
-            return self._pair(left, right)
+            return self._request.pair(left, right)
         known = self._pairings.get(outlines.key)
         if known is not None and known.sure:
             return known.alignment
-        found = self._pair(left, right)
+        found = self._request.pair(left, right)
         # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
         # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
         again = known is not None and known.alignment == found
@@ -222,10 +189,10 @@ class Walk:
         """From the step on in which the first difference is found that no later one can come before: one that is large, or that is
         in the first bit of two runs of one program.
         """
-        if self._parted_in is not None or not self._shortcuts:
+        if self._parted_in is not None or not self._request.shortcuts:
             return
         part = self.parts[place]
-        if self.recompute:
+        if self._request.recompute:
             guilty = [mistake for result in part.results for mistake in result.mistakes]
             first = self.first_bit is not None and (self.first_bit.step, self.first_bit.rank) == place
             parted = part.parted and any(item.effective and (first or not item.marginal) for item in guilty)
