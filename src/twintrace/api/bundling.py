@@ -25,9 +25,10 @@ from ..model.errors import TwintraceError
 from ..model.records import Call
 from ..model.results import Comparison, Divergence
 from ..model.sites import Kind
-from ..model.values import Nest, TensorRef, Token, Value, leaves
+from ..model.values import Nest, TensorRef, Token, Value
+from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
-from .comparing import Source, _opened
+from .comparing import Source
 
 SCRIPT = '''\
 """Shows one difference between two runs: python show.py. Needs numpy; with torch, PyTorch's calls are computed in float64."""
@@ -94,7 +95,7 @@ def write_bundle(left: Source, right: Source, comparison: Comparison, path: str 
     found = comparison.divergence
     if found is None or not found.result.match.left or not found.result.match.right:
         return False
-    traces: tuple[Trace, Trace] = (_opened(left), _opened(right))
+    traces: tuple[Trace, Trace] = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     place = found.result.step, found.result.rank
     sides = [
         _Side(name, trace.journal(*place), calls)
@@ -159,7 +160,7 @@ class _Side:
             "calls": [str(item.site) for item in self.calls],
             "function": "", "reason": "", "args": [], "kwargs": {}, "results": [],
         }  # fmt: skip
-        results = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+        results = list(call.returned.values())
         found["results"] = [name for number in results if (name := self.file(number)) is not None]
         try:
             if len(self.calls) > 1:

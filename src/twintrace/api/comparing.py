@@ -128,8 +128,8 @@ def compare(
     from ..align.mappings import Unused
 
     chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
-    traces = (_opened(left), _opened(right))
-    repeat = None if noise is None else _opened(noise)
+    traces = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
+    repeat = None if noise is None else open_trace(noise, tolerant=True)
     mapped = _read_mapping(mapping)
     unused = None if mapped is None else Unused(mapped)
 
@@ -272,7 +272,7 @@ def pair_up(
 
     if mapping is not None and modules is not None:
         raise UsageError("mapping and modules were both given. Put the modules into the mapping file.")
-    traces = (_opened(left), _opened(right))
+    traces = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     common, _ = _places(traces, steps, ranks)
     mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
     return {
@@ -314,10 +314,6 @@ def write_mapping(
         raise ReportError(
             f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
         ) from None
-
-
-def _opened(source: Source) -> Trace:
-    return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
 
 def _among(progress: Progress, number: int, count: int) -> Progress:

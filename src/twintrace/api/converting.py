@@ -66,7 +66,7 @@ def convert_trace(
             )
         if place.is_dir() and not trace_entries(place):
             raise TraceExistsError(f"{place} is a folder that is no trace of twintrace's. Remove it yourself.")
-    trace = source if isinstance(source, Trace) else open_trace(source, tolerant=True)
+    trace = open_trace(source, tolerant=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         draft.parent.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ def first_nonfinite(
     """
     from ..diagnose import search
 
-    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    opened = open_trace(trace, tolerant=True)
     places = [
         (step, rank)
         for step, rank in opened.places
@@ -64,7 +64,7 @@ def curves_of(
     """
     from ..diagnose import curves
 
-    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    opened = open_trace(trace, tolerant=True)
     chosen = rank if rank is not None else min(opened.ranks, default=0)
     wanted = sorted(step for step, r in opened.places if r == chosen and (steps is None or step in steps))
     if not wanted:

@@ -24,7 +24,7 @@ def lockstep_with(
     """
     if on_difference not in ("stop", "raise"):
         raise UsageError(f"on_difference: expected 'stop' or 'raise', got {on_difference!r}.")
-    other = against if isinstance(against, Trace) else open_trace(against, tolerant=True)
+    other = open_trace(against, tolerant=True)
     if Path(other.path).absolute() == path:
         raise UsageError(f"against: {other.path} is what is being recorded. Give the trace of the other run.")
     settings = other.manifest.get("settings", {})

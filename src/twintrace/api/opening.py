@@ -11,7 +11,7 @@ from ..model.errors import TraceNotFoundError
 from ..model.records import Call, Role
 from ..model.results import Listing, Row
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..store.registry import open_trace
 from ..store.trace import Journal
 from ..store.trace import Trace as StoredTrace
@@ -49,7 +49,7 @@ def listing(
 
     nonfinite   only calls with NaN or infinities in their results or gradients
     """
-    trace = path if isinstance(path, StoredTrace) else open_trace(path, tolerant=True)
+    trace = open_trace(path, tolerant=True)
     steps = steps if step is None else (step,)
     ranks = ranks if rank is None else (rank,)
     for name, asked, there in (("step", steps, trace.steps), ("rank", ranks, trace.ranks)):
@@ -103,10 +103,7 @@ def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
         yield ("input", slot), identity
     for name, identity in (*call.parameters.items(), *call.buffers.items()):
         yield ("parameter", name), identity
-    for slot, leaf in leaves(call.output):
-        if isinstance(leaf, TensorRef):
-            yield ("output", slot), leaf.id
-    for slot, identity in call.after.items():
+    for slot, identity in (*call.returned.items(), *call.after.items()):
         yield ("output", slot), identity
     for gradient in call.gradients:
         role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"

@@ -18,7 +18,7 @@ import numpy as np
 from ..model.records import Call, Role
 from ..model.results import FirstBit
 from ..model.sites import Phase
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..store.folding import Outline
 from ..store.trace import Journal
 
@@ -122,9 +122,8 @@ def _values(
     for call in calls:
         update = call.site.phase is Phase.UPDATE
         made = "random" if draws(call) else "optimizer" if update else "call"
-        outputs = [(slot, leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
         taken = dict(tensor_slots(call.args, call.kwargs))
-        for slot, tensor in (*outputs, *call.after.items()):
+        for slot, tensor in (*call.returned.items(), *call.after.items()):
             if tensor not in taken.values():
                 add(tensor, 0, call, made, f"output {slot}")
         for kind, group in (("parameter", call.parameters), ("buffer", call.buffers)):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from ..model.nonfinite import NonfiniteReport, Origin
 from ..model.records import Call
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import TensorRef, leaves
 from ..store import trace as store
 from .results import Written
 
@@ -60,7 +59,7 @@ class Trace(Written, store.Trace):
     def _strained(self) -> Iterator[tuple[int, float, Call]]:
         for journal in self.journals():
             for call in journal.calls():
-                results = [journal.tensor(leaf.id) for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+                results = map(journal.tensor, call.returned.values())
                 yield *max(map(_strain, results), default=(0, 0.0)), call
 
     def _nonfinite(self) -> NonfiniteReport:

@@ -49,13 +49,13 @@ def zoom(
     if isinstance(left, Comparison):
         found = _of_comparison(left)
     elif right is not None:
-        found = _of_traces(_opened(left), _opened(right))
+        found = _of_traces(open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     elif not isinstance(left, Trace) and Path(left).is_file():
         from .reporting import read_report
 
         found = _of_comparison(read_report(left))
     else:
-        found = _of_trace(_opened(left))
+        found = _of_trace(open_trace(left, tolerant=True))
     if found is not None and path is not None:
         try:
             Path(path).write_text(json.dumps(found.document(), indent=2) + "\n", encoding="utf-8")
@@ -76,10 +76,6 @@ def read_zoom(path: str | os.PathLike[str]) -> Zoom:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"zoom: {path} is no JSON ({error}). Write it with `twintrace zoom`.") from None
-
-
-def _opened(source: Trace | str | os.PathLike[str]) -> Trace:
-    return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
 
 def _of_traces(left: Trace, right: Trace) -> Zoom | None:

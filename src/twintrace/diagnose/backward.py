@@ -7,13 +7,12 @@ matmul in f16        overflow: the gradients that come in are large (a loss scal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from ..model.nonfinite import Source
-from .flow import Counts
-from .forward import ATTENTIONS, NORMS, PRODUCTS, SOFTMAXES, SUMS, cause_of_result
-from .terms import Cause, Term, largest, vanishes
+from ..model.nonfinite import Source, ValueRange
+from ..model.tensors import Spec, Statistics
+from .forward import ATTENTIONS, NORMS, PRODUCTS, SOFTMAXES, SUMS, Ranges, Settings, Terms, cause_of_result
+from .terms import Cause, largest, vanishes
 
 _AT_ZERO: Mapping[str, str] = {
     "sqrt": "1 / (2 · sqrt(x))", "log": "1 / x", "log2": "1 / (x · ln 2)", "log10": "1 / (x · ln 10)", "reciprocal": "-1 / x²",
@@ -27,17 +26,17 @@ _AT_ONE: Mapping[str, str] = {
 }
 _LINEAR = frozenset(("linear", "matmul", "mul", "add", "sub", "sum", "mean"))
 """Operations whose gradients are sums of products: at most gradient · value · number of gradients."""
-_NAN = Counts(nan=1)
+_NAN = ValueRange("", Spec("", ()), Statistics(None, None, None, None, 1, 0, 0, 0))
 _SAFE = "move the argument away from that point before the function (add an epsilon, clamp); a torch.where behind it does not help"
 
 
 def cause_of_gradient(
     operation: str,
-    terms: Mapping[str, Term],
-    settings: Mapping[str, Any],
-    results: Sequence[Term],
-    incoming: Sequence[Term],
-    made: Sequence[Term],
+    terms: Terms,
+    settings: Settings,
+    results: Ranges,
+    incoming: Ranges,
+    made: Ranges,
 ) -> Cause | None:
     """Cause of gradients that are not finite although those that came in are, or None where the ranges do not tell.
 
@@ -53,10 +52,10 @@ def cause_of_gradient(
 
 def _slopes(
     operation: str,
-    terms: Mapping[str, Term],
-    settings: Mapping[str, Any],
-    results: Sequence[Term],
-    incoming: Sequence[Term],
+    terms: Terms,
+    settings: Settings,
+    results: Ranges,
+    incoming: Ranges,
 ) -> Cause | None:
     x = terms.get("other" if operation == "xlogy" else "input")
     if x is None or x.lo is None or x.hi is None:
@@ -110,7 +109,7 @@ def _slopes(
     return None
 
 
-def _divisors(operation: str, terms: Mapping[str, Term]) -> Cause | None:
+def _divisors(operation: str, terms: Terms) -> Cause | None:
     below = terms.get("tensor2" if operation == "addcdiv" else "other")
     if operation not in ("div", "addcdiv", "remainder", "fmod") or below is None or not below.zeros:
         return None
@@ -118,25 +117,25 @@ def _divisors(operation: str, terms: Mapping[str, Term]) -> Cause | None:
     return Cause(Source.DIVISION, f"the derivative of a quotient divides by the divisor: {many}", _SAFE)
 
 
-def _rows(
-    operation: str, terms: Mapping[str, Term], settings: Mapping[str, Any], results: Sequence[Term]
-) -> Cause | None:
+def _rows(operation: str, terms: Terms, settings: Settings, results: Ranges) -> Cause | None:
     """Rows that have no softmax, no variance or no length."""
     if operation in SOFTMAXES | ATTENTIONS:
-        broken = [Term("", None, None, 0, item.counts, item.elements, None) for item in results]
-        nan = Term("", None, None, 0, _NAN, 1, None)
-        return cause_of_result(operation, terms, settings, [nan, *broken])
+        return cause_of_result(operation, terms, settings, [_NAN, *results])
     x = terms.get("input") or terms.get("x1")
     eps = settings.get("eps")
-    if operation in NORMS and x is not None and isinstance(eps, int | float) and vanishes(eps, x.dtype):
-        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.dtype})"
+    if operation in NORMS and x is not None and isinstance(eps, int | float) and vanishes(eps, x.spec.dtype):
+        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.spec.dtype})"
         why = f"a row without variance or length divides by zero in the backward pass{rounded}; the input is {x.told()}"
         return Cause(Source.DIVISION, why, "give eps a value that the type can hold")
     return None
 
 
 def _products(
-    operation: str, terms: Mapping[str, Term], results: Sequence[Term], incoming: Sequence[Term], made: Sequence[Term]
+    operation: str,
+    terms: Terms,
+    results: Ranges,
+    incoming: Ranges,
+    made: Ranges,
 ) -> Cause | None:
     """A backward pass multiplies by the gradient and adds up: finite values that are not, are beyond the range of the type."""
     endless = [term for term in (*terms.values(), *results) if term.counts]
@@ -149,7 +148,7 @@ def _products(
         )
     if not made or endless:
         return None
-    dtype = made[0].dtype
+    dtype = made[0].spec.dtype
     sizes = [term.size for term in incoming if term.size is not None]
     reached = max(sizes, default=0.0)
     forward = max((term.size or 0.0 for term in (*terms.values(), *results)), default=0.0)

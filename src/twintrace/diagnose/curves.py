@@ -24,7 +24,6 @@ from ..model.curves import Curve, Curves, Layer
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves
 from ..store.arrays import as_float
 from ..store.trace import Journal, Trace
 from .flow import Flow
@@ -152,10 +151,8 @@ def _loss(flow: Flow) -> float | None:
         if item.role is Role.OUTPUT and _count(flow.tensor(item.tensor)) == 1
     ]
     for _, call, slot in sorted(starts, key=lambda start: start[0])[:1]:
-        for name, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef) and name == slot:
-                known = flow.tensor(leaf.id).statistics
-                return None if known is None or known.min is None else float(known.min)
+        if slot in call.returned:
+            return flow.range_of(call.returned[slot], "").lo
     return None
 
 
@@ -165,18 +162,14 @@ def _layers(flow: Flow, updates: Mapping[str, tuple[float, float]]) -> list[Laye
     for call in modules:
         inner = any(child.site.kind is Kind.MODULE for child in flow.children[call.id])
         if call.site.phase is Phase.FORWARD and (call.parameters or not inner):
-            own = {name: updates[name] for name in _own_weights(call) if name in updates}
+            names = [f"{call.site.name}.{name}".lstrip(".") for name in call.parameters]
+            own = {name: updates[name] for name in names if name in updates}
             seen.setdefault(call.site.name, _layer(flow, call, _together(own)))
     return list(seen.values())
 
 
-def _own_weights(call: Call) -> list[str]:
-    return [f"{call.site.name}.{name}".lstrip(".") for name in call.parameters]
-
-
 def _layer(flow: Flow, call: Call, update: float | None) -> Layer:
-    numbers = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)][:1]
-    result = flow.tensor(numbers[0]) if numbers else None
+    result = next(map(flow.tensor, call.returned.values()), None)
     gradients = [flow.tensor(item.tensor) for item in flow.gradients(call, Role.OUTPUT)][:1]
     known = None if result is None or result.is_rough else result.statistics
     zeros = None if known is None or result is None or not _count(result) else known.zero / _count(result)

@@ -13,11 +13,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..model.nonfinite import Source
-from .terms import Cause, Term, largest, vanishes
+from ..model.nonfinite import Source, ValueRange
+from .terms import Cause, largest, vanishes
 
-Terms = Mapping[str, Term]
+Terms = Mapping[str, ValueRange]
 Settings = Mapping[str, Any]
+Ranges = Sequence[ValueRange]
 
 LOGS = frozenset(("log", "log2", "log10", "log1p", "logit", "xlogy"))
 DIVISIONS = frozenset(
@@ -56,7 +57,7 @@ _DOMAINS: Mapping[str, tuple[float, float]] = {
 _GUARD = "add a small epsilon, or clamp what comes in"
 
 
-def cause_of_result(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def cause_of_result(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """Cause of results that are not finite, or None where the ranges do not tell."""
     for rule in _RULES:
         found = rule(operation, terms, settings, made)
@@ -65,11 +66,11 @@ def cause_of_result(operation: str, terms: Terms, settings: Settings, made: Sequ
     return None
 
 
-def _has(made: Sequence[Term], *kinds: str) -> bool:
+def _has(made: Ranges, *kinds: str) -> bool:
     return any(getattr(term.counts, kind) for term in made for kind in kinds)
 
 
-def _logs(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _logs(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     if operation == "binary_cross_entropy":
         x = terms.get("input")
         if x is None or x.lo is None or x.hi is None or 0 < x.lo <= x.hi < 1:
@@ -98,7 +99,7 @@ def _logs(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]
     return None
 
 
-def _divisions(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _divisions(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     if operation not in DIVISIONS:
         return None
     names = {"reciprocal": "input", "rsqrt": "input", "addcdiv": "tensor2"}
@@ -133,7 +134,7 @@ def _divisions(operation: str, terms: Terms, settings: Settings, made: Sequence[
     return None
 
 
-def _roots(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _roots(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     if x is None:
         return None
@@ -160,7 +161,7 @@ def _roots(operation: str, terms: Terms, settings: Settings, made: Sequence[Term
     return None
 
 
-def _domains(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _domains(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     if operation not in _DOMAINS or x is None or x.lo is None or x.hi is None:
         return None
@@ -178,33 +179,33 @@ def _domains(operation: str, terms: Terms, settings: Settings, made: Sequence[Te
     return None
 
 
-def _exponentials(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _exponentials(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     if operation not in EXPONENTIALS or x is None or x.size is None or not _has(made, "posinf", "neginf"):
         return None
-    end = math.log(largest(made[0].dtype)) / EXPONENTIALS[operation]
+    end = math.log(largest(made[0].spec.dtype)) / EXPONENTIALS[operation]
     reached = x.size if operation in ("sinh", "cosh") else x.hi or 0.0
     if reached <= end * 0.999:
         return None
-    why = f"overflow: {operation} of {reached:.6g}, and {made[0].dtype} ends at {operation}({end:.4g})"
+    why = f"overflow: {operation} of {reached:.6g}, and {made[0].spec.dtype} ends at {operation}({end:.4g})"
     return Cause(Source.OVERFLOW, why, "subtract the maximum before it, or use log_softmax or logsumexp")
 
 
-def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     if operation in ATTENTIONS:
         padding = terms.get("key_padding_mask")
-        if padding is not None and padding.shape and _has(made, "nan"):
-            closed = padding.elements - padding.zeros if padding.dtype == "b8" else padding.counts.neginf
-            if closed >= padding.shape[-1]:
+        if padding is not None and padding.spec.shape and _has(made, "nan"):
+            closed = padding.elements - padding.zeros if padding.spec.dtype == "b8" else padding.counts.neginf
+            if closed >= padding.spec.shape[-1]:
                 return _masked(
-                    f"the padding closes {closed:,} of {padding.elements:,} keys, a row has {padding.shape[-1]}"
+                    f"the padding closes {closed:,} of {padding.elements:,} keys, a row has {padding.spec.shape[-1]}"
                 )
         mask = terms.get("attn_mask")
-        if mask is None or not mask.shape:
+        if mask is None or not mask.spec.shape:
             return None
-        closed = mask.zeros if mask.dtype == "b8" else mask.counts.neginf
-        if closed >= mask.shape[-1] and _has(made, "nan"):
-            return _masked(f"the mask closes {closed:,} of {mask.elements:,} places, rows have {mask.shape[-1]}")
+        closed = mask.zeros if mask.spec.dtype == "b8" else mask.counts.neginf
+        if closed >= mask.spec.shape[-1] and _has(made, "nan"):
+            return _masked(f"the mask closes {closed:,} of {mask.elements:,} places, rows have {mask.spec.shape[-1]}")
         return None
     if operation not in SOFTMAXES:
         return None
@@ -219,7 +220,9 @@ def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Sequence[
     axis = settings.get("dim", 1 if operation == "cross_entropy" else -1)
     axes = axis if isinstance(axis, tuple) else (axis,)
     row = math.prod(
-        x.shape[place] for place in axes if isinstance(place, int) and -len(x.shape) <= place < len(x.shape)
+        x.spec.shape[place]
+        for place in axes
+        if isinstance(place, int) and -len(x.spec.shape) <= place < len(x.spec.shape)
     )
     if x.counts.neginf >= max(row, 1) and not (operation == "cross_entropy" and not _has(made, "nan")):
         return _masked(f"{x.counts.neginf:,} of {x.elements:,} elements of the input are -inf, and rows have {row}")
@@ -238,7 +241,7 @@ def _masked(numbers: str) -> Cause:
     )
 
 
-def _averages(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _averages(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     target = terms.get("target")
     if (
@@ -263,10 +266,12 @@ def _averages(operation: str, terms: Terms, settings: Settings, made: Sequence[T
     if averages and x.elements == 0:
         return Cause(Source.EMPTY, f"{operation} of an empty tensor is 0/0", "skip empty batches")
     if operation in ("var", "std", "var_mean", "std_mean"):
-        axes = settings.get("dim") or tuple(range(len(x.shape)))
+        axes = settings.get("dim") or tuple(range(len(x.spec.shape)))
         axes = axes if isinstance(axes, tuple) else (axes,)
         many = math.prod(
-            x.shape[place] for place in axes if isinstance(place, int) and -len(x.shape) <= place < len(x.shape)
+            x.spec.shape[place]
+            for place in axes
+            if isinstance(place, int) and -len(x.spec.shape) <= place < len(x.spec.shape)
         )
         correction = settings.get("correction", 1)
         if isinstance(correction, int | float) and many <= correction:
@@ -275,7 +280,7 @@ def _averages(operation: str, terms: Terms, settings: Settings, made: Sequence[T
     return None
 
 
-def _norms(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _norms(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     if operation not in NORMS:
         return None
     x = terms.get("input") or terms.get("x1")
@@ -289,30 +294,30 @@ def _norms(operation: str, terms: Terms, settings: Settings, made: Sequence[Term
         return Cause(
             Source.CANCELLED, f"{operation} of a row with an infinity: infinity minus its own mean, or divided by it"
         )
-    if isinstance(eps, int | float) and vanishes(eps, x.dtype) and x.size is not None:
-        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.dtype})"
+    if isinstance(eps, int | float) and vanishes(eps, x.spec.dtype) and x.size is not None:
+        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.spec.dtype})"
         if x.is_constant or x.zeros or (variance is not None and variance.zeros):
             why = f"zero divided by zero: no epsilon{rounded} where a row has no variance or no length; the input is {x.told()}"
             return Cause(Source.DIVISION, why, "give eps a value that the type can hold")
-    if x.size is not None and x.size**2 > largest(x.dtype):
+    if x.size is not None and x.size**2 > largest(x.spec.dtype):
         return Cause(
-            Source.OVERFLOW, f"overflow: squares of values up to {x.size:.6g} go beyond the range of {x.dtype}"
+            Source.OVERFLOW, f"overflow: squares of values up to {x.size:.6g} go beyond the range of {x.spec.dtype}"
         )
     return None
 
 
-def _casts(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _casts(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     if operation not in ("cast", "to", "half", "type", "copy", "_to_copy") or x is None or x.size is None or not made:
         return None
-    end = largest(made[0].dtype)
+    end = largest(made[0].spec.dtype)
     if x.size > end:
-        why = f"overflow: {x.dtype} values up to {x.size:.6g} are cast to {made[0].dtype}, which ends at {end:.6g}"
+        why = f"overflow: {x.spec.dtype} values up to {x.size:.6g} are cast to {made[0].spec.dtype}, which ends at {end:.6g}"
         return Cause(Source.OVERFLOW, why, "scale before the cast, or use bf16, which has the range of f32")
     return None
 
 
-def _written(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _written(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """A number that stands in the call is not finite itself."""
     found = [term for term in terms.values() if not term.is_tensor and term.counts]
     if not found or (any(term.counts.inf for term in found) and _has(made, "nan")):
@@ -321,7 +326,7 @@ def _written(operation: str, terms: Terms, settings: Settings, made: Sequence[Te
     return Cause(Source.DATA, f"the number {found[0].name} in the call is {what}", "look at where Python has it from")
 
 
-def _infinities(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _infinities(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """Infinities that come in, in operations that add or multiply."""
     endless = [term for term in terms.values() if term.counts.inf]
     if not endless or not _has(made, "nan"):
@@ -351,11 +356,11 @@ def _infinities(operation: str, terms: Terms, settings: Settings, made: Sequence
     return None
 
 
-def _overflows(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _overflows(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """Finite operands in operations that add and multiply: whatever is not finite went beyond the range of its type."""
     if operation not in PRODUCTS | SUMS or any(term.counts for term in terms.values()) or not made:
         return None
-    end = largest(made[0].dtype)
+    end = largest(made[0].spec.dtype)
     bound = _bound(operation, terms)
     sizes = ", ".join(term.told() for term in terms.values() if term.is_tensor) or "numbers"
     if bound is not None and bound < end / 2:
@@ -370,8 +375,8 @@ def _overflows(operation: str, terms: Terms, settings: Settings, made: Sequence[
         if _has(made, "nan") and not _has(made, "posinf", "neginf")
         else ""
     )
-    why = f"overflow: from {sizes} results go beyond {end:.6g}, the largest number of {made[0].dtype}{inside}"
-    narrow = made[0].dtype in ("f16", "c32") or made[0].dtype.startswith("f8")
+    why = f"overflow: from {sizes} results go beyond {end:.6g}, the largest number of {made[0].spec.dtype}{inside}"
+    narrow = made[0].spec.dtype in ("f16", "c32") or made[0].spec.dtype.startswith("f8")
     return Cause(
         Source.OVERFLOW,
         why,
@@ -405,19 +410,19 @@ def _bound(operation: str, terms: Terms) -> float | None:
     return None
 
 
-def _types(operation: str, terms: Terms, settings: Settings, made: Sequence[Term]) -> Cause | None:
+def _types(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """An infinity of a narrow type, made of values that come near its end."""
     if not made or not _has(made, "posinf", "neginf") or any(term.counts for term in terms.values()):
         return None
     sizes = [term.size for term in terms.values() if term.is_tensor and term.size is not None]
-    end = largest(made[0].dtype)
+    end = largest(made[0].spec.dtype)
     if sizes and max(sizes) > math.sqrt(end):
-        why = f"overflow: values up to {max(sizes):.6g} come in, and {made[0].dtype} ends at {end:.6g}"
+        why = f"overflow: values up to {max(sizes):.6g} come in, and {made[0].spec.dtype} ends at {end:.6g}"
         return Cause(Source.OVERFLOW, why, "compute this in a type with a wider range, or scale what comes in")
     return None
 
 
-_RULES: tuple[Callable[[str, Terms, Settings, Sequence[Term]], Cause | None], ...] = (
+_RULES: tuple[Callable[[str, Terms, Settings, Ranges], Cause | None], ...] = (
     _logs, _divisions, _roots, _domains, _exponentials, _softmaxes, _averages, _norms, _casts, _written, _infinities,
     _overflows, _types,
 )  # fmt: skip

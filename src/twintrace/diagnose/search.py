@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..model.nonfinite import NonfiniteReport, Origin, Pass, Source, ValueRange
+from ..model.nonfinite import FINITE, Counts, NonfiniteReport, Origin, Pass, Source, ValueRange
 from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.tensors import LARGEST, Tensor
@@ -14,7 +14,7 @@ from ..model.values import leaves, tensor_slots
 from ..operations import Operand
 from ..store.trace import Journal, Trace
 from .backward import cause_of_gradient
-from .flow import Counts, Flow, count_of
+from .flow import Flow
 from .forward import cause_of_result
 from .growth import growth_over_calls, growth_over_steps
 from .suspects import (
@@ -27,7 +27,7 @@ from .suspects import (
     is_uninitialised,
     stray_suspects,
 )
-from .terms import Cause, Term, term_of, terms_of, vanishes
+from .terms import Cause, terms_of, vanishes
 
 _AROUND = 16
 """Steps around a skipped one that are asked whether they update: a loss scaler that begins at 2^16 skips as many at the most."""
@@ -211,9 +211,7 @@ class _Search:
             names_of = {} if taker is None else _names_of(taker)
             return [flow.range_of(number, names_of.get(number, "a value")) for number in suspect.made]
         outputs = {(item.spec, item.name): item for item in flow.output_ranges(suspect.call)}
-        return [item for item in outputs.values() if count_of(item)] or [
-            flow.range_of(n, "output") for n in suspect.made
-        ]
+        return [item for item in outputs.values() if item.counts] or [flow.range_of(n, "output") for n in suspect.made]
 
     def _came_in(self, flow: Flow, suspect: Suspect) -> str:
         if suspect.source in (Source.DATA, Source.WEIGHTS):
@@ -265,7 +263,7 @@ class _Search:
             return self._of_weights(flow, suspect)
         if suspect.source is Source.OVERFLOW:
             sizes = ", ".join(
-                f"{item.size:.4g}" for n in suspect.given if (item := term_of(flow.range_of(n, ""))).size is not None
+                f"{item.size:.4g}" for n in suspect.given if (item := flow.range_of(n, "")).size is not None
             )
             return Cause(
                 Source.OVERFLOW,
@@ -314,14 +312,13 @@ class _Search:
         assert call is not None
         terms, settings = _terms(flow, call)
         operation = flow.operation(call)
-        results = [term_of(item) for item in made]
         if is_uninitialised(flow, call):
             return Cause(
                 Source.UNINITIALISED, "the memory was never written to", "use zeros, or write to it before it is read"
             )
         if call.site.phase is Phase.UPDATE:
             return _of_update(call, flow)
-        found = cause_of_result(operation, terms, settings, results)
+        found = cause_of_result(operation, terms, settings, made)
         if found is not None:
             return _with_autocast(found, flow, call)
         if call.site.kind is Kind.MODULE and flow.meaning(call) is None:
@@ -348,11 +345,9 @@ class _Search:
         if call is None:
             return unknown
         terms, settings = _terms(flow, call)
-        results = [term_of(item) for item in flow.output_ranges(call)]
-        given = [term_of(flow.range_of(number, "gradient of the output")) for number in suspect.given]
-        found = cause_of_gradient(
-            flow.operation(call), terms, settings, results, given, [term_of(item) for item in made]
-        )
+        results = flow.output_ranges(call)
+        given = [flow.range_of(number, "gradient of the output") for number in suspect.given]
+        found = cause_of_gradient(flow.operation(call), terms, settings, results, given, made)
         if found is None and call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             why = "made in the backward pass of the module's own code, which was not recorded"
             return Cause(
@@ -405,16 +400,15 @@ def _counts(tensor: Tensor) -> bool:
 
 
 def _sum(states: Iterable[Counts | None]) -> Counts:
-    known = [state for state in states if state is not None]
-    return Counts(sum(s.nan for s in known), sum(s.posinf for s in known), sum(s.neginf for s in known))
+    return sum((state for state in states if state is not None), FINITE)
 
 
 def _result(item: ValueRange) -> str:
-    counts = count_of(item)
+    counts = item.counts
     if item.is_rough:  # another tool's statistics count nothing
         kinds = ((counts.nan, "NaN"), (counts.posinf, "+inf"), (counts.neginf, "-inf"))
         return f"the {item.name}, {item.spec}, has {' and '.join(name for count, name in kinds if count)}"
-    return f"the {item.name}, {item.spec}, has {counts} of {math.prod(item.spec.shape):,}"
+    return f"the {item.name}, {item.spec}, has {counts} of {item.elements:,}"
 
 
 def named(call: Call) -> str:
@@ -436,7 +430,7 @@ def _names_of(call: Call) -> dict[int, str]:
     return found | {number: name for name, number in (*call.parameters.items(), *call.buffers.items())}
 
 
-def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, Term], Mapping[str, object]]:
+def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, ValueRange], Mapping[str, object]]:
     """Operands and settings by the operation's own names; where its meaning is not told, by position."""
     told = flow.meaning(call)
     ranges = {number: flow.range_of(number, "") for number in flow.taken(call)}
@@ -446,8 +440,7 @@ def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, Term], Mapping[str, obj
         }
     names = ("input", "other", *(f"operand {place}" for place in range(2, len(ranges) + 2)))
     return {
-        name: term_of(ValueRange(name, item.spec, item.statistics))
-        for name, item in zip(names, ranges.values(), strict=False)
+        name: ValueRange(name, item.spec, item.statistics) for name, item in zip(names, ranges.values(), strict=False)
     }, {}
 
 

@@ -12,14 +12,14 @@ is added up with others, and where there are more of them than came in.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.nonfinite import Pass, Source
+from ..model.nonfinite import FINITE, Counts, Pass, Source
 from ..model.records import Call, Gradient, Role, is_kept
 from ..model.sites import Kind, Phase
-from ..model.values import TensorRef, leaves, tensor_slots
-from .flow import Counts, Flow
+from ..model.values import leaves, tensor_slots
+from .flow import Flow
 from .forward import REDUCES
 
 _ELEMENTWISE = frozenset(
@@ -67,13 +67,11 @@ class Suspect:
 
 def written_infinities(call: Call) -> Counts:
     """Numbers among a call's arguments that are not finite: `masked_fill(x, mask, float("-inf"))`."""
-    found = Counts()
+    found = FINITE
     for value in (*call.args, *call.kwargs.values()):
         for _, leaf in leaves(value):
             if isinstance(leaf, float) and not math.isfinite(leaf):
-                found = Counts(
-                    found.nan + math.isnan(leaf), found.posinf + (leaf == math.inf), found.neginf + (leaf == -math.inf)
-                )
+                found += Counts(int(math.isnan(leaf)), int(leaf == math.inf), int(leaf == -math.inf))
     return found
 
 
@@ -136,7 +134,7 @@ class ForwardSuspects:
         flow = self._flow
         around = [call, *flow.ancestors(call)]
         holder = [outer for outer in around if number in flow.taken(outer)][-1]
-        counts = flow.state(number) or Counts()
+        counts = flow.state(number) or FINITE
         name = self._held.get(number)
         weight = name is not None and number in {n for outer in flow.calls for n in outer.parameters.values()}
         weight = weight or self._is_weight(call, number)
@@ -190,8 +188,8 @@ class ForwardSuspects:
     def _hand_on(self, call: Call, taken: Sequence[int], written: Counts, fresh: Sequence[int]) -> None:
         """Infinities that were made on purpose come in."""
         flow = self._flow
-        states = [flow.state(number) or Counts() for number in fresh]
-        nan_in = bool(written.nan) or any((flow.state(number) or Counts()).nan for number in taken)
+        states = [flow.state(number) or FINITE for number in fresh]
+        nan_in = bool(written.nan) or any((flow.state(number) or FINITE).nan for number in taken)
         operation = flow.operation(call)
         turned = any(state.nan for state in states) and not nan_in
         summed = self._adds_up(call, operation, taken)
@@ -233,11 +231,11 @@ class ForwardSuspects:
         total = math.prod(self._flow.tensor(fresh[0]).spec.shape)
         expected = 0
         for number in taken:
-            tensor, state = self._flow.tensor(number), self._flow.state(number) or Counts()
+            tensor, state = self._flow.tensor(number), self._flow.state(number) or FINITE
             if tensor.is_rough:
                 return False
             expected += state.inf * max(total // max(math.prod(tensor.spec.shape), 1), 1)
-        return (self._flow.state(fresh[0]) or Counts()).inf > expected
+        return (self._flow.state(fresh[0]) or FINITE).inf > expected
 
     def _is_collective(self, call: Call) -> bool:
         name = call.site.name
@@ -287,8 +285,7 @@ def _backward(call: Call, outgoing: Sequence[Gradient], incoming: Sequence[Gradi
 
 def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     """A gradient that comes into a call and is not finite, although no recorded call that took its result made one that is."""
-    outputs = {slot: leaf.id for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
-    number = outputs.get(item.slot)
+    number = call.returned.get(item.slot)
     if number is None:
         return
     takers = [
@@ -313,7 +310,7 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
         yield Suspect(item.order, Pass.BACKWARD, call, (item.tensor,), Source.OVERFLOW, slots=(item.slot,), given=given)
         return
     # The innermost module around it that does not itself return this value; its code behind the call was not recorded.
-    around = [outer for outer in flow.ancestors(call) if number not in {n for n in _returned(outer)}]
+    around = [outer for outer in flow.ancestors(call) if number not in outer.returned.values()]
     parent = around[0] if around else None
     if parent is not None and any(flow.is_bad(g.tensor) for g in flow.gradients(parent, Role.OUTPUT)):
         return  # it came in from outside the module
@@ -326,10 +323,6 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
         item.order, Pass.BACKWARD, parent, (item.tensor,), Source.UNRECORDED, slots=(item.slot,),
         between=(call, behind[0] if behind else None),
     )  # fmt: skip
-
-
-def _returned(call: Call) -> Iterable[int]:
-    return [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
 
 
 def _parameter_suspects(flow: Flow, bad: set[int]) -> Iterator[Suspect]:
@@ -376,7 +369,7 @@ def effect_of(flow: Flow, suspect: Suspect) -> Effect:
     harmful = False
     while pending:
         number = pending.pop()
-        takers = [call for call in flow.consumers(number) if number not in set(_returned(call))]
+        takers = [call for call in flow.consumers(number) if number not in call.returned.values()]
         if not takers:
             module = _that_ends_it(flow, number)
             harmful = harmful or module is None
@@ -400,7 +393,7 @@ def _that_ends_it(flow: Flow, number: int) -> Call | None:
     """The module in which a value is left behind that nobody takes: one around its maker that gives finite results."""
     maker = flow.maker.get(number)
     for module in flow.ancestors(maker) if maker is not None else ():
-        results = _returned(module)
+        results = list(module.returned.values())
         if number in results:
             continue
         if results and not any(flow.is_bad(result) for result in results):
@@ -412,7 +405,7 @@ def _that_ends_it(flow: Flow, number: int) -> Call | None:
 def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator[Suspect]:
     """Values that are not finite where no suspect explains them: results of the step, values that were saved, gradients."""
     for call in flow.calls:
-        numbers = [number for number in _returned(call) if flow.is_bad(number) and number not in purposes]
+        numbers = [number for number in call.returned.values() if flow.is_bad(number) and number not in purposes]
         numbers = [number for number in numbers if not is_uninitialised(flow, flow.maker.get(number, call))]
         if call.site.kind is Kind.SAVE:
             if is_kept(call):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from .sites import Kind, Site
-from .values import Value
+from .values import TensorRef, Value, leaves
 from .words import Word
 
 NONFINITE, APART = "nonfinite: ", "apart: "
@@ -116,6 +116,11 @@ class Call:
     order: int = 0
     tensors_only: bool = False
     """True if arguments that are no tensors were not recorded, as in dumps of some tools: their values are not known."""
+
+    @property
+    def returned(self) -> dict[str, int]:
+        """Numbers of the tensors in its result, by slot."""
+        return {slot: leaf.id for slot, leaf in leaves(self.output) if isinstance(leaf, TensorRef)}
 
 
 @dataclass(frozen=True, slots=True)

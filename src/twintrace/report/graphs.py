@@ -28,7 +28,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from .sheets import Words, shorten, spec_text
 
@@ -387,7 +387,7 @@ def _flow(entry: _Entry) -> Iterator[tuple[int, list[int], list[int]]]:
 
 def taken_and_given(call: Call) -> tuple[list[int], list[int]]:
     """Numbers of the tensors that a call takes as arguments, and of those that it returns or writes to."""
-    given = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)] + [*call.after.values()]
+    given = [*call.returned.values(), *call.after.values()]
     return [identity for _, identity in tensor_slots(call.args, call.kwargs)], given
 
 

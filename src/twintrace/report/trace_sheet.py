@@ -21,7 +21,7 @@ from ..model.records import Call, Gradient, Role
 from ..model.results import Recording
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
 from .curves import curve_columns
 from .graphs import Fact, trace_graph
@@ -159,9 +159,8 @@ def _given(row: _Row) -> Iterator[Value]:
         yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
     if call is None:
         return
-    for slot, leaf in leaves(call.output):
-        if isinstance(leaf, TensorRef):
-            yield Part.OUTPUT, slot, 0, look(leaf.id)
+    for slot, identity in call.returned.items():
+        yield Part.OUTPUT, slot, 0, look(identity)
     for slot, identity in call.after.items():
         yield Part.AFTER, slot, 0, look(identity)
     for gradient in call.gradients:

@@ -85,8 +85,11 @@ class _Object:
         return all(isinstance(self.attributes.get(name), dict) for name in ("_parameters", "_buffers", "_modules"))
 
 
-_INERT = object()
-"""Stands for what has no contents that matter here."""
+class _Inert:
+    """Something whose contents do not matter here."""
+
+
+_INERT = _Inert()
 _ADVICE = (
     "Save the weights alone: torch.save(net.state_dict(), …). If you trust whoever wrote the file, say trust=True (--trust, or "
     "TWINTRACE_TRUST=1 in the environment): then torch loads it, and runs what is in it."
