@@ -11,8 +11,10 @@ from rich.console import Console
 from twintrace.model.results import Mistake
 from twintrace.model.sites import Phase
 from twintrace.model.verdicts import Outcome, Verdict
+from twintrace.model.words import times
 from twintrace.report import pairs
-from twintrace.report.text import MAX_LINES, cause_of, recording, sentence, times, verdict
+from twintrace.report.advice import recording
+from twintrace.report.text import MAX_LINES, cause_of, sentence, verdict
 
 
 def label(text, name):

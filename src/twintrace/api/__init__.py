@@ -46,11 +46,11 @@ _HOMES = {
     "..report.delimited": ("write_csv",),
     "..report.document": ("comparison_json", "write_json"),
     "..report.growth": ("growth_text",),
-    "..report.nonfinite": ("nonfinite_json", "nonfinite_text"),
-    "..report.operations": ("findings_json", "operations_json", "operations_text"),
+    "..report.findings": (
+        "findings_json", "nonfinite_json", "nonfinite_text", "operations_json", "operations_text", "repetition_text",
+    ),
     "..report.pairs": ("print_pairs", "print_verdict"),
     "..report.progress": ("progress_bar",),
-    "..report.repetition": ("repetition_text",),
     "..report.text": ("verdict",),
     "..report.tree": ("listing_json", "print_table", "print_tree"),
     "..report.weights": ("certificate_text", "conversion_text", "map_text", "weight_comparison_text"),
@@ -95,12 +95,10 @@ if TYPE_CHECKING:  # everything that the homes define, for type checkers; what i
     from ..report.curves import *
     from ..report.delimited import *
     from ..report.document import *
+    from ..report.findings import *
     from ..report.growth import *
-    from ..report.nonfinite import *
-    from ..report.operations import *
     from ..report.pairs import *
     from ..report.progress import *
-    from ..report.repetition import *
     from ..report.text import *
     from ..report.tree import *
     from ..report.weights import *

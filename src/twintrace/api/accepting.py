@@ -66,7 +66,7 @@ class Accepted:
 
 def _names(result: CallResult) -> Iterator[str]:
     """Names under which a place may be given: of a call, of its module, both as the verdict writes them; of a parameter its own."""
-    from ..report.text import single_place
+    from ..report.naming import single_place
 
     for call in (*result.match.left, *result.match.right):
         yield from (call.site.name, call.site.path, str(call.site), single_place(call))
@@ -159,7 +159,8 @@ def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
 def write_accepted(comparison: Comparison, path: str | os.PathLike[str]) -> int:
     """An accept file for the mistakes that cost the exit code. Returns how many entries it has."""
     from ..report.files import written
-    from ..report.text import cause_of, single_place
+    from ..report.naming import single_place
+    from ..report.text import cause_of
 
     entries: dict[tuple[str, str], None] = {}
     for result, mistake in comparison.mistakes:

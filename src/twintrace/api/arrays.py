@@ -23,7 +23,7 @@ from ..model.records import Call
 from ..model.results import TensorResult
 from ..model.verdicts import Outcome
 from ..model.words import Word, counted
-from ..report.text import places
+from ..report.naming import places
 from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace

@@ -81,7 +81,7 @@ def _of_followed(followed: Sequence[FollowedStep]) -> str:
 
 def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
     """Two runs that agree in being NaN agree, and yet neither of them is well."""
-    from ..report.text import places
+    from ..report.naming import places
 
     found = [
         result
@@ -99,7 +99,7 @@ def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
 
 def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
     """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
-    from ..report.text import places
+    from ..report.naming import places
 
     found: list[tuple[CallResult, str]] = []
     for result in (result for part in parts for result in part.results if result.match.left):

@@ -180,24 +180,24 @@ class _WeightReport(Written):
     __slots__ = ()
 
     def _repr_html_(self: Any) -> str:
-        from ..report import notebook, weight_tables
+        from ..report import notebook, weights
 
-        return notebook.verdict_html(weight_tables.weight_text(self), good=self.code == 0)
+        return notebook.verdict_html(weights.weight_text(self), good=self.code == 0)
 
     def _table(self: Any) -> Table:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return weight_tables.weight_table(self)
+        return weights.weight_table(self)
 
     def _document(self: Any) -> Iterable[str]:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return [weight_tables.weight_json(self)]
+        return [weights.weight_json(self)]
 
     def _page(self: Any) -> Iterable[str]:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return [weight_tables.weight_page(self)]
+        return [weights.weight_page(self)]
 
 
 class WeightMap(_WeightReport, weights.WeightMap):

@@ -28,7 +28,7 @@ class Trace(Written, store.Trace):
     """A recorded run: `steps`, `ranks`, `journal(step, rank)`, `calls()`, and reports as methods."""
 
     def __str__(self) -> str:
-        from ..report.nonfinite import nonfinite_text
+        from ..report.findings import nonfinite_text
 
         calls = sum(len(journal) for journal in self.journals())
         return f"{self!r}, {calls} calls\n{nonfinite_text(self._nonfinite())}"
@@ -68,7 +68,7 @@ class Trace(Written, store.Trace):
         return diagnosing.first_nonfinite(self)
 
     def _table(self) -> Table:
-        from ..report.trace_table import trace_table
+        from ..report.trace_sheet import trace_table
         from .viewing import sheet_journals
 
         return trace_table(sheet_journals(self))

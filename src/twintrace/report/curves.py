@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..model.curves import ComparedCurves, Curve, Curves, Layer
+from .naming import legible
 from .sheets import number
-from .text import legible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 48

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Comparison, TensorResult
-from .text import legible, places
+from .naming import legible, places
 
 COUNT = 10
 

@@ -16,8 +16,10 @@ from ..model.results import Comparison, Divergence
 from ..model.verdicts import Outcome
 from ..model.words import spans
 from . import ranks
+from .advice import advice, telling_settings
+from .naming import places
 from .sheets import element, place, shorten
-from .text import advice, balance, described, difference, extent, places, reason, remarks, sureness, telling_settings
+from .text import balance, described, difference, extent, reason, remarks, sureness
 
 Fact = tuple[str, Sequence[Element | str]]
 

@@ -21,7 +21,8 @@ from rich.text import Text
 from ..model.pairs import Alone
 from ..model.results import CallResult, Comparison
 from ..model.verdicts import Outcome, Verdict
-from .text import legible, places_of, single_place, updates, verdict
+from .naming import legible, places_of, single_place, updates
+from .text import verdict
 
 _COLOURS = {Outcome.SAME: "green", Outcome.ROUNDING: "green", Outcome.UNKNOWN: "yellow", Outcome.DIFFERENT: "red"}
 _LABEL = re.compile(r"  [a-z]+(?= )")

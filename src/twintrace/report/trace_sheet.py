@@ -1,7 +1,11 @@
 """A single trace for the browser: its calls, their tensors' statistics, and where the first value is that is not finite.
 
     trace_sheet(recording, journals) -> Sheet
-    tensors_of(journal)              calls and their tensors, in the order of the page
+    trace_table(journals)            its tensors as one flat table
+
+        step  rank  call                         part    slot  tensor     min    max   mean  norm  nan  …  source
+        0     0     forward/module:encoder.0#0   output        f32[4, 16] -2.1   3.4   0.01  8.2   0       model.py:21
+
     outcomes_of(journal)             whether what each call gives is finite, for a ribbon
 
 A row is a call, or a gradient that reached a parameter. The place of a comparison's verdicts is taken by facts about the values:
@@ -26,12 +30,18 @@ from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
 from .curves import curve_columns
 from .graphs import Fact, trace_graph
 from .headline import headline_of_trace
+from .naming import single_place
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
-from .text import single_place
+from .tables import Cell, Table
 
 FINITE, UNKNOWN, BROKEN = 0, 2, 3
 OUTCOMES = ("finite", "", "unknown", "not finite")
 """In the places of a comparison's outcomes."""
+_NUMBERS = ("min", "max", "mean", "norm", "nan", "posinf", "neginf", "zero")
+COLUMNS = (
+    "step", "rank", "call", "kind", "path", "type", "part", "slot", "pass", "tensor", *_NUMBERS, "fingerprint", "device", "missing",
+    "source",
+)  # fmt: skip
 SCORES = {FINITE: 0, UNKNOWN: 500, BROKEN: 1000, NONE: 0}
 
 Value = tuple[Part, str, int, Tensor]
@@ -112,10 +122,22 @@ def trace_sheet(
     )
 
 
-def tensors_of(journal: Journal) -> Iterator[tuple[Call | None, Iterator[Value]]]:
-    """Calls with all their tensors; then the gradients of parameters, which belong to no call."""
-    for row in _rows(journal):
-        yield row.call, chain(_taken(row), _given(row))
+def trace_table(journals: Iterable[Journal]) -> Table:
+    """A row for each tensor of each call, in the order of the page, and for each gradient of a parameter."""
+
+    def rows() -> Iterator[tuple[Cell, ...]]:
+        for row in (row for journal in journals for row in _rows(journal)):
+            call, site = row.call, row.call.site if row.call else None
+            source = place(call.stack[0]) if call is not None and call.stack else ""
+            address: tuple[Cell, ...] = ("", "parameter", "", "")
+            if site is not None:
+                address = (str(site), str(site.kind), site.path, site.type)
+            for part, slot, count, item in chain(_taken(row), _given(row)):
+                numbers = (getattr(item.statistics, name, None) for name in _NUMBERS)
+                facts = (item.fingerprint, item.device, item.missing, source)
+                yield (row.step, row.rank, *address, str(part), slot, count, str(item.spec), *numbers, *facts)
+
+    return Table(COLUMNS, rows())
 
 
 def outcomes_of(journal: Journal) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ..model.results import Listing, Row
-from .text import legible
+from .naming import legible
 
 
 def listing_json(listing: Listing) -> str:
