@@ -41,7 +41,7 @@ _HOMES = {
     "..collect.selfcheck": ("Run", "SelfCheck", "selfcheck"),
     "..engine.local": ("Local",),
     "..measure.values": ("measure",),
-    "..model.results": ("Finding", "Listing"),
+    "..model.listings": ("Finding", "Listing"),
     "..report.curves": ("curves_json", "curves_text"),
     "..report.delimited": ("write_csv",),
     "..report.document": ("comparison_json", "write_json"),
@@ -91,7 +91,7 @@ if TYPE_CHECKING:  # everything that the homes define, for type checkers; what i
     from ..collect.selfcheck import *
     from ..engine.local import *
     from ..measure.values import *
-    from ..model.results import *
+    from ..model.listings import *
     from ..report.curves import *
     from ..report.delimited import *
     from ..report.document import *

@@ -22,12 +22,7 @@ from ..model.choices import EngineName, LayoutName, PolicyName
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Declared, Part, Side
-from ..model.results import (
-    CallResult,
-    Divergence,
-    StepResults,
-    TensorResult,
-)
+from ..model.results import CallResult, Divergence, StepResults, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..model.words import counted, spans

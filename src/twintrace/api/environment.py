@@ -8,7 +8,7 @@ from typing import Any
 
 from ..frameworks import registry
 from ..model.errors import MissingPackageError
-from ..model.results import Finding, KnownOperation
+from ..model.listings import Finding, KnownOperation
 from ..store import digest
 from ..store.registry import exporters, layouts
 

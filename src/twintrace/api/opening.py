@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 
 from ..model.errors import TraceNotFoundError
+from ..model.listings import Listing, Row
 from ..model.records import Call, Role
-from ..model.results import Listing, Row
 from ..model.tensors import LARGEST, Tensor
 from ..model.values import tensor_slots
 from ..store.registry import open_trace

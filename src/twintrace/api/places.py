@@ -20,10 +20,7 @@ from ..judge.settings import different_settings
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call, is_kept
-from ..model.results import (
-    CallResult,
-    Mistake,
-)
+from ..model.results import CallResult, Mistake
 from ..model.verdicts import Outcome
 from ..model.words import some
 from ..operations.multi_tensor import split

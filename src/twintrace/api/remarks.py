@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..model.errors import TraceFormatError
 from ..model.pairs import Part
-from ..model.results import CallResult, FollowedStep
+from ..model.results import CallResult
 from ..model.sites import Kind
+from ..model.steps import FollowedStep
 from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
 from ..model.words import counted, some, spans

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..model.records import Call, Role
-from ..model.results import FirstBit
 from ..model.sites import Phase
+from ..model.steps import FirstBit
 from ..model.values import tensor_slots
 from ..store.folding import Outline
 from ..store.trace import Journal

@@ -14,7 +14,8 @@ from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
-from ..model.results import CallResult, EqualStep, FirstBit, FollowedStep, Mistake, Recording
+from ..model.results import CallResult, Mistake, Recording
+from ..model.steps import EqualStep, FirstBit, FollowedStep
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal

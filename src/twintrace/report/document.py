@@ -23,18 +23,9 @@ from ..model.errors import ReportError
 from ..model.measurements import Heat, Measurement, StatisticsDifference, Worst
 from ..model.pairs import Alone, Layout, Match, Part, Stray, TensorPair
 from ..model.records import Call, Config, Frame
-from ..model.results import (
-    CallResult,
-    Comparison,
-    Divergence,
-    Mistake,
-    RankResult,
-    RankState,
-    Recording,
-    TensorResult,
-    Terms,
-)
+from ..model.results import CallResult, Comparison, Divergence, Mistake, Recording, TensorResult, Terms
 from ..model.sites import Kind, Phase, Site
+from ..model.steps import RankResult, RankState
 from ..model.tagged import value_of, wire_of
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token

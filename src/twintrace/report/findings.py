@@ -26,9 +26,9 @@ import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from ..model.listings import Finding, KnownOperation
 from ..model.nonfinite import NonfiniteReport, Origin, ValueRange
 from ..model.repetition import Repetition
-from ..model.results import Finding, KnownOperation
 from ..model.sites import Phase
 from .naming import legible, single_place
 

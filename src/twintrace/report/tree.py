@@ -16,7 +16,7 @@ from rich.markup import escape as _escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ..model.results import Listing, Row
+from ..model.listings import Listing, Row
 from .naming import legible
 
 
