@@ -73,7 +73,7 @@ def _numbers(flow: Flow) -> dict[str, float | None]:
     forward = [call for call in flow.calls if call.site.phase is Phase.FORWARD and call.site.kind is not Kind.SAVE]
     # Functions put fill values into masks, at the end of their type's range; modules do not hand those on.
     modules = [call for call in forward if call.site.kind is Kind.MODULE]
-    results = [flow.tensor(number) for call in modules or forward for number in flow.made(call)]
+    sizes = (flow.range_of(number, "").size for call in modules or forward for number in flow.made(call))
     weights = {number for call in flow.calls for number in call.parameters.values()}
     rectified = [
         tensor
@@ -88,7 +88,7 @@ def _numbers(flow: Flow) -> dict[str, float | None]:
         "loss": _loss(flow),
         "gradients": norm_of([flow.tensor(item.tensor) for item in flow.parameter_gradients]),
         "weights": norm_of([flow.tensor(number) for number in weights]),
-        "results": max((size for tensor in results if (size := _size(tensor)) is not None), default=None),
+        "results": max((size for size in sizes if size is not None), default=None),
         "dead": zeros / elements if elements else None,
         "saturated": _saturated(flow, forward),
     }
@@ -101,13 +101,7 @@ def _saturated(flow: Flow, calls: Sequence[Call]) -> float | None:
         slope = _SLOPES.get(flow.operation(call).lower())
         for tensor in map(flow.tensor, flow.made(call)) if slope else ():
             known, count = tensor.statistics, _count(tensor)
-            if (
-                slope
-                and known is not None
-                and known.mean is not None
-                and known.norm is not None
-                and not tensor.is_rough
-            ):
+            if slope and known and known.mean is not None and known.norm is not None and not tensor.is_rough:
                 constant, factor = slope
                 square = known.norm**2 / count if count else 0.0
                 total += count * (constant + factor * known.mean - (factor or 1.0) * square)
@@ -173,14 +167,8 @@ def _layer(flow: Flow, call: Call, update: float | None) -> Layer:
     gradients = [flow.tensor(item.tensor) for item in flow.gradients(call, Role.OUTPUT)][:1]
     known = None if result is None or result.is_rough else result.statistics
     zeros = None if known is None or result is None or not _count(result) else known.zero / _count(result)
-    return Layer(
-        call.site.name or "(model)",
-        call.site.type,
-        _rms(result),
-        _rms(gradients[0]) if gradients else None,
-        zeros,
-        update,
-    )
+    sizes = _rms(result), _rms(gradients[0]) if gradients else None
+    return Layer(call.site.name or "(model)", call.site.type, *sizes, zeros, update)
 
 
 def _count(tensor: Tensor) -> int:
@@ -192,9 +180,3 @@ def _rms(tensor: Tensor | None) -> float | None:
     if tensor is None or known is None or known.norm is None or not _count(tensor):
         return None
     return known.norm / math.sqrt(_count(tensor))
-
-
-def _size(tensor: Tensor) -> float | None:
-    known = tensor.statistics
-    ends = [] if known is None else [abs(float(end)) for end in (known.min, known.max) if end is not None]
-    return max(ends, default=None)

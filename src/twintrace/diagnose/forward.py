@@ -43,12 +43,8 @@ SUMS = frozenset((
 LOSSES = frozenset(
     ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "cross_entropy", "poisson_nll_loss")
 )
-REDUCES = (
-    LOSSES
-    | (SUMS - {"add", "sub", "lerp", "bias_add", "add_all", "diff"})
-    | (PRODUCTS - {"mul", "square", "pow", "addcmul"})
-    | NORMS
-)
+_IN_PLACE = {"add", "sub", "lerp", "bias_add", "add_all", "diff", "mul", "square", "pow", "addcmul"}
+REDUCES = LOSSES | NORMS | (SUMS | PRODUCTS) - _IN_PLACE
 """Operations in which one infinity reaches results that have finite values beside it: it is not merely handed on."""
 _DOMAINS: Mapping[str, tuple[float, float]] = {
     "acos": (-1, 1), "asin": (-1, 1), "acosh": (1, math.inf), "atanh": (-1, 1), "erfinv": (-1, 1), "lgamma": (0, math.inf),
@@ -89,14 +85,10 @@ def _logs(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cau
     if x.lo < end and _has(made, "nan"):
         return Cause(Source.LOGARITHM, f"{operation} of a negative number: the input goes down to {x.lo:.6g}", _GUARD)
     if x.zeros and end == 0.0:
-        return Cause(
-            Source.LOGARITHM, f"{operation} of zero: {x.zeros:,} of {x.elements:,} elements of the input are 0", _GUARD
-        )
-    if x.lo <= end:
-        return Cause(
-            Source.LOGARITHM, f"{operation} at the end of its domain: the input goes down to {x.lo:.6g}", _GUARD
-        )
-    return None
+        why = f"{operation} of zero: {x.zeros:,} of {x.elements:,} elements of the input are 0"
+        return Cause(Source.LOGARITHM, why, _GUARD)
+    why = f"{operation} at the end of its domain: the input goes down to {x.lo:.6g}"
+    return Cause(Source.LOGARITHM, why, _GUARD) if x.lo <= end else None
 
 
 def _divisions(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
@@ -107,9 +99,7 @@ def _divisions(operation: str, terms: Terms, settings: Settings, made: Ranges) -
     if below is None:
         return None
     above = (
-        terms.get("tensor1" if operation == "addcdiv" else "input")
-        if operation not in ("reciprocal", "rsqrt")
-        else None
+        None if operation in ("reciprocal", "rsqrt") else terms.get("tensor1" if operation == "addcdiv" else "input")
     )
     if operation == "rsqrt" and below.below_zero and _has(made, "nan"):
         return Cause(Source.ROOT, f"rsqrt of a negative number: the input goes down to {below.lo:.6g}", _GUARD)
@@ -118,17 +108,10 @@ def _divisions(operation: str, terms: Terms, settings: Settings, made: Ranges) -
             f"{below.zeros:,} of {below.elements:,} elements of the {'input' if above is None else 'divisor'} are 0"
         )  # fmt: skip
         both = above is not None and above.zeros > 0 and _has(made, "nan")
-        text = (
-            "zero divided by zero: "
-            if both
-            else "one divided by the root of zero: "
-            if operation == "rsqrt"
-            else "division by zero: "
-        )
+        text = "one divided by the root of zero" if operation == "rsqrt" else "division by zero"
         rest = f", and {above.zeros:,} of what is divided" if both and above is not None else ""
-        return Cause(
-            Source.DIVISION, f"{text}{many}{rest}", "add an epsilon to the divisor, or leave out what is divided by 0"
-        )
+        why = f"{'zero divided by zero' if both else text}: {many}{rest}"
+        return Cause(Source.DIVISION, why, "add an epsilon to the divisor, or leave out what is divided by 0")
     if above is not None and above.counts.inf and below.counts.inf and _has(made, "nan"):
         return Cause(Source.CANCELLED, "infinity divided by infinity")
     return None
@@ -139,25 +122,18 @@ def _roots(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Ca
     if x is None:
         return None
     if operation == "sqrt" and x.below_zero:
-        return Cause(
-            Source.ROOT, f"sqrt of a negative number: the input goes down to {x.lo:.6g}", "clamp what comes in at 0"
-        )
+        why = f"sqrt of a negative number: the input goes down to {x.lo:.6g}"
+        return Cause(Source.ROOT, why, "clamp what comes in at 0")
     if operation == "pow":
         exponent = terms.get("other") or terms.get("exponent")
         if exponent is None or exponent.lo is None or exponent.hi is None:
             return None
         if x.zeros and exponent.lo < 0 and _has(made, "posinf", "neginf"):
-            return Cause(
-                Source.DIVISION,
-                f"zero to the power of {exponent.lo:.4g}: {x.zeros:,} of {x.elements:,} elements are 0",
-                _GUARD,
-            )
+            why = f"zero to the power of {exponent.lo:.4g}: {x.zeros:,} of {x.elements:,} elements are 0"
+            return Cause(Source.DIVISION, why, _GUARD)
         if x.below_zero and _has(made, "nan") and not (exponent.lo == exponent.hi == int(exponent.lo)):
-            return Cause(
-                Source.ROOT,
-                f"a negative number to a power that is no integer: the input goes down to {x.lo:.6g}",
-                _GUARD,
-            )
+            why = f"a negative number to a power that is no integer: the input goes down to {x.lo:.6g}"
+            return Cause(Source.ROOT, why, _GUARD)
     return None
 
 
@@ -166,17 +142,11 @@ def _domains(operation: str, terms: Terms, settings: Settings, made: Ranges) -> 
     if operation not in _DOMAINS or x is None or x.lo is None or x.hi is None:
         return None
     low, high = _DOMAINS[operation]
-    if (
-        x.lo < low
-        or x.hi > high
-        or (operation in ("atanh", "erfinv", "lgamma", "digamma") and (x.lo <= low or x.hi >= high))
-    ):
-        return Cause(
-            Source.DOMAIN,
-            f"{operation} outside ({low:g}, {high:g}): the input is {x.lo:.6g} … {x.hi:.6g}",
-            "clamp what comes in",
-        )
-    return None
+    ends = operation in ("atanh", "erfinv", "lgamma", "digamma")  # infinite there
+    if low <= x.lo and x.hi <= high and not (ends and (x.lo == low or x.hi == high)):
+        return None
+    why = f"{operation} outside ({low:g}, {high:g}): the input is {x.lo:.6g} … {x.hi:.6g}"
+    return Cause(Source.DOMAIN, why, "clamp what comes in")
 
 
 def _exponentials(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
@@ -197,9 +167,8 @@ def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Ranges) -
         if padding is not None and padding.spec.shape and _has(made, "nan"):
             closed = padding.elements - padding.zeros if padding.spec.dtype == "b8" else padding.counts.neginf
             if closed >= padding.spec.shape[-1]:
-                return _masked(
-                    f"the padding closes {closed:,} of {padding.elements:,} keys, a row has {padding.spec.shape[-1]}"
-                )
+                keys = f"{closed:,} of {padding.elements:,} keys, a row has {padding.spec.shape[-1]}"
+                return _masked(f"the padding closes {keys}")
         mask = terms.get("attn_mask")
         if mask is None or not mask.spec.shape:
             return None
@@ -213,17 +182,10 @@ def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Ranges) -
     if x is None:
         return None
     if x.counts.posinf:
-        return Cause(
-            Source.CANCELLED,
-            f"{operation} of +inf: infinity minus infinity; {x.counts.posinf:,} elements of the input are +inf",
-        )
+        why = f"{operation} of +inf: infinity minus infinity; {x.counts.posinf:,} elements of the input are +inf"
+        return Cause(Source.CANCELLED, why)
     axis = settings.get("dim", 1 if operation == "cross_entropy" else -1)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    row = math.prod(
-        x.spec.shape[place]
-        for place in axes
-        if isinstance(place, int) and -len(x.spec.shape) <= place < len(x.spec.shape)
-    )
+    row = _along(x.spec.shape, axis)
     if x.counts.neginf >= max(row, 1) and not (operation == "cross_entropy" and not _has(made, "nan")):
         return _masked(f"{x.counts.neginf:,} of {x.elements:,} elements of the input are -inf, and rows have {row}")
     if operation == "cross_entropy" and x.counts.neginf:
@@ -232,47 +194,35 @@ def _softmaxes(operation: str, terms: Terms, settings: Settings, made: Ranges) -
     return None
 
 
+def _along(shape: Sequence[int], axes: Any) -> int:
+    """Number of elements along these axes, or this axis."""
+    known = [axis for axis in (axes if isinstance(axes, tuple) else (axes,)) if isinstance(axis, int)]
+    return math.prod(shape[axis] for axis in known if -len(shape) <= axis < len(shape))
+
+
 def _masked(numbers: str) -> Cause:
     why = f"a row of nothing but -inf has no softmax (0/0): {numbers}"
-    return Cause(
-        Source.MASKED,
-        why,
-        "let every row attend to something, or mask with a large finite number and zero the row afterwards",
-    )
+    advice = "let every row attend to something, or mask with a large finite number and zero the row afterwards"
+    return Cause(Source.MASKED, why, advice)
 
 
 def _averages(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     x = terms.get("input")
     target = terms.get("target")
-    if (
-        operation in ("cross_entropy", "nll_loss")
-        and target is not None
-        and settings.get("reduction", "mean") == "mean"
-    ):
+    mean = settings.get("reduction", "mean") == "mean"
+    if operation in ("cross_entropy", "nll_loss") and target is not None and mean:
         ignored = settings.get("ignore_index", -100)
         if target.lo is not None and target.lo == target.hi == ignored:
             why = f"every target is ignore_index ({ignored}): the mean over no element is 0/0"
             return Cause(Source.EMPTY, why, "skip such a batch, or use reduction='sum' and divide by at least 1")
     if x is None:
         return None
-    averages = settings.get("reduction") == "mean" or operation in (
-        "mean",
-        "var",
-        "std",
-        "var_mean",
-        "std_mean",
-        "nanmean",
-    )
+    spreads = ("var", "std", "var_mean", "std_mean")
+    averages = settings.get("reduction") == "mean" or operation in ("mean", "nanmean", *spreads)
     if averages and x.elements == 0:
         return Cause(Source.EMPTY, f"{operation} of an empty tensor is 0/0", "skip empty batches")
-    if operation in ("var", "std", "var_mean", "std_mean"):
-        axes = settings.get("dim") or tuple(range(len(x.spec.shape)))
-        axes = axes if isinstance(axes, tuple) else (axes,)
-        many = math.prod(
-            x.spec.shape[place]
-            for place in axes
-            if isinstance(place, int) and -len(x.spec.shape) <= place < len(x.spec.shape)
-        )
+    if operation in spreads:
+        many = _along(x.spec.shape, settings.get("dim") or tuple(range(len(x.spec.shape))))
         correction = settings.get("correction", 1)
         if isinstance(correction, int | float) and many <= correction:
             why = f"{operation} of {many} element with correction {correction:g} divides by zero"
@@ -291,18 +241,16 @@ def _norms(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Ca
     if x is None:
         return None
     if x.counts.inf:
-        return Cause(
-            Source.CANCELLED, f"{operation} of a row with an infinity: infinity minus its own mean, or divided by it"
-        )
+        why = f"{operation} of a row with an infinity: infinity minus its own mean, or divided by it"
+        return Cause(Source.CANCELLED, why)
     if isinstance(eps, int | float) and vanishes(eps, x.spec.dtype) and x.size is not None:
         rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.spec.dtype})"
         if x.is_constant or x.zeros or (variance is not None and variance.zeros):
             why = f"zero divided by zero: no epsilon{rounded} where a row has no variance or no length; the input is {x.told()}"
             return Cause(Source.DIVISION, why, "give eps a value that the type can hold")
     if x.size is not None and x.size**2 > largest(x.spec.dtype):
-        return Cause(
-            Source.OVERFLOW, f"overflow: squares of values up to {x.size:.6g} go beyond the range of {x.spec.dtype}"
-        )
+        why = f"overflow: squares of values up to {x.size:.6g} go beyond the range of {x.spec.dtype}"
+        return Cause(Source.OVERFLOW, why)
     return None
 
 
@@ -335,24 +283,18 @@ def _infinities(operation: str, terms: Terms, settings: Settings, made: Ranges) 
     if operation in PRODUCTS:
         zeros = [term for term in terms.values() if term is not first and term.zeros]
         if operation in ("mul", "addcmul"):
-            if zeros:
-                why = f"zero times infinity: {first.name} has {first.counts}, and {zeros[0].name} has {zeros[0].zeros:,} zeros"
-                return Cause(
-                    Source.ZERO_TIMES, why, "choose with torch.where or masked_fill; do not multiply by a mask"
-                )
-            return None
-        return Cause(
-            Source.ZERO_TIMES,
-            f"an infinity in a sum of products (times zero, or against the other sign): {first.name} has {first.counts}",
-        )
+            if not zeros:
+                return None
+            why = f"zero times infinity: {first.name} has {first.counts}, and {zeros[0].name} has {zeros[0].zeros:,} zeros"
+            return Cause(Source.ZERO_TIMES, why, "choose with torch.where or masked_fill; do not multiply by a mask")
+        sides = "(times zero, or against the other sign)"
+        return Cause(Source.ZERO_TIMES, f"an infinity in a sum of products {sides}: {first.name} has {first.counts}")
     if operation in SUMS:
         counts = [term.counts for term in endless]
         both = any(item.posinf for item in counts) and any(item.neginf for item in counts)
         if both or len(counts) > 1 or operation in REDUCES:
-            return Cause(
-                Source.CANCELLED,
-                f"infinity minus infinity: {'; '.join(f'{term.name} has {term.counts}' for term in endless)}",
-            )
+            told = "; ".join(f"{term.name} has {term.counts}" for term in endless)
+            return Cause(Source.CANCELLED, f"infinity minus infinity: {told}")
     return None
 
 
@@ -365,25 +307,16 @@ def _overflows(operation: str, terms: Terms, settings: Settings, made: Ranges) -
     sizes = ", ".join(term.told() for term in terms.values() if term.is_tensor) or "numbers"
     if bound is not None and bound < end / 2:
         why = f"the kernel cannot have computed it: from {sizes} no result beyond {bound:.4g} can come"
-        return Cause(
-            Source.KERNEL,
-            why,
-            "look for memory that is written too late or too early; repeat with deterministic kernels or on the CPU",
+        advice = (
+            "look for memory that is written too late or too early; repeat with deterministic kernels or on the CPU"
         )
-    inside = (
-        " (two partial sums overflowed, with different signs)"
-        if _has(made, "nan") and not _has(made, "posinf", "neginf")
-        else ""
-    )
+        return Cause(Source.KERNEL, why, advice)
+    cancelled = _has(made, "nan") and not _has(made, "posinf", "neginf")
+    inside = " (two partial sums overflowed, with different signs)" if cancelled else ""
     why = f"overflow: from {sizes} results go beyond {end:.6g}, the largest number of {made[0].spec.dtype}{inside}"
     narrow = made[0].spec.dtype in ("f16", "c32") or made[0].spec.dtype.startswith("f8")
-    return Cause(
-        Source.OVERFLOW,
-        why,
-        "compute this in f32 or bf16, or scale what comes in"
-        if narrow
-        else "find out why the values are this large: see led",
-    )
+    wider = "compute this in f32 or bf16, or scale what comes in"
+    return Cause(Source.OVERFLOW, why, wider if narrow else "find out why the values are this large: see led")
 
 
 def _bound(operation: str, terms: Terms) -> float | None:

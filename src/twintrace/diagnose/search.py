@@ -33,6 +33,7 @@ _AROUND = 16
 """Steps around a skipped one that are asked whether they update: a loss scaler that begins at 2^16 skips as many at the most."""
 _SCALERS = ("_amp_foreach_non_finite_check_and_unscale_", "all_finite", "AllFinite", "FloatStatus")
 """Functions with which loss scalers ask whether the gradients overflowed."""
+_UNSEEN = "record with level='mix' (or 'op'), which sees functions as well as modules"
 _LISTED = 8
 """Harmless places that are listed; a mask is made again in every layer and step."""
 
@@ -66,13 +67,8 @@ class _Search:
         self._without_results = False
 
     def report(self, origin: Origin | None) -> NonfiniteReport:
-        return NonfiniteReport(
-            self._trace.path,
-            origin,
-            self._steps,
-            tuple(self._harmless)[:_LISTED],
-            () if origin else tuple(self._gaps()),
-        )
+        gaps = () if origin else tuple(self._gaps())
+        return NonfiniteReport(self._trace.path, origin, self._steps, tuple(self._harmless)[:_LISTED], gaps)
 
     def _gaps(self) -> Iterator[str]:
         if not self._told and not self._untold:
@@ -101,12 +97,9 @@ class _Search:
         suspects = [*forward.suspects, *gradient_suspects(flow)]
         hidden: list[Suspect] = []
         for suspect in sorted(suspects, key=lambda item: item.order):
-            if suspect.when is Pass.BACKWARD and suspect.call is not None and suspect.call.site.phase is Phase.BACKWARD:
-                effect = effect_of(flow, suspect)  # a kernel
-            elif suspect.when is Pass.BACKWARD:
-                effect = Effect(harm, 0)
-            else:
-                effect = effect_of(flow, suspect)
+            kernel = suspect.call is not None and suspect.call.site.phase is Phase.BACKWARD
+            backward = suspect.when is Pass.BACKWARD and not kernel
+            effect = Effect(harm, 0) if backward else effect_of(flow, suspect)
             skipped = suspect.when is Pass.BACKWARD and self._was_skipped(flow)
             if effect.harmful and not skipped:
                 return self._origin(flow, suspect, effect, hidden)
@@ -233,50 +226,35 @@ class _Search:
         if suspect.source is Source.UNRECORDED:
             if suspect.when is Pass.BACKWARD and suspect.call is None:
                 why = f"it comes from behind {_quoted(first)}: the loss, or other code that was not recorded"
-            elif first is not None and second is not None:
-                why = f"made in the module's own code between {_quoted(first)} and {_quoted(second)}, which was not recorded"
-            elif first is not None:
-                why = f"made in the module's own code behind {_quoted(first)}, which was not recorded"
-            elif second is not None:
-                why = f"made in the module's own code before {_quoted(second)}, which was not recorded"
-            else:
+            elif first is None and second is None:
                 why = "made by code that was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            else:
+                both = f"between {_quoted(first)} and {_quoted(second)}"
+                where = (
+                    both if first and second else f"behind {_quoted(first)}" if first else f"before {_quoted(second)}"
+                )
+                why = f"made in the module's own code {where}, which was not recorded"
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         if suspect.source is Source.ELSEWHERE:
             why = "this rank's own part is finite: it came from another rank"
             ranks = [rank for step, rank in self._trace.places if step == flow.step]
-            return Cause(
-                Source.ELSEWHERE,
-                why,
-                "record the other ranks as well" if len(ranks) < flow.journal.header.world else "",
-            )
+            all_there = len(ranks) >= flow.journal.header.world
+            return Cause(Source.ELSEWHERE, why, "" if all_there else "record the other ranks as well")
         if suspect.source is Source.DATA:
             name = _names_of(suspect.call).get(suspect.made[0], "an input") if suspect.call is not None else "an input"
-            return Cause(
-                Source.DATA,
-                f"{name} is not finite when it comes in",
-                "look at the data: loading, normalisation, an empty record",
-            )
+            advice = "look at the data: loading, normalisation, an empty record"
+            return Cause(Source.DATA, f"{name} is not finite when it comes in", advice)
         if suspect.source is Source.WEIGHTS:
             return self._of_weights(flow, suspect)
         if suspect.source is Source.OVERFLOW:
-            sizes = ", ".join(
-                f"{item.size:.4g}" for n in suspect.given if (item := flow.range_of(n, "")).size is not None
-            )
-            return Cause(
-                Source.OVERFLOW,
-                f"overflow in the sum of {len(suspect.given)} gradients (up to {sizes}) of one value",
-                "lower the loss scale",
-            )
+            ranges = [flow.range_of(number, "") for number in suspect.given]
+            sizes = ", ".join(f"{item.size:.4g}" for item in ranges if item.size is not None)
+            why = f"overflow in the sum of {len(suspect.given)} gradients (up to {sizes}) of one value"
+            return Cause(Source.OVERFLOW, why, "lower the loss scale")
         if suspect.source is Source.PASSED_ON:
             origin = f", from {_quoted(suspect.purposes[0])}" if suspect.purposes else ""
-            return Cause(
-                Source.PASSED_ON,
-                f"an infinity that was made on purpose{origin} is added up with the rest",
-                "mask behind this call, or leave masked places out of it",
-            )
+            why = f"an infinity that was made on purpose{origin} is added up with the rest"
+            return Cause(Source.PASSED_ON, why, "mask behind this call, or leave masked places out of it")
         return None
 
     def _of_weights(self, flow: Flow, suspect: Suspect) -> Cause:
@@ -291,21 +269,14 @@ class _Search:
         name = names.get(suspect.made[0], roles.get(suspect.made[0], "a weight"))
         before, _ = self._neighbours(flow)
         if before is None:
-            return Cause(
-                Source.WEIGHTS,
-                f"{name} is not finite when the run begins: it was loaded, or initialised, so",
-                "check the checkpoint",
-            )
+            why = f"{name} is not finite when the run begins: it was loaded, or initialised, so"
+            return Cause(Source.WEIGHTS, why, "check the checkpoint")
         gradients = any(True for _ in before.parameter_gradients())
         seen = "the gradients there are finite" if gradients else "its gradients are not in the record"
-        why = (
-            f"{name} was finite in step {before.header.step} and is not any more: the update between made it so; {seen}"
-        )
-        return Cause(
-            Source.UPDATE,
-            why,
-            "record with level='mix', which shows the optimizer's step; look at eps, lr and the scale",
-        )
+        was = f"{name} was finite in step {before.header.step}"
+        why = f"{was} and is not any more: the update between made it so; {seen}"
+        advice = "record with level='mix', which shows the optimizer's step; look at eps, lr and the scale"
+        return Cause(Source.UPDATE, why, advice)
 
     def _of_result(self, flow: Flow, suspect: Suspect, made: Sequence[ValueRange]) -> Cause:
         call = suspect.call
@@ -313,9 +284,8 @@ class _Search:
         terms, settings = _terms(flow, call)
         operation = flow.operation(call)
         if is_uninitialised(flow, call):
-            return Cause(
-                Source.UNINITIALISED, "the memory was never written to", "use zeros, or write to it before it is read"
-            )
+            advice = "use zeros, or write to it before it is read"
+            return Cause(Source.UNINITIALISED, "the memory was never written to", advice)
         if call.site.phase is Phase.UPDATE:
             return _of_update(call, flow)
         found = cause_of_result(operation, terms, settings, made)
@@ -324,24 +294,16 @@ class _Search:
         if call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             inner = "" if not flow.children[call.id] else " behind the modules inside, which are finite,"
             why = f"made in the module's own code,{inner} which was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         if not flow.taken(call):
             return Cause(Source.DATA, "it was made so", "look at what the values are made of")
-        return Cause(
-            Source.UNKNOWN,
-            "the ranges of what comes in do not tell why",
-            "zoom: record this step again with keep='tensor'",
-        )
+        advice = "zoom: record this step again with keep='tensor'"
+        return Cause(Source.UNKNOWN, "the ranges of what comes in do not tell why", advice)
 
     def _of_gradient(self, flow: Flow, suspect: Suspect, made: Sequence[ValueRange]) -> Cause:
         call = suspect.call
-        unknown = Cause(
-            Source.UNKNOWN,
-            "the ranges do not tell why",
-            "zoom: record this step again with level='op' and keep='tensor'",
-        )
+        advice = "zoom: record this step again with level='op' and keep='tensor'"
+        unknown = Cause(Source.UNKNOWN, "the ranges do not tell why", advice)
         if call is None:
             return unknown
         terms, settings = _terms(flow, call)
@@ -350,9 +312,7 @@ class _Search:
         found = cause_of_gradient(flow.operation(call), terms, settings, results, given, made)
         if found is None and call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             why = "made in the backward pass of the module's own code, which was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         return _with_autocast(found, flow, call) if found is not None else unknown
 
     def _led(self, flow: Flow, suspect: Suspect, cause: Cause, hidden: Sequence[Suspect]) -> list[str]:
@@ -391,12 +351,8 @@ def _counts(tensor: Tensor) -> bool:
     """Would this tensor have statistics if it could be read?"""
     if tensor.is_lost:
         return True
-    return (
-        tensor.spec.dtype in LARGEST
-        and not tensor.parts
-        and tensor.device != "meta"
-        and math.prod(tensor.spec.shape) > 0
-    )
+    real = not tensor.parts and tensor.device != "meta" and math.prod(tensor.spec.shape) > 0
+    return real and tensor.spec.dtype in LARGEST
 
 
 def _sum(states: Iterable[Counts | None]) -> Counts:
@@ -467,16 +423,10 @@ def _of_update(call: Call, flow: Flow) -> Cause:
     narrow = [dtype for dtype in sorted(dtypes) if isinstance(eps, float) and vanishes(eps, dtype)]
     if narrow and isinstance(eps, float):
         rounded = "eps is 0" if eps == 0 else f"eps={eps:g} is 0 in {narrow[0]}"
-        return Cause(
-            Source.DIVISION,
-            f"zero divided by zero in the optimizer: {rounded}, and a second moment is 0",
-            "give eps a value that the type can hold (1e-4 in f16), or keep f32 weights",
-        )
-    return Cause(
-        Source.UPDATE,
-        "weights, gradients and state are finite, and the step makes them not so",
-        "look at the learning rate and eps",
-    )
+        why = f"zero divided by zero in the optimizer: {rounded}, and a second moment is 0"
+        return Cause(Source.DIVISION, why, "give eps a value that the type can hold (1e-4 in f16), or keep f32 weights")
+    why = "weights, gradients and state are finite, and the step makes them not so"
+    return Cause(Source.UPDATE, why, "look at the learning rate and eps")
 
 
 def _forward_of(flow: Flow, call: Call) -> Call | None:
@@ -502,10 +452,8 @@ def _weights(journal: Journal) -> dict[str, tuple[object, ...]]:
         for name, number in call.parameters.items():
             known = journal.tensor(number).statistics
             if known is not None:
-                place = f"{call.site.name}.{name}"
-                found.setdefault(
-                    place, (known.min, known.max, known.mean, known.norm, known.nan, known.posinf + known.neginf)
-                )
+                numbers = (known.min, known.max, known.mean, known.norm, known.nan, known.posinf + known.neginf)
+                found.setdefault(f"{call.site.name}.{name}", numbers)
     return found
 
 

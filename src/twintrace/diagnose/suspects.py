@@ -32,16 +32,8 @@ _FILLS = (
 )  # fmt: skip
 """Parts of the names of functions that write a given number into a tensor, or bound it by one."""
 _COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "all_to_all",
-    "recv",
-    "scatter",
-    "gather",
-    "reduce",
-)
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "recv", "scatter", "gather", "reduce",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +73,8 @@ class ForwardSuspects:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._known: set[int] = set()  # accounted for: made by a suspect, or a consequence
-        # Infinities on purpose, by tensor: the call that made them, or the place where they came in from outside.
-        self._purposes: dict[int, Call | Suspect] = {}
+        self.purposes: dict[int, Call | Suspect] = {}
+        """Infinities on purpose, by tensor: the call that made them, or the place where they came in from outside."""
         self._held: dict[int, str] = {
             number: name for call in flow.calls for name, number in (*call.parameters.items(), *call.buffers.items())
         }
@@ -94,14 +86,9 @@ class ForwardSuspects:
                 self._take(call)
                 self._make(call)
 
-    @property
-    def purposes(self) -> Container[int]:
-        """Tensors whose infinities were made on purpose."""
-        return self._purposes
-
     def on_purpose(self) -> Iterator[tuple[Call, int, bool]]:
         """Infinities on purpose: the call that made them or took them first, their tensor, and whether they were made there."""
-        for number, origin in self._purposes.items():
+        for number, origin in self.purposes.items():
             if isinstance(origin, Call) and number in self._flow.made(origin):
                 yield origin, number, True
             elif isinstance(origin, Suspect) and number in origin.made and origin.call is not None:
@@ -112,7 +99,7 @@ class ForwardSuspects:
     def _take(self, call: Call) -> None:
         flow = self._flow
         for number in flow.taken(call):
-            if not flow.is_bad(number) or number in self._known or number in self._purposes:
+            if not flow.is_bad(number) or number in self._known or number in self.purposes:
                 continue
             tensor = flow.tensor(number)
             writer = flow.by_id.get(tensor.producer) if tensor.producer is not None else None
@@ -120,9 +107,9 @@ class ForwardSuspects:
             if any(other in self._known for other in made):
                 self._known.add(number)  # the same memory through another view
                 continue
-            origin = next((self._purposes[other] for other in made if other in self._purposes), None)
+            origin = next((self.purposes[other] for other in made if other in self.purposes), None)
             if origin is not None:
-                self._purposes[number] = origin
+                self.purposes[number] = origin
                 continue
             if self._first_gradient is not None and self._first_gradient < call.order:
                 self._known.add(number)  # gradients are not finite before it: it is one, or was made with one
@@ -149,24 +136,23 @@ class ForwardSuspects:
             source = Source.WEIGHTS if weight or name is not None else Source.UNRECORDED if stray else Source.DATA
             suspect = Suspect(call.order, Pass.FORWARD, holder, (number,), source)
         if not counts.nan and not weight:  # it may be a mask: whether it does harm is seen behind it
-            self._purposes[number] = suspect
+            self.purposes[number] = suspect
         else:
             self._known.add(number)
-            self._add(suspect)
+            self.suspects.append(suspect)
 
     def _is_weight(self, call: Call, number: int) -> bool:
         told = self._flow.meaning(call)
         roles = () if told is None else [path for path, operand in told.operands() if operand.tensor == number]
         trained = self._flow.tensor(number).requires_grad and self._flow.tensor(number).producer is None
-        return trained and any(
-            role.partition(".")[0] in ("weight", "bias", "params", "w_ih", "w_hh", "in_proj") for role in roles
-        )
+        kinds = ("weight", "bias", "params", "w_ih", "w_hh", "in_proj")
+        return trained and any(role.partition(".")[0] in kinds for role in roles)
 
     # --- what goes out ------------------------------------------------------------------------------------------
 
     def _make(self, call: Call) -> None:
         flow = self._flow
-        fresh = [n for n in flow.made(call) if flow.is_bad(n) and n not in self._known and n not in self._purposes]
+        fresh = [n for n in flow.made(call) if flow.is_bad(n) and n not in self._known and n not in self.purposes]
         if not fresh:
             return
         taken = [number for number in flow.taken(call) if flow.is_bad(number)]
@@ -181,7 +167,7 @@ class ForwardSuspects:
         if not taken and not (written and self._is_fill(call)):
             self._known.update(fresh)
             elsewhere = Source.ELSEWHERE if self._is_collective(call) else None
-            self._add(Suspect(call.order, _pass_of(call), call, tuple(fresh), elsewhere))
+            self.suspects.append(Suspect(call.order, _pass_of(call), call, tuple(fresh), elsewhere))
             return
         self._hand_on(call, taken, written, fresh)
 
@@ -193,20 +179,20 @@ class ForwardSuspects:
         operation = flow.operation(call)
         turned = any(state.nan for state in states) and not nan_in
         summed = self._adds_up(call, operation, taken)
-        origins = [self._purposes[number] for number in taken if number in self._purposes]
+        origins = [self.purposes[number] for number in taken if number in self.purposes]
         if turned or summed or self._are_more(operation, taken, written, fresh):
             self._known.update(fresh)
             given = [origin for origin in origins if isinstance(origin, Suspect)]
             if given and summed:  # no mask is added up: the data were so
                 self._known.update(given[0].made)
-                self._add(given[0])
+                self.suspects.append(given[0])
                 return
             purposes = tuple(origin for origin in origins if isinstance(origin, Call))
             source = Source.PASSED_ON if summed and not turned else None
-            self._add(Suspect(call.order, _pass_of(call), call, tuple(fresh), source, purposes=purposes))
+            self.suspects.append(Suspect(call.order, _pass_of(call), call, tuple(fresh), source, purposes=purposes))
         else:
             origin = call if written or not origins else origins[0]
-            self._purposes.update(dict.fromkeys(fresh, origin))
+            self.purposes.update(dict.fromkeys(fresh, origin))
 
     def _is_fill(self, call: Call) -> bool:
         """Does the call put a number that stands in it into a tensor? A number that is computed with is no mask."""
@@ -241,9 +227,6 @@ class ForwardSuspects:
         name = call.site.name
         return ("distributed" in name or "communication" in name) and name.rpartition(".")[2].startswith(_COLLECTIVES)
 
-    def _add(self, suspect: Suspect) -> None:
-        self.suspects.append(suspect)
-
 
 def _pass_of(call: Call) -> Pass:
     return {Phase.UPDATE: Pass.UPDATE, Phase.BACKWARD: Pass.BACKWARD}.get(call.site.phase, Pass.FORWARD)
@@ -251,10 +234,8 @@ def _pass_of(call: Call) -> Pass:
 
 def gradient_suspects(flow: Flow) -> Iterator[Suspect]:
     """Calls whose backward pass made a gradient that is not finite out of gradients that are."""
-    bad: set[int] = set()  # calls with a gradient that is not finite at either end
-    for call in flow.calls:
-        if any(flow.is_bad(item.tensor) for item in call.gradients):
-            bad.add(call.id)
+    # Calls with a gradient that is not finite at either end.
+    bad = {call.id for call in flow.calls if any(flow.is_bad(item.tensor) for item in call.gradients)}
     for call in flow.calls:
         if call.id in bad and call.site.kind is not Kind.SAVE:
             for count in sorted({item.count for item in call.gradients}):
@@ -267,20 +248,11 @@ def _suspects_of(flow: Flow, call: Call, count: int, bad: set[int]) -> Iterator[
     outgoing = [item for item in flow.gradients(call, Role.INPUT, count) if flow.is_bad(item.tensor)]
     broken = [item for item in incoming if flow.is_bad(item.tensor)]
     if outgoing and not broken and not any(inner.id in bad for inner in flow.descendants(call)):
-        yield _backward(call, outgoing, incoming)
+        order, slots = min(item.order for item in outgoing), tuple(item.slot for item in outgoing)
+        made, given = (tuple(item.tensor for item in items) for items in (outgoing, incoming))
+        yield Suspect(order, Pass.BACKWARD, call, made, slots=slots, given=given)
     for item in broken:
         yield from _from_nowhere(flow, call, item)
-
-
-def _backward(call: Call, outgoing: Sequence[Gradient], incoming: Sequence[Gradient]) -> Suspect:
-    return Suspect(
-        min(item.order for item in outgoing),
-        Pass.BACKWARD,
-        call,
-        tuple(item.tensor for item in outgoing),
-        slots=tuple(item.slot for item in outgoing),
-        given=tuple(item.tensor for item in incoming),
-    )
 
 
 def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
@@ -288,11 +260,8 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     number = call.returned.get(item.slot)
     if number is None:
         return
-    takers = [
-        other
-        for other in flow.consumers(number)
-        if other is not call and any(g.role is Role.INPUT for g in other.gradients)
-    ]
+    others = [other for other in flow.consumers(number) if other is not call]
+    takers = [other for other in others if any(g.role is Role.INPUT for g in other.gradients)]
     slots = [
         gradient
         for other in takers
@@ -301,9 +270,7 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     ]
     if any(flow.is_bad(gradient.tensor) for gradient in slots):
         return
-    if any(
-        flow.is_bad(gradient.tensor) and gradient.order < item.order for other in takers for gradient in other.gradients
-    ):
+    if any(flow.is_bad(g.tensor) and g.order < item.order for other in takers for g in other.gradients):
         return  # a taker's other gradients are not finite: which of them reached this one is not known
     if len(slots) > 1:
         given = tuple(gradient.tensor for gradient in slots)
@@ -314,11 +281,8 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     parent = around[0] if around else None
     if parent is not None and any(flow.is_bad(g.tensor) for g in flow.gradients(parent, Role.OUTPUT)):
         return  # it came in from outside the module
-    behind = [
-        other
-        for other in flow.calls
-        if other.id > call.id and other.parent == call.parent and other.site.kind is not Kind.SAVE
-    ]
+    later = [other for other in flow.calls if other.id > call.id and other.parent == call.parent]
+    behind = [other for other in later if other.site.kind is not Kind.SAVE]
     yield Suspect(
         item.order, Pass.BACKWARD, parent, (item.tensor,), Source.UNRECORDED, slots=(item.slot,),
         between=(call, behind[0] if behind else None),
@@ -340,14 +304,8 @@ def _parameter_suspects(flow: Flow, bad: set[int]) -> Iterator[Suspect]:
 
 def is_uninitialised(flow: Flow, call: Call) -> bool:
     """Is the call's result whatever was in memory?"""
-    return flow.operation(call) in (
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-        "empty_permuted",
-    )
+    kinds = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+    return flow.operation(call) in kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,11 +370,8 @@ def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator
                 continue
             numbers = [number for number in numbers if number not in flow.maker or flow.maker[number] is call]
         else:
-            numbers = [
-                n
-                for n in numbers
-                if not flow.consumers(n) and not any(True for _ in flow.ancestors(flow.maker.get(n, call)))
-            ]
+            ends = [number for number in numbers if not flow.consumers(number)]
+            numbers = [number for number in ends if not any(True for _ in flow.ancestors(flow.maker.get(number, call)))]
         if numbers:
             yield Suspect(call.order, _pass_of(call), call, tuple(numbers), Source.UNRECORDED)
     lines = [(item, call) for call in flow.calls for item in call.gradients if flow.is_bad(item.tensor)] if harm else []
