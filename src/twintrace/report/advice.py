@@ -51,11 +51,9 @@ def advice(result: Comparison, found: Divergence) -> str:
     other_weights = found.mistake is not None and found.mistake.kind == "weights"
     if other_weights or (found.inherited and any(map(found.result.holds, found.tensors))):
         if _had_the_same_weights(result, found):
-            return (
-                f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
-                f"it takes (zero_grad, clipping)"
-                + ("" if recorded_with(result, "level", "mix", "op") else "; level='mix' records it")
-            )
+            where = "look at the optimizer's step, its settings and what it takes (zero_grad, clipping)"
+            level = "" if recorded_with(result, "level", "mix", "op") else "; level='mix' records it"
+            return f"the weights were the same in step {found.result.step - 1}: {where}{level}"
         return "give both sides the same weights and compare again"
     lone = _lone_gradient(result, found) if found.mistake is None or not found.mistake.advice else ""
     if lone:
@@ -110,11 +108,7 @@ def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
     names = [name for name, _ in telling_settings(found)]
     if names:
         return f"give both sides the same {', '.join(names[:3])}{line}"
-    return (
-        f"look at what the two lines above do differently{line}"
-        if line
-        else "look at what the two calls do differently"
-    )
+    return f"look at what the two {'lines above' if line else 'calls'} do differently{line}"
 
 
 def _lone_gradient(result: Comparison, found: Divergence) -> str:
@@ -131,12 +125,8 @@ def _lone_gradient(result: Comparison, found: Divergence) -> str:
 
 def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
     """Did these calls take the same weights in the step before?"""
-    weights = [
-        item
-        for before in result.at(found.result.step - 1, found.result.rank)
-        for item in before.tensors
-        if before.holds(item)
-    ]
+    earlier = result.at(found.result.step - 1, found.result.rank)
+    weights = [item for before in earlier for item in before.tensors if before.holds(item)]
     return bool(weights) and all(item.verdict.outcome is not Outcome.DIFFERENT for item in weights)
 
 

@@ -67,9 +67,8 @@ def _row(result: CallResult) -> Iterator[str]:
     yield from _verdict(result.backward)
     left, right = places_of(result)
     yield from (_plain(left), _plain(right))
-    parts = [
-        word for own, word in ((result.introduced_forward, forward), (result.introduced_backward, "backward")) if own
-    ]
+    arises = ((result.introduced_forward, forward), (result.introduced_backward, "backward"))
+    parts = [word for own, word in arises if own]
     if parts:
         yield f"← introduced here ({' and '.join(parts)})"
     else:  # where there is no number, the reason

@@ -24,7 +24,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from ..model.measurements import Heat, Picture
-from ..model.records import Call, Config, Frame
+from ..model.records import Call, Frame
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
 
@@ -130,29 +130,26 @@ def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
     if found.requires_grad:
         facts["requires_grad"] = "True"
     missing = shorten(found.missing) if found.missing else None
-    return [
-        spec_text(found.spec),
-        found.device,
-        statistics(found.statistics),
-        missing,
-        facts,
-        found.id if identify else None,
-    ]
+    number = found.id if identify else None
+    return [spec_text(found.spec), found.device, statistics(found.statistics), missing, facts, number]
 
 
 class CallTable:
     """Stacks, configurations and arguments of many calls, each different one once."""
 
     def __init__(self) -> None:
-        self.texts = Words()
-        self.stacks = Words()
-        self.configs = Words()
-        self.arguments = Words()
+        self.texts, self.stacks, self.configs, self.arguments = Words(), Words(), Words(), Words()
 
     def add(self, call: Call, spec: Callable[[int], str]) -> tuple[int, int, int]:
         """The numbers of a call's stack, configuration and arguments."""
-        stack = self.stacks(call.stack, lambda: [self._frame(frame) for frame in call.stack])
-        config = self.configs(_config_key(call.config), lambda: _config(call.config))
+        texts, known = self.texts, call.config
+        stack = self.stacks(
+            call.stack, lambda: [[texts(f.file), f.line, texts(f.function), texts(f.code)] for f in call.stack]
+        )
+        key = known and (known.type, tuple((name, repr(value)) for name, value in known.values.items()))
+        config = self.configs(
+            key, lambda: known and [shorten(known.type), {shorten(k): show(v) for k, v in known.values.items()}]
+        )
         slots = [(str(at), value) for at, value in enumerate(call.args)] + list(call.kwargs.items())
         pairs = tuple((slot, show(value, spec)) for slot, value in slots)
         if call.raised:
@@ -160,26 +157,8 @@ class CallTable:
         pairs += tuple(("missing", shorten(text)) for text in call.missing)
         return stack, config, self.arguments(pairs)
 
-    def _frame(self, frame: Frame) -> list[int]:
-        return [self.texts(frame.file), frame.line, self.texts(frame.function), self.texts(frame.code)]
-
     def columns(self) -> dict[str, Any]:
-        return {
-            "texts": self.texts.items,
-            "stacks": self.stacks.items,
-            "configs": self.configs.items,
-            "arguments": self.arguments.items,
-        }
-
-
-def _config_key(config: Config | None) -> Hashable:
-    return None if config is None else (config.type, tuple((key, repr(value)) for key, value in config.values.items()))
-
-
-def _config(config: Config | None) -> list[Any] | None:
-    if config is None:
-        return None
-    return [shorten(config.type), {shorten(key): show(value) for key, value in config.values.items()}]
+        return {name: getattr(self, name).items for name in ("texts", "stacks", "configs", "arguments")}
 
 
 PLAIN = ("list", "tuple", "set", "dict")

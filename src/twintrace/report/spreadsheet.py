@@ -18,7 +18,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import TypeAlias
 from xml.sax.saxutils import escape
@@ -205,13 +205,8 @@ def _pieces(rows: Iterator[Row], size: int) -> Iterator[Iterable[Row]]:
     if first is None:
         yield ()
     while first is not None:
-        yield _piece(first, islice(rows, size - 1))
+        yield chain((first,), islice(rows, size - 1))
         first = next(rows, None)
-
-
-def _piece(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from rest
 
 
 # The parts that are the same for all tables -------------------------------------------------------------------------

@@ -57,14 +57,7 @@ class _Line:
         if width is None or width < _NARROW or len(whole) <= width:
             return [whole]
         indent = " " * (_LABEL if self.label or whole.startswith(" " * _LABEL) else 2)
-        return textwrap.wrap(
-            whole,
-            width,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-            replace_whitespace=False,
-        )
+        return textwrap.wrap(whole, width, subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False)
 
 
 def verdict(result: Comparison, *, width: int | None = None, everything: bool = False) -> str:
@@ -136,13 +129,13 @@ def described(place: CallResult, mistake: Mistake) -> str:
     what, _ = sentence(mistake)
     why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
     aside = "accepted" if mistake.accepted else "" if mistake.effective else "no effect on any result"
-    marginal = (
-        f"marginal, {times(mistake.size)} times what is allowed"
-        if mistake.marginal and mistake.kind == "kernel"
-        else ""
-    )
-    notes = ", ".join(filter(None, (aside, marginal)))
+    notes = ", ".join(filter(None, (aside, _marginal(mistake))))
     return f"{places(place, mistake)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
+
+
+def _marginal(mistake: Mistake) -> str:
+    marginal = mistake.marginal and mistake.kind == "kernel"
+    return f"marginal, {times(mistake.size)} times what is allowed" if marginal else ""
 
 
 def reason(mistake: Mistake) -> str:
@@ -329,11 +322,7 @@ def others(result: Comparison, found: Divergence) -> str:
     if not rest:
         return ""
     place, mistake = rest[0]
-    small = (
-        f" (marginal, {times(mistake.size)} times what is allowed)"
-        if mistake.marginal and mistake.kind == "kernel"
-        else ""
-    )
+    small = f" ({_marginal(mistake)})" if _marginal(mistake) else ""
     more = f"; {len(rest) - 1} more (--all lists them)" if len(rest) > 1 else ""
     return f"{places(place, mistake)}: {cause_of(mistake)}{small}{more}"
 
@@ -361,11 +350,8 @@ def _numbers(item: TensorResult) -> Iterator[str]:
     for side, tensor in (("left ", item.left), ("right", item.right)):
         known = tensor.statistics
         if known is not None and known.min is not None:
-            bad = (
-                f"  nan {known.nan}  inf {known.posinf + known.neginf}"
-                if known.nan + known.posinf + known.neginf
-                else ""
-            )
+            inf = known.posinf + known.neginf
+            bad = f"  nan {known.nan}  inf {inf}" if known.nan + inf else ""
             numbers = (("min", known.min), ("max", known.max), ("mean", known.mean), ("norm", known.norm))
             told = "  ".join(f"{name} {number:.9g}" for name, number in numbers if number is not None)
             yield f"          {side} {told}{bad}"
@@ -375,15 +361,11 @@ def sureness(found: Divergence, result: Comparison) -> str:
     """Evidence that this is the place."""
     match = found.result.match
     mark = next((place for place, item in enumerate(result.judged) if item is found.result), 0)
-    clean = not found.inherited and not any(
-        item.mistakes and item.step <= found.result.step for item in result.judged[:mark]
-    )
-    pairs = (
-        f"{counted(found.after, 'pair')} before it {'agrees' if found.after == 1 else 'agree'}"
-        if found.after and clean
-        else f"{counted(found.after, 'pair')} before it"
-    )
-    if found.inherited and not found.after:
+    guilty = any(item.mistakes and item.step <= found.result.step for item in result.judged[:mark])
+    pairs = f"{counted(found.after, 'pair')} before it"
+    if found.after and not found.inherited and not guilty:
+        pairs += " agrees" if found.after == 1 else " agree"
+    elif found.inherited and not found.after:
         pairs = "nothing was recorded before it"
     confidence = f" ({match.confidence:.0%})" if match.confidence < 1 else ""
     return f"{pairs}; paired because: {match.because}{confidence}"
