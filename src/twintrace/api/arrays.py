@@ -20,7 +20,6 @@ from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import TensorResult
 from ..model.verdicts import Outcome
 from ..model.words import Word, counted
 from ..report.naming import places
@@ -210,14 +209,23 @@ def _alignment(left: Side, right: Side, named: Sequence[NamePair], because: str,
 
 def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[NamePair], atol: float) -> Iterator[str]:
     """Remarks on top of the verdicts."""
-    tensors = [(result, item) for result in found.results for item in result.tensors]
-    small = [result for result, item in tensors if _below(item, atol)]
+    tensors = [
+        (result, item.verdict.outcome, item.measurement)
+        for result in found.results
+        for item in result.tensors
+        if item.measurement is not None
+    ]
+    small = [
+        result
+        for result, outcome, measured in tensors
+        if outcome is Outcome.ROUNDING and max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
+    ]
     if small:
         yield (
             f"Within the tolerances only because every value is below atol {atol:g}: {counted(len(small), 'pair')}, "
             f"first {places(small[0])}. A smaller atol would tell."
         )
-    nan = [result for result, item in tensors if item.verdict.outcome.good and _not_a_number(item)]
+    nan = [result for result, outcome, measured in tensors if outcome.good and measured.nan_both]
     if nan:
         yield f"NaN on both sides: {counted(len(nan), 'pair')}, first {places(nan[0])}."
     there = [_files(trace).keys() for trace in traces]
@@ -229,14 +237,3 @@ def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[Nam
     gone = [pair for pair in named if pair[0] not in there[0] and pair[1] not in there[1]]
     if gone:
         yield f"Given by hand, and not there: {counted(len(gone), 'pair')}, first {gone[0]}."
-
-
-def _below(item: TensorResult, atol: float) -> bool:
-    measured = item.measurement
-    if measured is None or item.verdict.outcome is not Outcome.ROUNDING:
-        return False
-    return max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
-
-
-def _not_a_number(item: TensorResult) -> bool:
-    return item.measurement is not None and bool(item.measurement.nan_both)

@@ -97,11 +97,10 @@ def write_bundle(left: Source, right: Source, comparison: Comparison, path: str 
         return False
     traces: tuple[Trace, Trace] = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     place = found.result.step, found.result.rank
+    match = found.result.match
     sides = [
-        _Side(name, trace.journal(*place), calls)
-        for name, trace, calls in zip(
-            ("left", "right"), traces, (found.result.match.left, found.result.match.right), strict=True
-        )
+        _Side("left", traces[0].journal(*place), match.left),
+        _Side("right", traces[1].journal(*place), match.right),
     ]
     case = _case(comparison, found, sides)
     with placed(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -125,11 +124,11 @@ class _Side:
     def file(self, number: int) -> str | None:
         """Name of the file with a tensor's values; None where they were not kept."""
         if number not in self._names:
+            self._names[number] = None
             data = self._bytes(number)
-            name = f"{self.name}_{len(self.arrays)}.npy" if data is not None else None
-            if data is not None and name is not None:
+            if data is not None:
+                name = self._names[number] = f"{self.name}_{len(self.arrays)}.npy"
                 self.arrays[name] = data
-            self._names[number] = name
         return self._names[number]
 
     def _bytes(self, number: int) -> bytes | None:

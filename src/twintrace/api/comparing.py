@@ -215,10 +215,13 @@ def compare_traces(
         results = tuple(with_findings(results, findings, which=which))
     if pictures:
         results = _with_pictures(results, request)
+    # Steps with calls that only one side makes, and that mean something.
+    lone = ((step, item) for (step, _), part in parts.items() for item in part.only_left + part.only_right)
+    alone = {step for step, item in lone if not item.skipped}
     forward = (
         _with_share(first_mistake(results, backward=False), results, traces)
         if recompute
-        else first_forward(results, alone=_steps_alone(parts))
+        else first_forward(results, alone=alone)
     )
     backward = first_mistake(results, backward=True) if recompute else first_backward(results)
 
@@ -411,12 +414,6 @@ def _places(
 # --- one step of one rank ---------------------------------------------------------------------------------------------
 
 
-def _steps_alone(parts: Mapping[tuple[int, int], PlaceResult]) -> set[int]:
-    """The steps with calls that only one side makes, and that mean something."""
-    both = ((place, item) for place, part in parts.items() for item in part.only_left + part.only_right)
-    return {place[0] for place, item in both if not item.skipped}
-
-
 def _with_share(
     found: Divergence | None, results: Sequence[CallResult], traces: tuple[Trace, Trace]
 ) -> Divergence | None:
@@ -441,16 +438,10 @@ def _with_share(
         return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
-    fixed = (
-        "both start from the same"
-        if found.mistake.kind in ("leaf", "weights")
-        else "this call gives what the left's gives"
-    )
-    return replace(found, share=f"{_percent(got.gone)} of the gap at the {name} goes away if {fixed}")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if 0.0005 <= share < 0.9995 else "all" if share >= 0.9995 else "nothing"
+    start = found.mistake.kind in ("leaf", "weights")
+    fixed = "both start from the same" if start else "this call gives what the left's gives"
+    some = f"{100 * got.gone:.1f} %" if 0.0005 <= got.gone < 0.9995 else "all" if got.gone >= 0.9995 else "nothing"
+    return replace(found, share=f"{some} of the gap at the {name} goes away if {fixed}")
 
 
 def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:

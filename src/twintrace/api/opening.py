@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ..model.errors import TraceNotFoundError
 from ..model.listings import Listing, Row
-from ..model.records import Call, Role
+from ..model.pairs import Part
+from ..model.records import Call
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import tensor_slots
 from ..store.registry import open_trace
 from ..store.trace import Journal
 from ..store.trace import Trace as StoredTrace
@@ -69,7 +69,8 @@ def listing(
         found = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
         made = _rows(journal, found)
         if nonfinite:
-            rows.extend(row for row in made if any(_is_nonfinite(mark) for mark in row.marks))
+            bad = ("NaN", "Inf")
+            rows.extend(row for row in made if any(mark.removeprefix(_GRADIENT).startswith(bad) for mark in row.marks))
         else:  # no further than is shown: a row reads the values of a dump without statistics
             rows.extend(made if limit is None else itertools.islice(made, max(limit - len(rows), 0)))
         calls += len(journal)
@@ -98,24 +99,9 @@ def listing(
     )
 
 
-def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
-    for slot, identity in tensor_slots(call.args, call.kwargs):
-        yield ("input", slot), identity
-    for name, identity in (*call.parameters.items(), *call.buffers.items()):
-        yield ("parameter", name), identity
-    for slot, identity in (*call.returned.items(), *call.after.items()):
-        yield ("output", slot), identity
-    for gradient in call.gradients:
-        role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"
-        yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
-
-
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
     """Calls in the order in which they began: a module before what it called, although its line comes after."""
     depths: dict[int, int] = {}
-
-    def specs(pairs: Iterator[tuple[tuple[str, str], int]], wanted: str) -> tuple[str, ...]:
-        return tuple(_spec(journal.tensor(identity)) for (role, _), identity in pairs if role == wanted)
 
     for call in sorted(calls, key=lambda call: call.id):  # a module has a lower number than what it calls
         depths[call.id] = depths.get(call.parent, -1) + 1 if call.parent is not None else 0
@@ -124,6 +110,10 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
         frame = call.stack[0].place if call.stack else ""
         remark = call.raised or "; ".join(call.missing)
         phase = "" if site.phase == "forward" else f"{site.phase}/"
+        held = (Part.PARAMETER, Part.BUFFER)  # not shown, and so not read
+        tensors = [(part, journal.tensor(number)) for part, _, _, number in call.tensors() if part not in held]
+        inputs = [tensor for part, tensor in tensors if part is Part.INPUT]
+        outputs = [tensor for part, tensor in tensors if part in _RESULTS]
         yield Row(
             journal.header.step,
             journal.header.rank,
@@ -131,26 +121,28 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
             phase + name,
             str(site.kind),
             site.type,
-            specs(_tensors(call), "input"),
-            specs(_tensors(call), "output"),
+            tuple(map(_spec, inputs)),
+            tuple(map(_spec, outputs)),
             len(call.gradients),
             frame,
             remark,
-            tuple(_range(journal.tensor(identity)) for (role, _), identity in _tensors(call) if role == "output"),
-            tuple(_marks(journal, call)),
+            tuple(map(_range, outputs)),
+            tuple(
+                f"{_GRADIENT if part.backward else ''}{text}"
+                for part, tensor in tensors
+                if part.backward or part in _RESULTS
+                for text in _oddities(tensor)
+            ),
         )
 
 
+_RESULTS = (Part.OUTPUT, Part.AFTER)
 _GRADIENT = "∂ "
 """Begins the mark of a gradient."""
 _LARGEST = {dtype: LARGEST[dtype] for dtype in ("f16", "bf16", "f32", "f64")}
 """The largest finite number of each type that overflows by accident; those of eight bits and less are scaled to their ends."""
 _END_OF_RANGE = 0.5
 """Of the largest number that a type has: one doubling more overflows."""
-
-
-def _is_nonfinite(mark: str) -> bool:
-    return mark.removeprefix(_GRADIENT).startswith(("NaN", "Inf"))
 
 
 def _range(tensor: Tensor) -> str:
@@ -162,13 +154,6 @@ def _range(tensor: Tensor) -> str:
         return f"all {known.min:.4g}" if math.prod(tensor.spec.shape) > 1 else f"{known.min:.6g}"
     norm = "" if known.norm is None else f", norm {known.norm:.4g}"
     return f"{known.min:.4g} … {known.max:.4g}{norm}"
-
-
-def _marks(journal: Journal, call: Call) -> Iterator[str]:
-    for (role, _), identity in _tensors(call):
-        if role == "output" or role.startswith("gradient"):
-            tensor = journal.tensor(identity)
-            yield from (f"{_GRADIENT if role != 'output' else ''}{text}" for text in _oddities(tensor))
 
 
 def _oddities(tensor: Tensor) -> Iterator[str]:

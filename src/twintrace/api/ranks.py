@@ -259,21 +259,13 @@ def with_findings(
         for item in reversed(new):  # the first of a call comes first
             if item.group is not None and step > min(findings):  # other weights stay others: told once
                 item = replace(item, what=f"{item.what}, since step {step}")
-            mistake = Mistake(
-                "ranks",
-                item.what,
-                item.why,
-                item.advice,
-                side=("left", "right")[which],
-                backward=item.backward,
-                **{("left", "right")[which]: (item.call,)},  # type: ignore[arg-type]
-            )
+            calls: list[tuple[Call, ...]] = [(item.call,), ()] if which == 0 else [(), (item.call,)]
+            words = (item.what, item.why, item.advice, ("left", "right")[which])
+            mistake = Mistake("ranks", *words, backward=item.backward, left=calls[0], right=calls[1])
             place = _shown_at(found, step, item, which)
             if place is None:
-                calls: tuple[tuple[Call, ...], tuple[Call, ...]] = (
-                    ((item.call,), ()) if which == 0 else ((), (item.call,))
-                )
-                found.append(CallResult(step, 0, Match(*calls, "only one side"), (), None, None, mistakes=(mistake,)))
+                match = Match(calls[0], calls[1], "only one side")
+                found.append(CallResult(step, 0, match, (), None, None, mistakes=(mistake,)))
             else:
                 found[place] = replace(found[place], mistakes=(mistake, *found[place].mistakes))
     return found
@@ -290,17 +282,9 @@ def _shown_at(results: Sequence[CallResult], step: int, finding: Finding, which:
     ]
     if with_tensor:
         return min(with_tensor)[1]
-    return next(
-        (
-            number
-            for call in finding.around
-            for number, result in enumerate(results)
-            if _shows(result, step, call, which)
-        ),
-        None,
-    )
-
-
-def _shows(result: CallResult, step: int, call: int, which: int) -> bool:
-    calls = result.match.right if which else result.match.left
-    return result.step == step and any(other.id == call for other in calls)
+    for call in finding.around:
+        for number, result in enumerate(results):
+            calls = result.match.right if which else result.match.left
+            if result.step == step and any(other.id == call for other in calls):
+                return number
+    return None

@@ -137,16 +137,9 @@ def record(
         chosen_level = choose(Level, "level", level)
     chosen_keep = choose(Keep, "keep", keep)
     selection = Selection(
-        steps=steps,
-        ranks=ranks,
-        names=names,
-        between=between,
-        forward_only=forward_only,
-        inputs_only=inputs_only,
-        flow_only=flow_only,
-        first=first,
-        predicate=predicate,
-    )
+        steps=steps, ranks=ranks, names=names, between=between, forward_only=forward_only, inputs_only=inputs_only,
+        flow_only=flow_only, first=first, predicate=predicate,
+    )  # fmt: skip
     if resume and (overwrite or writer is not None):
         raise UsageError(
             "resume=True goes on in the trace that is there: leave out "
@@ -154,10 +147,9 @@ def record(
         )
     if stop_on_nonfinite not in (False, True, "raise"):
         raise UsageError(f"stop_on_nonfinite: expected True, False or 'raise', got {stop_on_nonfinite!r}.")
-    if stop_on_nonfinite and writer is not None:
-        raise UsageError("stop_on_nonfinite reads the trace while it is written: leave out writer.")
-    if against is not None and writer is not None:
-        raise UsageError("against reads the trace while it is written: leave out writer.")
+    for option, given in (("stop_on_nonfinite", stop_on_nonfinite), ("against", against is not None)):
+        if given and writer is not None:
+            raise UsageError(f"{option} reads the trace while it is written: leave out writer.")
     models = named_models(model)
     workshop = framework_for(models, framework)
     rank, world = workshop.rank()

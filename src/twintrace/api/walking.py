@@ -79,7 +79,10 @@ class Walk:
         outlines = outlines_of(journals) if self._request.shortcuts else None
         if not self._pass_over(place, outlines, carried) and not self._follow(place, outlines):
             self._note_first_bit(journals, outlines, carried)
-            self._catch_up(carried)
+            # What the steps passed over leave behind is asked of the last of each structure: they only leave the latest.
+            passed, carried.passed = carried.passed, {}
+            for earlier in passed.values():
+                self._judge(earlier, None, carried, silent)
             part = self._judge(place, outlines, carried, progress)
             self._count_what_reached(part.reached, place)
             self.parts[place] = replace(part, left_behind=CarriedBounds(), standing={}, reached=frozenset())
@@ -141,12 +144,6 @@ class Walk:
             counts = (len(outlines.apart), int(outlines.apart.sum())) if same else (0, 0)
             self.followed.append(FollowedStep(*place, *counts))
         return self._follows
-
-    def _catch_up(self, carried: _Carried) -> None:
-        """Results that the steps passed over leave behind, asked of the last of each structure: they only leave the latest."""
-        passed, carried.passed = carried.passed, {}
-        for place in passed.values():
-            self._judge(place, None, carried, silent)
 
     def _judge(
         self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried, progress: Progress
@@ -213,12 +210,8 @@ _STANDING = 200_000
 
 def _with_effect(result: CallResult, reached: frozenset[Mistake]) -> CallResult:
     """The result, with those of its mistakes as effective that were among those that reached something."""
-    counted = tuple(
-        mistake
-        if mistake.effective or replace(mistake, effective=True) not in reached
-        else replace(mistake, effective=True)
-        for mistake in result.mistakes
-    )
+    telling = [(mistake, replace(mistake, effective=True)) for mistake in result.mistakes]
+    counted = tuple(known if known in reached else mistake for mistake, known in telling)
     return result if counted == result.mistakes else replace(result, mistakes=counted)
 
 

@@ -106,19 +106,15 @@ def _of_comparison(comparison: Comparison) -> Zoom | None:
         place = unclear[0]
         blame, steps = blamed(place, None), [place.step]
     known = [step for step in steps if step in comparison.left.steps or step in comparison.right.steps]
-    sides = tuple(
-        _side(
-            recording.framework,
-            str(recording.settings.get("level", "mix")),
-            blame[number],
-            _around(comparison, place, number),
-            place,
-        )
-        for number, recording in enumerate((comparison.left, comparison.right))
-    )
+    sides = []
+    for number, recording in enumerate((comparison.left, comparison.right)):
+        level, near = str(recording.settings.get("level", "mix")), _around(comparison, place, number)
+        sides.append(_side(recording.framework, level, blame[number], near, place))
     names = f"{comparison.left.path} | {comparison.right.path}"
     verb = "part" if first is not None else "cannot be told apart"
-    return Zoom(tuple(known), (place.rank,), sides, f"{names} {verb} in step {place.step} at {_named(place, blame)}")
+    return Zoom(
+        tuple(known), (place.rank,), tuple(sides), f"{names} {verb} in step {place.step} at {_named(place, blame)}"
+    )
 
 
 def _around(comparison: Comparison, place: CallResult, number: int) -> list[Call]:
@@ -141,19 +137,16 @@ def _side(
     framework: str, level: str, blame: Sequence[Call], near: Sequence[Call], place: CallResult | None
 ) -> ZoomSide:
     """The part of one run: the calls around those that are to blame, and the inside of modules that were recorded from outside."""
-    chosen = {call.id for call in blame}
+    chosen, deeper = {call.id for call in blame}, "mix" if level == "module" else level
     if not chosen and place is not None:
-        owners = {
-            item.pair.left_slot.rpartition(".")[0]
-            for item in place.tensors
-            if item.pair.part is Part.PARAMETER_GRADIENT
-        }
+        pairs = [item.pair for item in place.tensors if item.pair.part is Part.PARAMETER_GRADIENT]
+        owners = {pair.left_slot.rpartition(".")[0] for pair in pairs}
         if owners:
-            return ZoomSide(framework, "mix" if level == "module" else level, (), tuple(sorted(owners)))
+            return ZoomSide(framework, deeper, (), tuple(sorted(owners)))
         chosen = {call.id for call in (*place.match.left, *place.match.right)}
     positions = [index for index, call in enumerate(near) if call.id in chosen]
     if not positions:
-        return ZoomSide(framework, "mix" if level == "module" else level, (), ("",))
+        return ZoomSide(framework, deeper, (), ("",))
     window = near[max(positions[0] - AROUND, 0) : positions[-1] + AROUND + 1]
     by_id = {call.id: call for call in near}
     wanted = {call.id: call for call in window}
@@ -162,7 +155,7 @@ def _side(
             call = wanted[call.parent] = by_id[call.parent]
     inside = _modules(level, [call for call in near if call.id in chosen], near)
     addresses = tuple(str(wanted[identity].site) for identity in sorted(wanted))
-    return ZoomSide(framework, "mix" if level == "module" else level, addresses, inside)
+    return ZoomSide(framework, deeper, addresses, inside)
 
 
 def _modules(level: str, blame: Collection[Call], near: Sequence[Call]) -> tuple[str, ...]:
@@ -189,9 +182,5 @@ def _of_trace(trace: Trace) -> Zoom | None:
     side = _side(trace.framework, level, blame, near, None)
     if origin.source is Source.UNRECORDED and origin.call is not None and origin.call.site.kind is Kind.MODULE:
         side = ZoomSide(side.framework, "mix", side.calls, (origin.call.site.name,))
-    return Zoom(
-        (origin.step,),
-        (origin.rank,),
-        (side,),
-        f"{trace.path}: {origin.source} in step {origin.step}, {origin.when}: {origin.why}",
-    )
+    because = f"{trace.path}: {origin.source} in step {origin.step}, {origin.when}: {origin.why}"
+    return Zoom((origin.step,), (origin.rank,), (side,), because)

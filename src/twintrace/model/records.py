@@ -10,12 +10,13 @@ Numbers in `order` are positions in the journal: what was observed first has the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from .pairs import Part
 from .sites import Kind, Site
-from .values import TensorRef, Value, leaves
+from .values import TensorRef, Value, leaves, tensor_slots
 from .words import Word
 
 NONFINITE, APART = "nonfinite: ", "apart: "
@@ -121,6 +122,18 @@ class Call:
     def returned(self) -> dict[str, int]:
         """Numbers of the tensors in its result, by slot."""
         return {slot: leaf.id for slot, leaf in leaves(self.output) if isinstance(leaf, TensorRef)}
+
+    def tensors(self) -> Iterator[tuple[Part, str, int, int]]:
+        """(part, slot, backward pass, number) of every tensor of the call: what it takes, what it gives, its gradients."""
+        for slot, number in tensor_slots(self.args, self.kwargs):
+            yield Part.INPUT, slot, 0, number
+        held = ((Part.PARAMETER, self.parameters), (Part.BUFFER, self.buffers))
+        for part, named in (*held, (Part.OUTPUT, self.returned), (Part.AFTER, self.after)):
+            for slot, number in named.items():
+                yield part, slot, 0, number
+        for gradient in self.gradients:
+            part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
+            yield part, gradient.slot, gradient.count, gradient.tensor
 
 
 @dataclass(frozen=True, slots=True)

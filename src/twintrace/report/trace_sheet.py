@@ -21,11 +21,10 @@ from typing import Any
 
 from ..model.curves import Curve
 from ..model.pairs import Part, Side
-from ..model.records import Call, Gradient, Role
+from ..model.records import Call, Gradient
 from ..model.results import Recording
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
 from .curves import curve_columns
 from .graphs import Fact, trace_graph
@@ -44,6 +43,7 @@ COLUMNS = (
 )  # fmt: skip
 SCORES = {FINITE: 0, UNKNOWN: 500, BROKEN: 1000, NONE: 0}
 
+_TAKEN = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 Value = tuple[Part, str, int, Tensor]
 """Which tensor of its call, its slot, of which backward pass, and what is known of it."""
 
@@ -164,30 +164,18 @@ def _rows(journal: Journal) -> Iterator[_Row]:
 
 def _taken(row: _Row) -> Iterator[Value]:
     """Tensors that a call takes."""
-    call, look = row.call, row.side.tensor
-    if call is None:
-        return
-    for slot, identity in tensor_slots(call.args, call.kwargs):
-        yield Part.INPUT, slot, 0, look(identity)
-    for part, named in ((Part.PARAMETER, call.parameters), (Part.BUFFER, call.buffers)):
-        for name, identity in named.items():
-            yield part, name, 0, look(identity)
+    for part, slot, count, identity in row.call.tensors() if row.call else ():
+        if part in _TAKEN:
+            yield part, slot, count, row.side.tensor(identity)
 
 
 def _given(row: _Row) -> Iterator[Value]:
     """Tensors that a call gives, and its gradients."""
-    call, look = row.call, row.side.tensor
     if row.gradient is not None:
-        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
-    if call is None:
-        return
-    for slot, identity in call.returned.items():
-        yield Part.OUTPUT, slot, 0, look(identity)
-    for slot, identity in call.after.items():
-        yield Part.AFTER, slot, 0, look(identity)
-    for gradient in call.gradients:
-        part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
-        yield part, gradient.slot, gradient.count, look(gradient.tensor)
+        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, row.side.tensor(row.gradient.tensor)
+    for part, slot, count, identity in row.call.tensors() if row.call else ():
+        if part not in _TAKEN:
+            yield part, slot, count, row.side.tensor(identity)
 
 
 def _outcome(values: Iterable[Tensor]) -> int:
