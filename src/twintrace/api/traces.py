@@ -93,7 +93,7 @@ def _strain(tensor: Tensor) -> tuple[int, float]:
         return 0, 0.0
     ends = [abs(float(end)) for end in (known.min, known.max) if end is not None]
     largest = LARGEST.get(tensor.spec.dtype)
-    return known.nan + known.posinf + known.neginf, max(ends, default=0.0) / largest if largest else 0.0
+    return known.nonfinite, max(ends, default=0.0) / largest if largest else 0.0
 
 
 def as_trace(found: store.Trace) -> Trace:

@@ -123,7 +123,7 @@ class _Search:
             known = tensor.statistics
             if known is not None:
                 self._told += 1
-                found = found or bool(known.nan or known.posinf or known.neginf)
+                found = found or bool(known.nonfinite)
             elif _counts(tensor):
                 self._untold += 1
                 why = tensor.missing or "not kept"

@@ -54,6 +54,11 @@ class Statistics:
     Values that are the same but for rounding have nearly the same sums. None: not known.
     """
 
+    @property
+    def nonfinite(self) -> int:
+        """Number of elements that are NaN or infinite."""
+        return self.nan + self.posinf + self.neginf
+
 
 def same_values(one: Statistics, two: Statistics, count: int) -> bool:
     """Are these the statistics of the same elements, in whatever order? Then sums in f64 are equal, but for their own rounding.

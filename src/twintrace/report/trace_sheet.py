@@ -183,7 +183,7 @@ def _outcome(values: Iterable[Tensor]) -> int:
     found = [item.statistics for item in values]
     if not found:
         return NONE
-    if any(item and (item.nan or item.posinf or item.neginf) for item in found):
+    if any(item and item.nonfinite for item in found):
         return BROKEN
     return FINITE if all(found) else UNKNOWN
 

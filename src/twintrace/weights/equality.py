@@ -238,6 +238,13 @@ class _Search:
                 for name in {pair.right, other.right}:
                     self.pairs.pop(name, None)
 
+    def _taken_back(self, pairs: Sequence[Pair], because: str) -> Ambiguity:
+        """Pairs that are none after all."""
+        for pair in pairs:
+            self.pairs.pop(pair.right, None)
+        lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
+        return Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+
     def _torn(self) -> Iterator[Ambiguity]:
         """Layers whose weights hold the values of different layers: the weight of one, the bias of another."""
         for side in (0, 1):
@@ -248,11 +255,7 @@ class _Search:
                     layers.setdefault(path, []).append(pair)
             for path, pairs in layers.items():
                 if len({self._source(pair) for pair in pairs}) > 1 and (side or not any(map(_rows_of, pairs))):
-                    for pair in pairs:
-                        self.pairs.pop(pair.right, None)
-                    lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
-                    because = f"the weights of {path} have the values of different layers"
-                    yield Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+                    yield self._taken_back(pairs, f"the weights of {path} have the values of different layers")
 
     def _askew(self) -> Iterator[Ambiguity]:
         """Square matrices that are transposed where no oblong one is, or none of which is where all oblong ones are."""
@@ -269,9 +272,8 @@ class _Search:
                     squares[pair.right] = turned
         for name, turned in squares.items():
             if (True not in oblong) if turned else (oblong == {True} and True not in squares.values()):
-                pair = self.pairs.pop(name)
                 because = "it is transposed, and others are not" if turned else "it is not transposed, and others are"
-                yield Ambiguity(pair.left, (name,), f"by its values {because}", (pair,))
+                yield self._taken_back([self.pairs[name]], f"by its values {because}")
 
     def _source(self, pair: Pair) -> tuple[Any, ...]:
         """The layers that a pair joins, and the part of them."""
@@ -290,11 +292,8 @@ class _Search:
             words = [next((word for word in map(concept, reversed(tokens(n))) if word in _ORDERED), "") for n in names]
             order = next((order for order in ORDERS if sorted(order) == sorted(words)), None)
             if order is not None and list(order) != words:
-                for pair in pairs:
-                    del self.pairs[pair.right]
-                lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
                 because = f"by their values they lie in the order {' '.join(words)}, by name {' '.join(order)}"
-                yield Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+                yield self._taken_back(pairs, because)
 
     # telling
 

@@ -64,38 +64,27 @@ _MINT = (
     "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm",
     "LayerNorm", "GroupNorm", "Embedding", "PReLU",
 )  # fmt: skip
+_OWN_NAMES = {
+    "Dense": "linear", "BiDense": "bilinear", "Conv2d": "conv2d", "Conv3d": "conv3d", "Conv2dTranspose": "conv2d_transposed",
+    "Conv3dTranspose": "conv3d_transposed", "LSTM": "lstm", "GRU": "gru", "RNN": "rnn", "LSTMCell": "lstm_cell",
+    "GRUCell": "gru_cell", "RNNCell": "rnn_cell", "MultiheadAttention": "attention",
+}  # fmt: skip
+_BATCH_NORM, _INSTANCE_NORM = (Layer(kind, _BATCH, neutral=_MOVING) for kind in ("batch_norm", "instance_norm"))
 MINDSPORE: dict[str, Layer] = {
     **{f"mint.{name}": _LIKE_TORCH[name] for name in _MINT},
-    "Dense": Layer("linear"),
-    "BiDense": Layer("bilinear"),
+    **{name: Layer(kind) for name, kind in _OWN_NAMES.items()},
     "Conv1d": Layer("conv1d", layout=_WITH_AXIS),
-    "Conv2d": Layer("conv2d"),
-    "Conv3d": Layer("conv3d"),
     "Conv1dTranspose": Layer("conv1d_transposed", layout=_WITH_AXIS),
-    "Conv2dTranspose": Layer("conv2d_transposed"),
-    "Conv3dTranspose": Layer("conv3d_transposed"),
-    "BatchNorm1d": Layer("batch_norm", _BATCH, neutral=_MOVING),
-    "BatchNorm2d": Layer("batch_norm", _BATCH, neutral=_MOVING),
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "SyncBatchNorm"), _BATCH_NORM),
     "BatchNorm3d": Layer("batch_norm", children={"bn2d": ""}),
-    "SyncBatchNorm": Layer("batch_norm", _BATCH, neutral=_MOVING),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), _INSTANCE_NORM),
     "LayerNorm": Layer("layer_norm", _NORM, neutral=_PLAIN),
     "GroupNorm": Layer("group_norm", _NORM, neutral=_PLAIN),
-    "InstanceNorm1d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "InstanceNorm2d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "InstanceNorm3d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "Embedding": Layer("embedding", {"embedding_table": "weight"}),
-    "EmbeddingLookup": Layer("embedding", {"embedding_table": "weight"}),
+    **dict.fromkeys(("Embedding", "EmbeddingLookup"), Layer("embedding", {"embedding_table": "weight"})),
     "PReLU": Layer("prelu", {"w": "weight"}),
-    "LSTM": Layer("lstm"),
-    "GRU": Layer("gru"),
-    "RNN": Layer("rnn"),
-    "LSTMCell": Layer("lstm_cell"),
-    "GRUCell": Layer("gru_cell"),
-    "RNNCell": Layer("rnn_cell"),
-    "MultiheadAttention": Layer("attention"),
     "TransformerEncoderLayer": Layer("encoder_layer", children=_TRANSFORMER),
     "TransformerDecoderLayer": Layer("decoder_layer", children=_TRANSFORMER),
-}  # fmt: skip
+}
 RULES: dict[str, dict[str, Layer]] = {"torch": TORCH, "mindspore": MINDSPORE, "reference": {
     "Linear": Layer("linear", layout={"weight": ("permute 1 0",)}), "LayerNorm": Layer("layer_norm"),
 }}  # fmt: skip
