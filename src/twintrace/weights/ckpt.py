@@ -16,15 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from ..model.dtypes import MINDSPORE_NAMES
 from ..model.errors import CheckpointError
 from ..model.tensors import Spec
 from ..store.arrays import nbytes
 from .extents import BLOCK, Checkpoint, Extent, Stored, check
 
-NAMES = {
-    "Float64": "f64", "Float32": "f32", "Float16": "f16", "BFloat16": "bf16", "Int8": "i8", "Int16": "i16", "Int32": "i32",
-    "Int64": "i64", "UInt8": "u8", "UInt16": "u16", "UInt32": "u32", "UInt64": "u64", "Bool": "b8",
-}  # fmt: skip
+_HELD = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8")
+NAMES = {MINDSPORE_NAMES[dtype]: dtype for dtype in _HELD}
 CODES = {ours: theirs for theirs, ours in NAMES.items()}
 SLICE = 512 << 20  # MindSpore's own; one message must stay below two gigabytes
 _TRAILER = b"crc_num"
