@@ -13,7 +13,7 @@ view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 run_twice(script)          does a run repeat itself?             -> Repetition
 seed_all(seed)             the same random numbers every time    -> Undo
-stand_in(alias)            a device that is not here             -> what undoes it
+stand_in(alias)            a device that is not here             -> a function that undoes it
 first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
 known_operations()         what can be recomputed                -> list of KnownOperation

@@ -9,7 +9,7 @@
     comparison = accept(comparison, entries)       accepted mistakes are remarks and do not cost the exit code
     write_accepted(comparison, "accept.toml")      an entry for each mistake that counts, to be edited
 
-An entry that fits nothing is told, so that the file does not outlive what it was written for.
+An entry that fits nothing is told, so that the file does not outlive its purpose.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two folders of .npy files side by side: a Comparison, as of two traces.
 
-array_shapes(folder)           the shape of every file            -> shapes by name, None of what cannot be read
+array_shapes(folder)           the shape of every file            -> shapes by name, None of unreadable files
 pair_arrays(left, right)       which file belongs to which        -> pairs of names, None where there is no partner
 compare_arrays(left, right)    shapes and values side by side     -> Comparison
 measure_arrays(left, right)    two arrays, element by element     -> Measurement
@@ -68,7 +68,7 @@ def pair_arrays(
     by      name    the same name
             number  the first beside the first, in the order of the numbers in their names
             shape   the longest sequence of shapes that both have: for gradients, whose names and numbers differ
-    key     what a name is sorted by, instead of those numbers
+    key     sort key of a name, instead of those numbers
     costs   by shape: of a file without a partner on the left, of one on the right, and of two partners of different shapes
     """
     return _pairs((open_folder(left), open_folder(right)), _chosen(by), key, costs)
@@ -103,14 +103,14 @@ def compare_arrays(
     Args:
         left: the folder whose values are the reference.
         right: the other folder.
-        by: what belongs together: "name", "number" (the order in which they were saved) or "shape" (the sequence of their shapes).
+        by: rule of pairing: "name", "number" (the order in which they were saved) or "shape" (the sequence of their shapes).
         pairs: names that belong together, instead of `by`; with or without `.npy`.
         rtol: tolerance relative to the left element.
         atol: absolute tolerance.
         equal_nan: NaN beside NaN is no difference.
         pictures: where in an array the difference is, for reports.
         workers: threads to measure with; all cores if None.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         A comparison with one result for each pair of files.

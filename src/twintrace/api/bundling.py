@@ -7,7 +7,7 @@
     mistake/right_0.npy …
     mistake/show.py         python show.py: inputs beside each other, results beside each other, each call in float64
 
-The script calls a PyTorch function again on what was recorded; of another framework's call it shows the recorded arrays.
+The script calls a PyTorch function again on the recorded arguments; of another framework's call it shows the recorded arrays.
 """
 
 from __future__ import annotations

@@ -91,15 +91,15 @@ def compare(
         rtol: instead of a policy: every element within atol + rtol·|left|.
         atol: see `rtol`.
         tolerances: a TOML file with rtol and atol per dtype and per name.
-        mapping: a YAML file that says what belongs together, where that is not found by itself.
+        mapping: a YAML file of pairs that are not found by themselves.
         noise: a trace of the left run repeated: differences between these two are not held against the right one.
         steps: numbers of the steps to compare; all that both have if None.
         ranks: numbers of the ranks to compare; all that both have if None.
         equal_nan: NaN beside NaN is no difference.
         pictures: where in a tensor the difference is, for the first that differ.
-        recompute: compute again in float64 what is not equal (policy auto, without noise, with torch installed).
+        recompute: compute unequal results again in float64 (policy auto, without noise, with torch installed).
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
-            structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
+            structure are paired once, and steps long after the runs have parted are compared by fingerprints
             alone; of very many ranks, those that differ first are judged (`Comparison.ranks` has the standing of all).
         layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
             together; "whole": always; "ranks": never, each rank beside the same rank.
@@ -107,7 +107,7 @@ def compare(
             there are several cores.
         address: of a Ray cluster; without it one is started on this machine.
         workers: threads to measure with, and processes; all cores if None.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The comparison. `bool()` of it is True if every result of the two runs agrees; its `code` is the exit code of
@@ -190,7 +190,7 @@ def compare_traces(
     pictures: bool = True,
     progress: Progress | None = None,
 ) -> Comparison:
-    """The flow itself, for whoever knows what belongs together. `pictures`: where in a tensor the first differences are."""
+    """The flow itself, given the pairs. `pictures`: where in a tensor the first differences are."""
     traces = request.traces
     common, left_out = _places(traces, steps, ranks)
     recompute = request.recompute and can_recompute()
@@ -392,7 +392,7 @@ def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
 def _places(
     traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(on both sides, on one side only) of what was asked for."""
+    """(on both sides, on one side only) of the requested steps and ranks."""
 
     def wanted(trace: Trace) -> set[tuple[int, int]]:
         return {

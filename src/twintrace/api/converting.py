@@ -1,6 +1,6 @@
 """A copy of a trace in another layout: own traces for other tools, other tools' dumps for this one.
 
-convert_trace("runs/a", "dump", to="msprobe")       what msprobe reads
+convert_trace("runs/a", "dump", to="msprobe")       a dump for msprobe
 convert_trace("dump", "runs/a")                     a trace of our own
 
 The copy is there when it is complete, and not at all if it could not be made: it is written beside its place, under another name.
@@ -38,7 +38,7 @@ def convert_trace(
 ) -> OpenedTrace:
     """Write a copy of a trace in another layout, and open it.
 
-    What is damaged in `source` is left out, and said: as notes in a trace of our own, as `missing` of a tensor.
+    Damaged parts of `source` are left out, and told: as notes in a trace of our own, as `missing` of a tensor.
 
     Args:
         source: a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them).
@@ -46,7 +46,7 @@ def convert_trace(
         to: the layout to write: "twintrace", "torch_npu", "msprobe", "troubleshooter".
         force: overwrite a file, or a trace of our own, that is at `target` already, once the copy is complete. A folder that
             is no trace of ours, or has something else in it, is never overwritten.
-        progress: told what is being done, how many calls are done, how many there are.
+        progress: called with (task, calls done, calls in all).
 
     Returns:
         The copy, opened.
@@ -97,7 +97,7 @@ def conversion_line(trace: Trace) -> str:
 
 
 def not_carried(source: Trace, made: Trace) -> list[str]:
-    """Kinds of calls that a copy in another layout has fewer of: what that layout has no place for."""
+    """Kinds of calls that a copy in another layout has fewer of: that layout has no place for them."""
     if made.layout == source.layout:
         return []
     before, after = (Counter(_kind_of(call) for call in trace.calls()) for trace in (source, made))

@@ -119,7 +119,7 @@ def page_curves(comparison: Comparison) -> list[tuple[Curve, ...]]:
 
 
 def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
-    """Judge for a recorder that watches: what these steps of its own trace tell, while it is being written."""
+    """Judge for a recorder that watches: the verdict on some steps of its own trace, while it is being written."""
     from ..diagnose import search
 
     trace = open_trace(path, tolerant=True)

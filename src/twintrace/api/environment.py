@@ -28,7 +28,7 @@ def callback_class(framework: str = "mindspore") -> Any:
 
 
 def imported_frameworks() -> tuple[str, ...]:
-    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    """The frameworks that a program of this process may mean: imported, and not the base of another one of them."""
     return tuple(workshop.name for workshop in registry.foremost())
 
 

@@ -100,7 +100,7 @@ def listing(
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
-    """Calls in the order in which they began: a module before what it called, although its line comes after."""
+    """Calls in the order in which they began: a module before the calls inside it, although its line comes after."""
     depths: dict[int, int] = {}
 
     for call in sorted(calls, key=lambda call: call.id):  # a module has a lower number than what it calls

@@ -1,7 +1,7 @@
 """One step of one rank: paired, measured, judged.
 
 Request(traces, policy, pair, …)            two traces, and the way in which they are compared
-compare_place(request, (step, rank), …)     a PlaceResult: the results, and what the step leaves to the next
+compare_place(request, (step, rank), …)     a PlaceResult: the results, and the state for the next step
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, and how many there are."""
+"""Called with (task, done, total)."""
 
 
 _TENSORS = 100_000
@@ -54,14 +54,14 @@ class Request:
     traces: tuple[Trace, Trace]
     policy: Policy
     pair: Callable[[Side, Side], Alignment]
-    """Says what belongs together, for each step and rank."""
+    """Pairs the calls of each step and rank."""
     repeat: Trace | None = None
     """The left run repeated: differences between these two are noise."""
     workers: int | None = None
     equal_nan: bool = True
     recompute: bool = False
     shortcuts: bool = False
-    """What is equal is passed over, what repeats is paired once, what comes long after the parting is not judged."""
+    """Equal steps are passed over, repeated structures paired once, steps long after the parting not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def compare_place(
     before: CarriedBounds | None,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
-    """Results of one step of one rank, given what the step before has left behind; recomputed if `standing` is given."""
+    """Results of one step of one rank, given the state after the step before; recomputed if `standing` is given."""
     label, policy = f"step {place[0]}, rank {place[1]}", request.policy
     journals = (composed(request.traces[0].journal(*place)), composed(request.traces[1].journal(*place)))
     sides = (side_of(journals[0]), side_of(journals[1]))
@@ -178,7 +178,7 @@ def can_recompute() -> bool:
 
 
 def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
-    """Both sides as graphs of values, which know what their calls mean."""
+    """Both sides as graphs of values, which know the meanings of their calls."""
     found = [
         Graph(
             side.framework,

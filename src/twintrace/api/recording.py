@@ -1,4 +1,4 @@
-"""Begin a recording: what was asked for, checked and handed to the net.
+"""Begin a recording: options are checked and handed to `collect`.
 
 record("runs/a", net, level="mix")     -> Recorder
 modules_of(net)                        whose model it is, and its modules by the paths that a record gives them
@@ -34,7 +34,7 @@ from .lockstep import lockstep_with
 from .zooming import read_zoom
 
 Recorder = Session
-"""Class of what `record` gives back."""
+"""Class of the result of `record`."""
 
 
 def record(
@@ -88,20 +88,20 @@ def record(
         between: (from, to): only a range of module paths.
         forward_only: no gradients.
         inputs_only: no results.
-        flow_only: what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients.
+        flow_only: arguments, results and the gradients of results; no parameters, no other gradients.
         first: only the first so many calls of each name.
         predicate: decides for each `Site` whether it is recorded.
         framework: "torch", "mindspore" or "msadapter"; needed only if no model is given and several are imported.
         buffer: bytes that may be on their way to disk before the recorder waits: a number, or a text such as "64 MB".
         device_buffer: memory of a device that may be held for tensors which wait to be read; None: 1 GiB or 2 % of the
             device's, whichever is more; 0: each is read at once.
-        strict: raise what goes wrong in the recorder. Otherwise it is warned about once, noted in the trace, and training goes on.
+        strict: raise errors of the recorder. Otherwise each is warned about once, noted in the trace, and training goes on.
         overwrite: replace an old trace at `path`.
         resume: go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is the
             one after the last, or `rec.step(n)`.
-        eager: run what was compiled (torch.compile; MindSpore's @jit, GRAPH_MODE) call by call while recording, to see it.
-        writer: writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then.
-        kernels: have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore).
+        eager: run compiled code (torch.compile; MindSpore's @jit, GRAPH_MODE) call by call while recording.
+        writer: writes the record in another tool's format, to a file of its own; nothing is written to `path` then.
+        kernels: have the framework dump the kernels of compiled graphs, and take them into the trace (MindSpore).
         stop_on_nonfinite: watch for NaN and infinities: keep the values around the place where they arise, tell, and stop
             recording with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do
             not count.

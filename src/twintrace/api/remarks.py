@@ -1,4 +1,4 @@
-"""Remarks on a comparison: sentences about the traces themselves, beside what differs in them."""
+"""Remarks on a comparison: sentences about the traces themselves, beside their differences."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def unreadable_places(errors: Mapping[tuple[int, int], TraceFormatError]) -> Ite
 
 
 def _of_followed(followed: Sequence[FollowedStep]) -> str:
-    """By their fingerprints, what differs in steps that were not judged."""
+    """Differences of fingerprints in steps that were not judged."""
     tensors, different = sum(item.tensors for item in followed), sum(item.different for item in followed)
     others = sum(not item.tensors for item in followed)
     told = f"By their fingerprints {different} of {tensors} values in them differ."
@@ -99,7 +99,7 @@ def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
 
 
 def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
-    """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
+    """Results of mixed precision, which are judged by the coarser one: it may not have been intended."""
     from ..report.naming import places
 
     found: list[tuple[CallResult, str]] = []

@@ -26,10 +26,10 @@ def run_twice(
     """Run a script twice, each time in a process of its own, and name the first call in which the two runs differ.
 
     Args:
-        script: a Python file. If it calls `tt.record`, that is what is recorded; otherwise the whole script is, at level api.
+        script: a Python file. If it calls `tt.record`, its own selection is recorded; otherwise the whole script is, at level api.
         arguments: its arguments.
         level: record at this level, whatever the script says.
-        seed: seed Python, numpy and the framework before each run, and PYTHONHASHSEED: shows what is left then.
+        seed: seed Python, numpy and the framework before each run, and PYTHONHASHSEED: shows the remaining differences.
         keep: a folder for the two traces; without it they are removed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Results as Python holds them: what the verbs give back, with the reports as methods.
+"""Results of the verbs as Python objects, with the reports as methods.
 
     found = tt.compare("runs/a", "runs/b")
     bool(found), found.code             True for exit code 0 alone
@@ -10,7 +10,7 @@
     found.to_html("report.html")        also to_json, to_csv, to_xlsx; without a path, html, json and csv come back as text
 
 The facts are the types of `model`, which know nothing of reports. Here each gets a subclass of the same name, without fields of
-its own, whose methods enter the press when they are called; so imports go down only, and what is written is what the command line
+its own, whose methods enter the press when they are called; so imports go down only, and the files are those that the command line
 writes.
 """
 
@@ -201,7 +201,7 @@ class _WeightReport(Written):
 
 
 class WeightMap(_WeightReport, weights.WeightMap):
-    """Weights that belong together, and what is left over. True if everything that matters has its partner."""
+    """Weights that belong together, and leftovers. True if everything that matters has its partner."""
 
     __slots__ = ()
 

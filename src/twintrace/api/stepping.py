@@ -1,4 +1,4 @@
-"""Short cuts through many steps: what two steps have in common is seen from their structure and fingerprints.
+"""Short cuts through many steps: equal and repeated steps are recognised by structure and fingerprints.
 
 outlines = outlines_of(journals)          None where a journal was not closed, is damaged, or is another tool's
 outlines.equal                            the same calls, and the same bits in every value
@@ -23,7 +23,7 @@ from ..store.folding import Outline
 from ..store.trace import Journal
 
 JUDGED_AFTER = 3
-"""Steps that are judged after the one in which the runs part: what goes wrong forward in one step shows backward in it, and in the
+"""Steps that are judged after the one in which the runs part: a forward mistake of one step shows backward in it, and in the
 update at the latest in the next. Later ones differ because these do.
 """
 
@@ -108,7 +108,7 @@ def _values(
 ) -> Iterator[tuple[Call | None, str, str, int]]:
     """All values of a journal in the order in which they were first seen: call, origin, place in the call, tensor.
 
-    A value has several places: it is told at the call that makes it, else as what a module holds, else where it comes in.
+    A value has several places: it is told at the call that makes it, else as a weight of a module, else where it comes in.
     """
     found: dict[int, tuple[int, Call | None, str, str]] = {}
 

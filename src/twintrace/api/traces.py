@@ -2,7 +2,7 @@
 
 trace = tt.open("runs/a")
 repr(trace)                        one line; reads names only
-print(trace)                       what was recorded, and whether every value is finite: reads all records
+print(trace)                       its contents, and whether every value is finite: reads all records
 trace.first, trace.guilty          where the first value that is not finite comes from
 trace.worst(10)                    the calls whose results are nearest to the end of their type's range, or beyond it
 trace.to_frame()                   a row for each tensor of each call; also to_html, to_json, to_csv, to_xlsx
@@ -87,7 +87,7 @@ class Trace(Written, store.Trace):
 
 
 def _strain(tensor: Tensor) -> tuple[int, float]:
-    """Number of values that are not finite, and the largest magnitude as a share of what the type can hold."""
+    """Number of values that are not finite, and the largest magnitude as a share of the type's largest number."""
     known = tensor.statistics
     if known is None:
         return 0, 0.0

@@ -72,7 +72,7 @@ def sheet_journals(trace: Trace) -> Iterator[Journal]:
 
 
 def trace_page_sheet(trace: Trace) -> Sheet:
-    """A trace for the page: its calls, and what has to be said of it."""
+    """A trace for the page: its calls, and remarks."""
     remarks: list[str] = []
     journals = list(sheet_journals(trace))
     calls = sum(len(journal.side.calls) for journal in journals)

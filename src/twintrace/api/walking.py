@@ -1,7 +1,7 @@
 """The way through the steps of two traces: judged, passed over where they are equal, followed after the parting.
 
 walk = Walk(request)
-walk.visit((step, rank), progress)          in order; walk.parts has what was found
+walk.visit((step, rank), progress)          in order; walk.parts has the results
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Walk:
         return True
 
     def _follow(self, place: tuple[int, int], outlines: Outlines | None) -> bool:
-        """Long after the parting: what differs is counted."""
+        """Count the differences of a step long after the parting."""
         if self._parted_in is None or outlines is None:
             return False
         if not self._follows:

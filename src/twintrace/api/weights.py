@@ -73,7 +73,7 @@ def map_weights(
         key: where in a .pth file the state dict is.
 
     Returns:
-        The map: pairs with their transforms and reasons, what is alone, what is ambiguous. True if it is complete.
+        The map: pairs with their transforms and reasons, weights without partner, ambiguous ones. True if it is complete.
 
     Raises:
         UsageError: `to` is no framework.
@@ -112,15 +112,15 @@ def convert_weights(
         like: the net, or a checkpoint of it, that a file is for: names are then found, not predicted.
         to: "mindspore" or "torch", where the target's name does not say it.
         mint: the target's layers are those of mindspore.mint.nn.
-        partial: carry over what can be, although something stays behind.
+        partial: carry over as much as possible, although something stays behind.
         force: overwrite a file that is there already.
         traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
         key: where in a .pth file the state dict is.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
-        The conversion: what was carried over, how, and what was not needed.
+        The conversion: weights that were carried over, their transforms, and those that were not needed.
 
     Raises:
         WeightsError: something would stay behind, or shapes do not fit.
@@ -170,7 +170,7 @@ def compare_weights(
         equal_nan: NaN beside NaN is no difference.
         relative_to: "left" or "right": the side that `rtol` is relative to.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The rows, and whether all of them agree.
@@ -211,13 +211,13 @@ def certify_weights(
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side.
-        map: what each weight should have become; if None, it is found: by name, by equal values, then as `map_weights` does.
+        map: the expected result of each weight; if None, it is found: by name, by equal values, then as `map_weights` does.
             A pair on which values and names disagree is not certified.
         nets: two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these).
         inputs: arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do.
         traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The certificate. True if every weight arrived and, where inputs were given, results and gradients agree.

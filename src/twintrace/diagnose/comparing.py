@@ -2,7 +2,7 @@
 
 loss         relative distance of the two losses, by step
 gradients    the same of the norms of all gradients
-of bound     the largest difference of any pair of calls, in units of what is allowed: beyond 1 the runs part
+of bound     the largest difference of any pair of calls, in units of the bound: beyond 1 the runs part
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _distance(left: float | None, right: float | None) -> float | None:
 
 
 def _layer(result: CallResult) -> tuple[str, float, float | None] | None:
-    """A module of the forward pass: its name, the relative difference of its result, and that in units of what is allowed."""
+    """A module of the forward pass: its name, the relative difference of its result, and that in units of the bound."""
     if not result.match.left or result.match.left[0].site.kind is not Kind.MODULE:
         return None
     for item in result.tensors:

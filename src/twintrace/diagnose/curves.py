@@ -6,7 +6,7 @@
     results      largest magnitude among the results of modules (of all calls, where no module was recorded)
     dead         share of zeros in the results of relu and its like
     saturated    1 less the mean slope of tanh and sigmoid over their largest: 1 is flat, and sends nothing back
-    updates      norm of what the step before did to all weights, over their norm; where values were kept
+    updates      norm of the last update of all weights, over their norm; where values were kept
 
 Norms of several tensors are put together as one: the root of the sum of their squares.
 """

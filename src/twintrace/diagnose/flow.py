@@ -24,7 +24,7 @@ from ..operations import Meaning, is_question, meaning_of
 from ..store.trace import Journal
 
 _SEEING = frozenset(("isnan", "isinf", "isfinite", "isposinf", "isneginf"))
-"""Functions that ask for what is not finite: that is no use of the value."""
+"""Functions that ask for NaN and infinities: that is no use of the value."""
 
 
 class Flow:
@@ -40,7 +40,7 @@ class Flow:
         self._meanings: dict[int, Meaning | None] = {}
         self.children: dict[int | None, list[Call]] = defaultdict(list)
         self.maker: dict[int, Call] = {}
-        """By tensor: the call that put it out first; the innermost, as a module ends after what it called."""
+        """By tensor: the call that put it out first; the innermost, as a module ends after its inner calls."""
         self._aliases: dict[int, int] = {}  # by tensor: the result that it is, read again
         for call in self.calls:
             self.children[call.parent].append(call)
@@ -110,7 +110,7 @@ class Flow:
         return tensor.spec, counts, tensor.fingerprint
 
     def made(self, call: Call) -> list[int]:
-        """Numbers of what the call returned, and of what it wrote to. What it took and hands on unchanged is not made."""
+        """Numbers of the tensors that the call returned or wrote to, without those that it hands on unchanged."""
         before = {number for _, number in tensor_slots(call.args, call.kwargs)}
         found = dict.fromkeys([*call.returned.values(), *call.after.values()])
         return [number for number in found if number not in before]
@@ -120,7 +120,7 @@ class Flow:
         return [call for call in self._consumers[number] if self._computes_with(call, number)]
 
     def is_looked_at(self, number: int) -> bool:
-        """Is a value handed to Python, or asked for what is in it?"""
+        """True if a value is handed to Python, or tested for NaN."""
         return any(self.only_looks(call) for call in self._consumers[number])
 
     def _computes_with(self, call: Call, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Causes of a result that is not finite, from the operation and the ranges of what came in.
+"""Causes of a result that is not finite, from the operation and the ranges of its inputs.
 
     log(input: 0 … 3.2, 12 zeros)                 log of zero: 12 of 80 elements of the input are 0
     matmul(input: -300 … 310, other: …) in f16    overflow: results go beyond 65504, the largest number of f16

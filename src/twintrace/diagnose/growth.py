@@ -75,7 +75,7 @@ def _told(what: str, series: Sequence[tuple[int, float | None]]) -> str:
 
 
 def norm_of(tensors: Sequence[Tensor]) -> float | None:
-    """Norm of all together; None where one of them is not finite, as its own norm leaves out what is not."""
+    """Norm of all together; None where one of them is not finite, as its own norm leaves those elements out."""
     known = [tensor.statistics for tensor in tensors if tensor.statistics is not None]
     if not known or any(item.nonfinite or item.norm is None for item in known):
         return None

@@ -78,7 +78,7 @@ _TOLD: Mapping[Unsteadiness, tuple[str, str]] = {
         "set PYTHONHASHSEED=0, seed Python's random",
     ),
 }
-"""Why, and what to do about it."""
+"""Reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)

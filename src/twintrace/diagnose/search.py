@@ -42,7 +42,7 @@ def first_nonfinite(trace: Trace, places: Iterable[tuple[int, int]] | None = Non
     """Origin of the first value that is not finite, judged by statistics alone.
 
     Args:
-        trace: a recorded run; what was kept of its tensors does not matter, as long as there are statistics.
+        trace: a recorded run, of which statistics are enough.
         places: `(step, rank)` of the journals to look through; all of them if None.
     """
     wanted = sorted(trace.places if places is None else places)
@@ -117,7 +117,7 @@ class _Search:
         return None
 
     def _has_any(self, journal: Journal) -> bool:
-        """Is there anything that is not finite? Also counts what has no statistics."""
+        """True if a value is not finite. Also counts tensors without statistics."""
         found = False
         for tensor in journal.tensors():
             known = tensor.statistics
@@ -401,7 +401,7 @@ def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, ValueRange], Mapping[st
 
 
 def _with_autocast(cause: Cause, flow: Flow, call: Call) -> Cause:
-    """An overflow under autocast says so: what was recorded as f32 was computed in 16 bits."""
+    """An overflow under autocast says so: values that were recorded as f32 were computed in 16 bits."""
     setting = {**flow.journal.header.precision, **call.precision}.get("autocast")
     if cause.source is not Source.OVERFLOW or not isinstance(setting, Mapping) or "f16" not in setting.values():
         return cause

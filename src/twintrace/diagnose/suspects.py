@@ -380,7 +380,7 @@ def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator
 
 
 def gradients_do_harm(flow: Flow) -> bool:
-    """Do gradients that are not finite reach a parameter, or the end of what was recorded of the graph?"""
+    """Do gradients that are not finite reach a parameter, or the end of the recorded graph?"""
     if any(flow.is_bad(item.tensor) for item in flow.parameter_gradients):
         return True
     for call in flow.calls:

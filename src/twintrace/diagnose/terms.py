@@ -16,7 +16,7 @@ from ..operations import Meaning, Operand
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a value is not finite, and what to do about it."""
+    """Reason why a value is not finite, and the remedy."""
 
     source: Source
     why: str

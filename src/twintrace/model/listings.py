@@ -1,4 +1,4 @@
-"""Listings for people: a trace as rows, what `doctor` has found, the operations that are known."""
+"""Listings for people: a trace as rows, the findings of `doctor`, the known operations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class KnownOperation:
-    """One operation of the table: its names in each framework, and what is known of it."""
+    """One operation of the table: its names in each framework, and its traits."""
 
     name: str
     torch: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""The first value of a run that is not finite, and what made it.
+"""The first value of a run that is not finite, and its origin.
 
 NonfiniteReport("runs/a")
     origin      torch.Tensor.log in head, step 7, forward: log of zero
     harmless    a mask of -inf that a softmax swallows, and the like
-    untold      what could not be looked at
+    untold      gaps in the record
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ FINITE = Counts()
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """One tensor of a call, by its part in it, and what is known of its values. A number that stands in the call has no dtype."""
+    """One tensor of a call, by its part in it, and the range of its values. A number that stands in the call has no dtype."""
 
     name: str
     spec: Spec
@@ -149,7 +149,7 @@ class Origin:
     when: Pass
     source: Source
     what: str
-    """One sentence: what came in, what came out."""
+    """One sentence on inputs and results."""
     why: str
     """The cause, with the numbers that show it."""
     advice: str = ""
@@ -159,7 +159,7 @@ class Origin:
     made: tuple[ValueRange, ...] = ()
     """Tensors that are not finite."""
     led: tuple[str, ...] = ()
-    """Sentences about what led there: growth over the calls and the steps before."""
+    """Events before it, one sentence each: growth over the calls and the steps before."""
     reached: str = ""
     """Its later effect, one sentence."""
 

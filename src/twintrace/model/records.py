@@ -2,10 +2,10 @@
 
     Call      one call of a module, function or kernel: arguments, result, parameters, where from, gradients
     Gradient  one gradient that flowed through a call, or into a parameter
-    Note      something that a reader must know: what could not be seen, why something is missing
+    Note      something that a reader must know: gaps, and their reasons
     Header    one journal: step, rank, framework, settings
 
-Numbers in `order` are positions in the journal: what was observed first has the lower number.
+Numbers in `order` are positions in the journal: earlier observations have lower numbers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A module's configuration: what its constructor set, scalar for scalar."""
+    """A module's configuration: the scalars that its constructor set."""
 
     path: str
     type: str
@@ -93,7 +93,7 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One recorded call. Arguments have the values from before the call; what it wrote to (`mutates`) and did not return
+    """One recorded call. Arguments have the values from before the call; arguments that it wrote to (`mutates`) and did not return
     is in `after`, by slot.
     """
 
@@ -124,7 +124,7 @@ class Call:
         return {slot: leaf.id for slot, leaf in leaves(self.output) if isinstance(leaf, TensorRef)}
 
     def tensors(self) -> Iterator[tuple[Part, str, int, int]]:
-        """(part, slot, backward pass, number) of every tensor of the call: what it takes, what it gives, its gradients."""
+        """(part, slot, backward pass, number) of every tensor of the call: inputs, results, gradients."""
         for slot, number in tensor_slots(self.args, self.kwargs):
             yield Part.INPUT, slot, 0, number
         held = ((Part.PARAMETER, self.parameters), (Part.BUFFER, self.buffers))
@@ -138,7 +138,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence that belongs to a journal: what could not be seen, or is missing, and why."""
+    """A sentence that belongs to a journal: a gap in the record, and its reason."""
 
     topic: str
     text: str

@@ -1,7 +1,7 @@
 """Results of a comparison.
 
-TensorResult   two tensors: what was measured, and the verdict
-CallResult     two calls that belong together: their tensors, the worst verdict, what was set differently
+TensorResult   two tensors: their measurement, and the verdict
+CallResult     two calls that belong together: their tensors, the worst verdict, settings that differ
 Divergence     the first place where two runs part
 Comparison     all of it; `agree` is the answer
 """
@@ -73,13 +73,13 @@ class Mistake:
     """A difference that no rounding and nothing before explains, and its cause.
 
     kind: meaning   the two calls compute something else
-          kernel    a recorded result is not what its own call computes
+          kernel    a recorded result differs from the computation of its own call
           leaf      data that no recorded call made
           weights   weights, buffers or state that no recorded call made: they count also where no result shows it
           random    random numbers that differ
           gradient  a part of a gradient that one side alone has
           alone     a call that one side alone makes, on which a result depends
-          ranks     the ranks of one run differ among themselves, or do not add up what they share
+          ranks     the ranks of one run differ among themselves, or do not sum shared gradients
           unproven  different beyond what rounding explains, judged without recomputation
     """
 
@@ -104,7 +104,7 @@ class Mistake:
 
     @property
     def marginal(self) -> bool:
-        """Less than ten times what is allowed."""
+        """Less than ten times the bound."""
         return 0 < self.size < 10
 
 
@@ -149,7 +149,7 @@ class CallResult:
 
     @property
     def harmless(self) -> bool:
-        """Nothing differs, but what has no effect."""
+        """Nothing differs with effect."""
         sides = ((self.forward, self.absorbed_forward), (self.backward, self.absorbed_backward))
         return all(item is None or item.outcome is not Outcome.DIFFERENT or absorbed for item, absorbed in sides)
 
@@ -191,10 +191,10 @@ def blamed(result: CallResult, mistake: Mistake | None) -> tuple[tuple[Call, ...
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two runs first part, forward or backward: what comes in agrees, what goes out does not.
+    """The first place where two runs part, forward or backward: inputs agree, results do not.
 
     `inherited` is True when no such place was found, and this is merely the first that differs: the cause lies before it,
-    outside what was recorded.
+    outside the record.
     """
 
     result: CallResult
@@ -332,7 +332,7 @@ class Comparison:
     strays: int = 0
     """Gradients that only one side has."""
     recomputed: bool = False
-    """True if what is not equal was computed again in float64."""
+    """True if unequal results were computed again in float64."""
     parted: bool = False
     """True if a mistake reaches a result of the run, by recomputation."""
     untold: tuple[str, ...] = ()
@@ -401,7 +401,7 @@ class Comparison:
         return tuple({id(result): result for result in found}.values())
 
     def worst(self, count: int = 10) -> tuple[CallResult, ...]:
-        """The `count` pairs of calls that differ most, in units of what is allowed; pairs that agree come last."""
+        """The `count` pairs of calls that differ most, in units of the bound; pairs that agree come last."""
         return tuple(heapq.nlargest(count, self.results, key=_distance))
 
     @property
@@ -479,7 +479,7 @@ class Comparison:
 
     @property
     def _damaged(self) -> bool:
-        """Was something recorded that cannot be read any more? (What could not be recorded at all is no damage.)"""
+        """Was something recorded that cannot be read any more? (A value that could not be recorded is no damage.)"""
         tensors = (item for result in self.judged for item in result.tensors if item.measurement is None)
         unknown = (item for item in tensors if item.verdict.outcome is Outcome.UNKNOWN)
         return any(side.is_lost or side.payload is not None for item in unknown for side in (item.left, item.right))

@@ -43,7 +43,7 @@ class FirstBit:
             optimizer  weights, buffers or state that were made of equal gradients between two steps
             random     a call that draws random numbers got others
             call       a call made it of equal values
-            gradient   it came back in the backward pass, from outside of what was recorded
+            gradient   it came back in the backward pass, from outside of the record
     """
 
     step: int
@@ -61,7 +61,7 @@ class RankState(Word):
     SAME = "same"
     """Equal bit by bit in all steps that both sides have."""
     AGREES = "agrees"
-    """Judged: what differs is rounding."""
+    """Judged: all differences are rounding."""
     PARTED = "parted"
     """Judged: a mistake was made here, or has reached it, before any other rank differed."""
     FOLLOWS = "follows"

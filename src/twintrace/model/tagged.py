@@ -67,7 +67,7 @@ def value_of(wire: Wire, depth: int = 0) -> Value:
 
 
 def is_number(wire: Wire) -> bool:
-    """True of what counts and addresses are made of: an integer from 0 to 2**62 - 1."""
+    """True of a count or an address: an integer from 0 to 2**62 - 1."""
     return isinstance(wire, int) and not isinstance(wire, bool) and 0 <= wire <= MAX_NUMBER
 
 

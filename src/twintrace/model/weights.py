@@ -2,12 +2,12 @@
 
 Pair          conv.weight -> conv.weight, "insert axis 2", 1.00, because: same path
 Unpaired      bn.num_batches_tracked, because: MindSpore's BatchNorm2d counts nothing
-WeightMap     all of them, and what is ambiguous
-WeightRow     one line of a comparison or certificate: the two names, the two specs, what was found
-Conversion, WeightComparison, Certificate    what the verbs give back
+WeightMap     all of them, and ambiguous ones
+WeightRow     one line of a comparison or certificate: two names, two specs, the finding
+Conversion, WeightComparison, Certificate    results of the verbs
 
-What the verbs give back prints as one line. All of them have `code`, the exit code of their command, `bool()`, which is True for
-exit code 0 alone, `guilty` (what is wrong, one sentence each), `first` (the first of these) and `worst(10)`.
+Results print as one line. All of them have `code`, the exit code of their command, `bool()`, which is True for
+exit code 0 alone, `guilty` (faults, one sentence each), `first` (the first of these) and `worst(10)`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Ambiguity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeightMap(_Answer):
-    """Which weight of the left belongs to which of the right. Nothing is dropped: what is not in `pairs` is told."""
+    """Which weight of the left belongs to which of the right. Every weight is in one of its lists."""
 
     left: str
     right: str
@@ -148,7 +148,7 @@ class WeightMap(_Answer):
 class WeightRow:
     """One pair in a conversion, comparison or certificate. `verdict` is `equal`, `close`, `different`, `missing` …
 
-    `finding` says what is wrong, in words: "holds the values of layer2.weight", "is transposed".
+    `finding` names the fault in words: "holds the values of layer2.weight", "is transposed".
     """
 
     left: str | None
@@ -198,7 +198,7 @@ class Conversion(_Answer):
 
     @property
     def code(self) -> int:
-        """Exit code: 0. A conversion that fails raises; what stays behind because `partial` was asked for is in `guilty`."""
+        """Exit code: 0. A conversion that fails raises; weights that stay behind because of `partial` are in `guilty`."""
         return 0
 
     @property
@@ -274,7 +274,7 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate(_Answer):
-    """The proof that weights arrived, or the list of what did not."""
+    """The proof that weights arrived, or the list of those that did not."""
 
     left: str
     right: str
@@ -289,7 +289,7 @@ class Certificate(_Answer):
 
     @property
     def granted(self) -> bool:
-        """Every weight is what it should be, nothing that matters was left behind, and both nets compute the same."""
+        """Every weight has its expected value, nothing that matters was left behind, and both nets compute the same."""
         return bool(self.rows) and not self.mistakes and all(row.within for row in self.trial)
 
     @property

@@ -1,4 +1,4 @@
-"""Advice: the line of code to change, or the recording that would tell more. What is fulfilled already is not advised."""
+"""Advice: the line of code to change, or the recording that would tell more. Advice that is fulfilled already is not given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .naming import UPDATE, held_name, single_place, source_of
 
 
 def recording(result: Comparison) -> str:
-    """The recording that would tell what could not be told; advice that is fulfilled already is not given."""
+    """The recording that would settle an open verdict; advice that is fulfilled already is not given."""
     told = " ".join(result.untold)
     if not told:
         return "write again what is damaged, and compare again"

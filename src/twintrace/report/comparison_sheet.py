@@ -104,7 +104,7 @@ def comparison_sheet(
 
 
 def _interest(result: CallResult) -> int:
-    """Rank of a row by interest, 0 first: where a difference arises, then what differs, what is unknown, what agrees."""
+    """Rank of a row by interest, 0 first: where a difference arises, then different, unknown and equal ones."""
     if result.introduced_forward or result.introduced_backward:
         return 0
     return {Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 2, Outcome.ROUNDING: 3, Outcome.SAME: 4}[result.verdict.outcome]
@@ -167,7 +167,7 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
 
 
 def _numbers(item: TensorResult | None) -> tuple[Any, ...]:
-    """Largest errors, cosine, and the error in units of what is allowed."""
+    """Largest errors, cosine, and the error in units of the bound."""
     if item is None:
         return (None, None, None, None)
     found, verdict = item.measurement, item.verdict

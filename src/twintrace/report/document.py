@@ -234,7 +234,7 @@ def _comparison(content: dict[str, Any]) -> Comparison:
 
 
 def _plain(wire: Any) -> Any:
-    """The inverse of `_wire` for what is plain JSON but for numbers that are not finite."""
+    """The inverse of `_wire` for plain JSON but for numbers that are not finite."""
     if isinstance(wire, dict):
         return float(wire["$float"]) if wire.keys() == {"$float"} else {key: _plain(item) for key, item in wire.items()}
     return [_plain(item) for item in wire] if isinstance(wire, list) else wire

@@ -37,7 +37,7 @@ _INPUTS = 4
 
 
 def nonfinite_text(report: NonfiniteReport) -> str:
-    """The report as text: one sentence if nothing was found, otherwise the place, the cause and what led there."""
+    """The report as text: one sentence if nothing was found, otherwise the place, the cause and earlier signs."""
     found = report.origin
     if found is None:
         lines = [f"{report.path}: {_nothing(report)}"]

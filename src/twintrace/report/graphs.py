@@ -10,7 +10,7 @@
     comparison_graph(comparison)   both sides, as columns
     trace_graph(rows, facts)       a single run
 
-Nodes are numbered so that a module comes before what is in it, and all of that directly behind it. Edges are between calls; the
+Nodes are numbered so that a module comes before its contents, and these directly behind it. Edges are between calls; the
 page sums them up between what is shown of them. More than `MOST` siblings are put into sections, since neither a layout nor an
 eye copes with a thousand boxes in a row.
 """
@@ -35,7 +35,7 @@ from .sheets import Words, shorten, spec_text
 MOST = 40
 """Siblings that are drawn in one box."""
 DEEPEST = 64
-"""Modules within modules; what lies deeper is drawn at this depth."""
+"""Modules within modules; deeper ones are drawn at this depth."""
 NO_ROW = -1
 UNTOLD = len(Outcome)
 """Outcome of a tensor that was not compared."""
@@ -308,7 +308,7 @@ def _last(name: str) -> str:
 
 
 def _numbered(root: _Node) -> list[tuple[_Node, int]]:
-    """All nodes, each before what is in it, with the way up to the one around it."""
+    """All nodes, each before its contents, with the way up to the one around it."""
     found: list[tuple[_Node, int]] = []
     pending = [(child, -1) for child in reversed(_sections(root))]
     while pending:

@@ -1,7 +1,7 @@
 """Headline of a page, as elements that need no script: what, where on both sides, how large, how sure.
 
     headline_of_comparison(comparison, rows)    the verdict; `rows` are the rows of its partings, for the links
-    headline_of_trace(title, sentence, first)   what was recorded, and the first value that is not finite
+    headline_of_trace(title, sentence, first)   contents, and the first value that is not finite
 
 The sentences are those of text.py.
 """

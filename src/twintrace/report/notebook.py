@@ -2,9 +2,9 @@
 
     comparison_html(comparison)         of a Comparison
     trace_html(text, journals)          of a trace: finite, unknown, not finite
-    verdict_html(text, good)            of what has no ribbon
+    verdict_html(text, good)            without a ribbon
 
-The ribbon is that of the page (assets/ribbon.js), drawn as SVG: forward above backward, what is worse is taller and warmer, a
+The ribbon is that of the page (assets/ribbon.js), drawn as SVG: forward above backward, worse cells are taller and warmer, a
 diamond where a difference arises, a triangle where the runs part. More rows than COLUMNS share columns, each with its worst row.
 """
 
@@ -66,7 +66,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def trace_html(text: str, journals: Iterable[Journal], *, good: bool) -> str:
-    """A trace: what is said of it, and whether the values of its calls are finite."""
+    """A trace: its text, and whether the values of its calls are finite."""
     names = {FINITE_ROW: "same", UNKNOWN: "unknown", BROKEN: "different"}
     rows = []
     for journal in journals:

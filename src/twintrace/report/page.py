@@ -67,7 +67,7 @@ def _portions(sheet: Sheet) -> dict[str, Callable[[], object]]:
 def _fill(
     blocks: dict[str, bytes], name: str, pages: range, make: Callable[[int], Sequence[Any]], share: int, room: int
 ) -> tuple[int, int]:
-    """Add pages while they fit into `share`. Up to which they did, and what is left of the room."""
+    """Add pages while they fit into `share`. Returns the first page that did not fit, and the remaining room."""
     for page in pages:
         content = pack(make(page))
         size = -(-len(content) // 3) * 4 + 80  # in base64, and its element

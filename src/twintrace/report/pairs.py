@@ -43,7 +43,7 @@ def print_verdict(comparison: Comparison, console: Console, *, everything: bool 
 
 
 def print_pairs(comparison: Comparison, console: Console) -> None:
-    """Every pair, in the order of the left side; then what is alone, with the reason."""
+    """Every pair, in the order of the left side; then calls without a partner, with the reason."""
     ranks = len({item.rank for item in comparison.judged} | {item.rank for item in comparison.equal_steps}) > 1
     table = Table(box=None, pad_edge=False)
     numbers = ("step", "rank") if ranks else ("step",)

@@ -1,15 +1,15 @@
 """Data of the page in the browser: numbers and words in columns, packed.
 
     Sheet           a comparison or a trace, in portions:
-      index         the columns of all rows: what the table, the ribbon and the trees show; read at once
+      index         the columns of all rows, for table, ribbon and trees; read at once
       calls         stacks, configurations, arguments, each different one once; read when the first row is opened
       page(n)       the tensors of `PAGE` rows, the most telling rows in the first pages; read when one of them is opened
       heats(n)      the heat maps of those tensors
       graph         modules and data flow; read when the graph is opened
     Words           a table of texts: columns hold numbers of texts, since most texts come back thousands of times
-    number(x, 4)    a float with so many digits; what is not finite as a word, since JSON has none for it
+    number(x, 4)    a float with so many digits; NaN and infinities as words, since JSON has none
 
-A portion is JSON in gzip. Pages in the order of what they tell: a file of limited size leaves out the end.
+A portion is JSON in gzip. Pages in the order of interest: a file of limited size leaves out the end.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Words:
         self._numbers: dict[Hashable, int] = {}
 
     def __call__(self, item: Hashable, make: Callable[[], Any] | None = None) -> int:
-        """The number of `item`. What is put into `items` is `make()`, where that is given, for a new one."""
+        """The number of `item`. A new one is put into `items` as `make()`, where that is given."""
         number = self._numbers.get(item)
         if number is None:
             number = self._numbers[item] = len(self.items)

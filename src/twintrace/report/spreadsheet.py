@@ -1,4 +1,4 @@
-"""A workbook of plain tables, written row by row: what a spreadsheet needs of Office Open XML, and no more.
+"""A workbook of plain tables, written row by row: the necessary part of Office Open XML.
 
     with Spreadsheet(path, fills={"red": "FF0000"}) as book:
         book.add("pairs", ("name", "value"), rows, widths=[40, 12])         rows: (fill or None, cells)

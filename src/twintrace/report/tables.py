@@ -37,18 +37,18 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, what it holds in a few words, where the value comes from."""
+    """One column: its name, its meaning in a few words, the way to its value."""
 
     name: str
     text: str
     way: str
     of: str = "tensor"
     sheet: bool = True
-    """False for what a cell cannot hold: only JSON has it."""
+    """False for values that a cell cannot hold: only JSON has them."""
 
     @property
     def holder(self) -> str:
-        """The way to what holds the value; empty if the result itself does."""
+        """The way to the holder of the value; empty if the result itself is."""
         return self.way.rpartition(".")[0]
 
     @property
@@ -196,7 +196,7 @@ MAIN = (
 """Columns that answer where two runs part, by how much and why; the others are for statistics over many pairs."""
 
 ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "source")
-"""Columns of the table of what has no partner."""
+"""Columns of the table of calls and tensors without a partner."""
 
 
 def table(comparison: Comparison, columns: str = "all") -> Table:

@@ -64,7 +64,7 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
     """The comparison as text.
 
     Args:
-        result: what was found.
+        result: the comparison.
         width: columns of the terminal; None for a pipe, where nothing is wrapped.
         everything: all mistakes after the verdict, however many lines that takes.
     """
@@ -86,7 +86,7 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
 
 
 def _fitted(lines: Sequence[_Line], width: int | None) -> list[str]:
-    """The lines as they are printed, at most MAX_LINES before they are wrapped: what is worth least is left out."""
+    """The lines as they are printed, at most MAX_LINES before they are wrapped: those of the least worth are left out."""
     kept = list(lines)
     while len(kept) > MAX_LINES and (least := min(line.worth for line in kept)) < _ALWAYS:
         kept.pop(max(place for place, line in enumerate(kept) if line.worth == least))
@@ -328,7 +328,7 @@ def others(result: Comparison, found: Divergence) -> str:
 
 
 def _both(result: Comparison) -> str:
-    """Both names, as short as they can be told apart: what matters comes after them."""
+    """Both names, as short as they can be told apart."""
     parts = [PurePath(side.path).parts for side in (result.left, result.right)]
     length = 1
     while length < max(map(len, parts)) and parts[0][-length:] == parts[1][-length:]:
@@ -392,7 +392,7 @@ def balance(result: Comparison) -> str:
 
 
 def pairs_of(result: Comparison) -> str:
-    """Number of pairs, and of what."""
+    """Number of pairs of calls, or of files."""
     return f"{counted(len(result.results), 'pair')} of {'files' if result.saved else 'calls'}"
 
 

@@ -6,7 +6,7 @@
         step  rank  call                         part    slot  tensor     min    max   mean  norm  nan  …  source
         0     0     forward/module:encoder.0#0   output        f32[4, 16] -2.1   3.4   0.01  8.2   0       model.py:21
 
-    outcomes_of(journal)             whether what each call gives is finite, for a ribbon
+    outcomes_of(journal)             whether the results of each call are finite, for a ribbon
 
 A row is a call, or a gradient that reached a parameter. The place of a comparison's verdicts is taken by facts about the values:
 they are finite, or not, or unknown.
@@ -45,7 +45,7 @@ SCORES = {FINITE: 0, UNKNOWN: 500, BROKEN: 1000, NONE: 0}
 
 _TAKEN = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 Value = tuple[Part, str, int, Tensor]
-"""Which tensor of its call, its slot, of which backward pass, and what is known of it."""
+"""Which tensor of its call, its slot, of which backward pass, and its facts."""
 
 
 @dataclass(frozen=True, slots=True)

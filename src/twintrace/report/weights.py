@@ -1,4 +1,4 @@
-"""Reports on weights: as text (the summary first, then what needs attention, then the table), as tables, JSON and one small page.
+"""Reports on weights: as text (a summary, then faults and doubts, then the table), as tables, JSON and one small page.
 
 net.pth -> net.ckpt: 161 weights carried over, 102.5 MB
   renamed 106, reshaped 1, as they are 54

@@ -4,7 +4,7 @@
     norm.weight    -> norm.gamma      different     norm.gamma and norm.beta are swapped
     fc.bias        -> –               missing       fc.bias was not carried over
 
-Only where fingerprints differ are the values looked at, to say what happened (`mistakes.py`).
+Only where fingerprints differ are the values looked at, for the cause (`mistakes.py`).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Clerk:
         return f"holds the values of {other}, transposed" if other else ""
 
     def _merged(self, wanted: Any, got: Any, pair: Pair) -> str:
-        """Is it the sum of what it should be and of another weight of its layer (two biases made one)?"""
+        """The weight of the layer that was added to it (two biases made one), in words; empty if there is none."""
         if wanted.shape != got.shape or wanted.dtype.kind != "f":
             return ""
         path = self.left.items[pair.left[-1]].path

@@ -8,7 +8,7 @@
     with writing("out.ckpt", specs) as out:             the format follows the name; out.safetensors.index.json: in shards
         for name in specs: out.put(name, blocks)        in the order of `specs`
 
-What a file is, its first bytes say; the name is asked only where something is written. A file is written under another name
+The first bytes of a file decide what it is; its name decides only how it is written. A file is written under another name
 beside its place and takes its place when it is complete: whoever looks sees the old file or the new one.
 """
 
@@ -120,7 +120,7 @@ class Writing(Protocol):
 def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framework: str = "") -> Iterator[Writing]:
     """Write a checkpoint of these tensors. It is there when the block has ended, and not at all if it raised.
 
-    `framework` ("torch", "mindspore") is what a .safetensors file says of its origin; the other formats are their own.
+    `framework` ("torch", "mindspore") is the origin that a .safetensors file states; the other formats are their own.
     """
     where = Path(path)
     kind = format_of(where)
@@ -203,7 +203,7 @@ class _Shards:
 
 
 class _Writer:
-    """Checks that what is put is what was announced."""
+    """Checks that tensors come as they were announced."""
 
     def __init__(self, specs: Mapping[str, Spec], path: Path) -> None:
         self._specs, self._path = specs, path
@@ -242,7 +242,7 @@ class _Writer:
 class _Plain(_Writer):
     """A format in which a tensor's bytes stand in the file as they are: the system can copy them by itself.
 
-    `rooms` writes what goes before each stretch of bytes, and yields how many there is room for.
+    `rooms` writes the header of each stretch of bytes, and yields how many there is room for.
     """
 
     def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, rooms: Iterator[int]) -> None:

@@ -179,7 +179,7 @@ class _Scanner:
 
 
 def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[int]:
-    """Write what goes before each stretch of bytes; yields how many are due."""
+    """Write the header of each stretch of bytes; yields how many are due."""
     for name, spec in specs.items():
         if spec.dtype not in CODES:
             raise CheckpointError(

@@ -3,7 +3,7 @@
     convert(open_state("net.pth"), "net.ckpt", map)      file to file, a megabyte at a time
     convert(open_state(torch_net), mindspore_net, map)   from net to net
 
-Everything is checked before the first byte is written: that the map names what is there, that nothing that matters is left
+Everything is checked before the first byte is written: that the map names existing weights, that nothing that matters is left
 behind, that shapes and element types fit. Weights whose bytes do not change are copied in blocks and never held whole.
 """
 
@@ -26,7 +26,7 @@ from .states import State
 from .transforms import apply, keeps_bytes, result
 
 Progress = Callable[[str, int, int], None]
-"""(what is being done, bytes done, bytes in all)."""
+"""(task, bytes done, bytes in all)."""
 
 # DistributedDataParallel, torch.compile.
 _WRAPPERS = ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")
@@ -51,7 +51,7 @@ def convert(
     partial: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Carry the weights over. `partial` allows what the map leaves open to stay behind; it is listed all the same."""
+    """Carry the weights over. `partial` lets open weights stay behind; they are listed all the same."""
     map, notes = fit_names(map, source)
     specs = _checked(source, map, partial)
     pairs = metered(map.pairs, specs, "carrying weights over", progress)

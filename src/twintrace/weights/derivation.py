@@ -7,7 +7,7 @@
     pe             f32[1, 512, 64]      sin(p·f), cos(p·f)                  a table of sines and cosines
     logits_bias    f32[1, 50000]        0                                   a bias of zeros
 
-Said of what the values are; a name alone makes nothing dispensable.
+Values decide; a name alone makes nothing dispensable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MASKS = -1e4
 
 
 def derivation(item: Item, state: State) -> str:
-    """A word for what the values are, if they follow from the shape; "" if not."""
+    """A word for values that follow from the shape; "" for others."""
     shape = tuple(size for size in item.spec.shape if size != 1)
     if math.prod(shape) > _MOST or not math.prod(shape):
         return ""

@@ -4,7 +4,7 @@
     h.0.mlp.c_fc.weight         transposed it is fc1.weight
     lm_head.weight              the values of embed_tokens.weight, which is carried over: tied
 
-`settle` looks at what names and shapes left open. `by_equality`, for certificates, asks values first, and holds against them what
+`settle` looks at open weights. `by_equality`, for certificates, asks values first, and holds against them what
 names say: a weight that by its name is the query and by its values the key is not certified. Values that are the same
 everywhere (the ones of a fresh norm) identify nothing; they follow the layer that they belong to.
 """
@@ -35,7 +35,7 @@ _BLOCK = 1 << 20
 
 
 def settle(left: State, right: State, map: WeightMap) -> WeightMap:
-    """The map, with what it left open paired where values are equal."""
+    """The map, with its open weights paired where values are equal."""
     return _Search(left, right, map, {pair.right: pair for pair in map.pairs}).map()
 
 

@@ -27,7 +27,7 @@ from ..model.words import some
 from ..store.arrays import STORAGE, nbytes
 
 BLOCK = 1 << 20
-"""Bytes read and written at once: what a processor's own cache holds. Four times as many take longer."""
+"""Bytes read and written at once: they fit into a processor's own cache. Four times as many take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def pieces(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
 
 
 def check(path: Path, name: str, item: Stored, sizes: dict[Path, int]) -> None:
-    """Refuse what cannot be: bytes outside the file, or not as many as the shape wants."""
+    """Refuse impossible places: bytes outside the file, or not as many as the shape wants."""
     for extent in item.extents:
         if extent.file not in sizes:
             sizes[extent.file] = extent.file.stat().st_size

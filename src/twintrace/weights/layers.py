@@ -32,7 +32,7 @@ class Layer:
     roles: Mapping[str, str] = field(default_factory=dict)
     layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     neutral: Mapping[str, float] = field(default_factory=dict)
-    """Roles that this layer always has, and what they are where the other framework's has none."""
+    """Roles that this layer always has, and their neutral values where the other framework's has none."""
     children: Mapping[str, str] = field(default_factory=dict)
     """Names of the layers inside it -> their roles; an empty role: the child stands for the layer itself."""
 

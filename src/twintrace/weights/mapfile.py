@@ -43,7 +43,7 @@ def _write(content: Any, path: str | os.PathLike[str]) -> None:
 
 
 def read_map(path: str | os.PathLike[str]) -> WeightMap:
-    """Read a map of either kind. WeightsError names what is wrong in it."""
+    """Read a map of either kind. WeightsError names the fault in it."""
     try:
         content = json.loads(Path(path).read_bytes(), object_pairs_hook=_no_twins)
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def checked(map: WeightMap, where: str) -> WeightMap:
 
 
 def to_troubleshooter(map: WeightMap) -> tuple[dict[str, str | None], dict[str, str]]:
-    """(names, functions) as TroubleShooter keeps them. What is made with another has no name of its own: None."""
+    """(names, functions) as TroubleShooter keeps them. A weight that is merged into another has no name of its own: None."""
     names: dict[str, str | None] = {}
     values: dict[str, str] = {}
     for pair in map.pairs:

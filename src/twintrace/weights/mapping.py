@@ -6,7 +6,7 @@
     encoder.0.norm.counter     i64    –                          only left, because …
     head.a.weight, head.b.weight      out.x.weight, out.y.weight ambiguous: alike, and nothing tells them apart
 
-Whole layers are paired, not single weights: what a layer's weights are called follows from its class (`layers.py`). Layers are
+Whole layers are paired, not single weights: the names of a layer's weights follow from its class (`layers.py`). Layers are
 paired by path; by path but for a prefix; then, place by place (`places.py`), by the words of their names (`wording.py`), by
 their numbers, by being the only ones that are left; by the order of use, where traces tell it (`uses.py`); by equal values
 (`equality.py`). The rest is told, with a suggestion. Resemblance of names decides nothing, nor does the order
@@ -120,7 +120,7 @@ class _Matcher:
                 self._pair(left, right, PATH, "same path")
 
     def _fits(self, left: Group, right: Group) -> bool:
-        """Could they be one layer? Most of what both have must have the same shape."""
+        """True if they could be one layer: most of their common weights have the same shape."""
         if self._look(left) == self._look(right):
             return True
         common = [role for role in left.items if role in right.items]

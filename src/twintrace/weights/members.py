@@ -1,10 +1,10 @@
-"""From layers to weights: what becomes of each weight of two layers that belong together, and what is left over.
+"""From layers to weights: the result of each weight of two paired layers, and leftovers.
 
     conv      weight -> weight, bias -> bias          by role, and how one layout becomes the other
     fc        weight.g + weight.v -> weight           length and direction made one
     norm      – -> gamma                              one framework always has it: it must be 1
 
-What is not carried over is told with its reason, and with a hint where one side keeps in one piece what the other keeps in several.
+Weights that stay behind are told with the reason.
 """
 
 from __future__ import annotations

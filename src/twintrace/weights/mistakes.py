@@ -1,4 +1,4 @@
-"""The mistake in a weight that is not what it should be: a sentence, out of the two arrays.
+"""The mistake in a wrong weight: a sentence, out of the two arrays.
 
     expected            found
     [[1, 2], [3, 4]]    [[1, 3], [2, 4]]     is transposed
@@ -6,7 +6,7 @@
     bn.weight           bn.bias's values     and its partner the other way round: the two are swapped
     anything            all 0                is all 0: it was never loaded, or was reset
 
-Hypotheses are tried from the most special to the most general; each is tested exactly on the values, so what is said is so.
+Hypotheses are tried from the most special to the most general; each is tested exactly on the values, so the sentence is true.
 The last one always holds: other values, and how far they are.
 """
 

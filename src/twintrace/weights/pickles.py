@@ -2,7 +2,7 @@
 
 A `.pth` file is a pickle: a little program that, when it is run, may call any function. Here it is not run. Its
 instructions are read (`pickletools` only parses) and interpreted by a machine that knows dicts, lists, tuples, numbers,
-texts and tensors, and nothing else. Objects of other classes are kept as what the pickle says of them: the name of the class, and
+texts and tensors, and nothing else. Objects of other classes are kept as the name of the class, and
 their attributes. A call of any other function ends the reading with its name.
 
 A file that holds a whole module (`torch.save(net, …)`) is read the same way: a module's attributes are its parameters, buffers and
@@ -70,7 +70,7 @@ class _Global:
 
 
 class _Object:
-    """An object of a class that is not known here: what the pickle says of it. Nothing of the class is looked up."""
+    """An object of a class that is not known here: its attributes and entries. Nothing of the class is looked up."""
 
     __slots__ = ("attributes", "entries", "kind")
 
@@ -81,7 +81,7 @@ class _Object:
 
     @property
     def is_module(self) -> bool:
-        """Has it what every torch.nn.Module has?"""
+        """True if it has the tables of a torch.nn.Module."""
         return all(isinstance(self.attributes.get(name), dict) for name in ("_parameters", "_buffers", "_modules"))
 
 
@@ -98,7 +98,7 @@ _MARK = object()
 
 
 def state_dict(path: Path, tree: Any, key: str | None) -> tuple[dict[str, PickledTensor], list[str]]:
-    """The weights among the things in a file, and what there is to say about them. `key` is the way to them: `model.ema`."""
+    """The weights among the things in a file, and remarks. `key` is the way to them: `model.ema`."""
     if isinstance(tree, PickledTensor):
         raise CheckpointError(f"{path}: holds one tensor without a name, expected a state dict (names and tensors).")
     notes: list[str] = []

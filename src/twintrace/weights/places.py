@@ -181,7 +181,7 @@ def places(
 ) -> Places:
     """The places of two nets' layers.
 
-    look        what a layer is, equal for layers that could be the same one
+    look        signature of a layer, equal for layers that could be the same one
     in_order    pairs layers by the order of their use, where that is known; it comes before that of numbers
     """
     found = Places()

@@ -67,7 +67,7 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
 def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str]:
     """The one tensor that `torch.save(tensor, path)` wrote: the array in its storage type, and its element type.
 
-    Without torch, and without running anything that is in the file. CheckpointError says what is wrong with it.
+    Without torch, and without running anything that is in the file. CheckpointError names the fault.
     """
     where = Path(path)
     try:

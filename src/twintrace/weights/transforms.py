@@ -5,7 +5,7 @@
     result(("rows 0:4",), [Spec f32[12, 4]])     f32[4, 4], without looking at values
     keeps_bytes(steps)                           may the bytes be copied as they are?
 
-A step that cannot be done to what it is given raises WeightsError, with the shape and the step.
+An impossible step raises WeightsError, with the shape and the step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMS = (
 
 
 def parse(step: str) -> tuple[str, tuple[Any, ...]]:
-    """("insert axis", (2,)): what to do and with what. WeightsError if there is no such step."""
+    """("insert axis", (2,)): the step and its numbers. WeightsError if there is no such step."""
     for form in _FORMS:
         match = re.fullmatch(form, step)
         if match:

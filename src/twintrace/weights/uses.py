@@ -34,7 +34,7 @@ class _Flow:
     def __init__(self, trace: Trace) -> None:
         journal = next(iter(trace.journals()), None)
         self._calls = [call for call in journal.calls() if call.site.phase is Phase.FORWARD] if journal else []
-        """In the order in which they ended: what is inside a call comes before it."""
+        """In the order in which they ended: inner calls come before outer ones."""
         self._names: dict[int, set[str]] = {}
         for call in self._calls:
             for own, number in call.parameters.items():
