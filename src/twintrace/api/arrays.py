@@ -98,6 +98,8 @@ def compare_arrays(
 ) -> Comparison:
     """Two folders of .npy files side by side: every element within atol + rtol·|left|, or how far beyond.
 
+        print(tt.compare_arrays("dumps/torch", "dumps/mindspore", by="number"))
+
     A file without a partner, and one that cannot be read, is told of and does not end the comparison.
 
     Args:

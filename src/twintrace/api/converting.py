@@ -38,6 +38,8 @@ def convert_trace(
 ) -> OpenedTrace:
     """Write a copy of a trace in another layout, and open it.
 
+        tt.convert_trace("runs/a", "dump", to="msprobe")
+
     Damaged parts of `source` are left out, and told: as notes in a trace of our own, as `missing` of a tensor.
 
     Args:

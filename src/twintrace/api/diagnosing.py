@@ -24,6 +24,10 @@ def first_nonfinite(
 ) -> NonfiniteReport:
     """Find the first call that made NaN or an infinity out of finite values, forward or backward, and say why.
 
+        report = tt.first_nonfinite("runs/a")
+        if report:
+            print(report.origin.call.site, report.origin.why)
+
     Statistics are enough: `keep="statistics"`, and dumps of other tools. Infinities that are made on purpose (a mask of -inf) and
     swallowed (by a softmax) are listed, not accused.
 

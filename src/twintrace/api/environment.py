@@ -35,6 +35,8 @@ def imported_frameworks() -> tuple[str, ...]:
 def doctor() -> list[Finding]:
     """Look at this machine: packages, what can be recorded, what is missing and how to get it.
 
+        print(*(finding.text for finding in tt.doctor() if not finding.good), sep="\\n")
+
     Returns:
         Findings, each with its subject, a sentence, whether it is good, and the remedy if it is not.
     """

@@ -21,6 +21,9 @@ from .traces import Trace, as_trace
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace, or a dump of another tool.
 
+        trace = tt.open("runs/a")
+        print(trace, trace.steps, trace.first)
+
     Args:
         path: its directory or, for some tools, its file.
         tolerant: skip damaged records and list them, instead of raising when one is reached.

@@ -61,6 +61,9 @@ def map_weights(
 ) -> WeightMap:
     """Find which weight of `left` is which of `right`, how it gets there, how sure that is and why.
 
+        found = tt.map_weights(torch_net, mindspore_net)
+        print(found, found.guilty)
+
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side. With both at hand names may differ in any way: structure, shapes, kinds of layers
@@ -104,6 +107,8 @@ def convert_weights(
     progress: Progress | None = None,
 ) -> Conversion:
     """Carry weights over, into a file (completely or not at all) or into a net.
+
+        tt.convert_weights("net.pth", "net.ckpt", like=mindspore_net)
 
     Args:
         source: a net, a checkpoint's path, or a dict of tensors.
@@ -160,6 +165,8 @@ def compare_weights(
 ) -> WeightComparison:
     """Two checkpoints, nets or dicts side by side: a row for every weight of either.
 
+        print(tt.compare_weights("net.pth", "net.ckpt").worst(5))
+
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side.
@@ -206,7 +213,9 @@ def certify_weights(
     trust: bool = False,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Prove that the weights of `left` arrived in `right`, or say what is wrong, in words.
+    """Prove that the weights of `left` arrived in `right`, or name the mistakes, in words.
+
+        assert tt.certify_weights(torch_net, mindspore_net, inputs=[images])
 
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.

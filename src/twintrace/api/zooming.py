@@ -34,6 +34,10 @@ def zoom(
 ) -> Zoom | None:
     """Say what to record in a second run, so that the place that a first run showed can be seen in full.
 
+        tt.zoom("runs/a", "runs/b", path="zoom.json")
+        with tt.record("runs/a2", net, zoom="zoom.json"):
+            ...
+
     Args:
         left: a comparison, a report that `compare --json` wrote, or a trace.
         right: the other trace. Without it, a trace is looked at for the first value that is not finite.
