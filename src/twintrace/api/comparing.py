@@ -9,7 +9,7 @@ known to be equal (on all cores, one pair of arrays at a time), and the pairs ar
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,7 +301,9 @@ def write_mapping(
     def pair(one: Side, two: Side) -> Alignment:
         return align(one, two, mapping=mapped)
 
-    traces = _assembled((_opened(left), _opened(right)), layout, ranks, pair, mapped)
+    traces = _assembled(
+        (open_trace(left, tolerant=True), open_trace(right, tolerant=True)), layout, ranks, pair, mapped
+    )
     common, _ = _places(traces, steps, None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks)
     place = min(common)
     found = mapping_of(pair(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place))))

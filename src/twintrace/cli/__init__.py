@@ -36,9 +36,9 @@ __all__ = ["cli", "main"]
 # Name of a command -> where it is. It is imported when it is called: the others would cost a fifth of a second.
 _COMMANDS = {
     "show": ".show:show", "why-nan": ".show:why_nan", "compare": ".compare:compare", "zoom": ".zoom:zoom", "view": ".view:view",
-    "export": ".export:export", "import": ".export:import_", "upload": ".upload:upload", "selfcheck": ".scripts:selfcheck", "twice": ".scripts:twice",
-    "run-as": ".run_as:run_as", "msprobe": ".msprobe:msprobe", "npy": ".npy:npy", "doctor": ".doctor:doctor",
-    "weights": ".weights:weights",
+    "export": ".export:export", "import": ".export:import_", "upload": ".upload:upload", "selfcheck": ".scripts:selfcheck",
+    "twice": ".scripts:twice", "run-as": ".run_as:run_as", "msprobe": ".msprobe:msprobe", "npy": ".npy:npy",
+    "doctor": ".doctor:doctor", "weights": ".weights:weights",
 }  # fmt: skip
 
 
