@@ -139,11 +139,10 @@ def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
     known = any(mistake.effective for result in comparison.judged for mistake in result.mistakes) or comparison.lone
     left = any(mistake.effective for result in results for mistake in result.mistakes) or bool(lone)
     shares = {id(item.mistake): item.share for item in (comparison.forward, comparison.backward) if item is not None}
+    steps = comparison.results
     changed = replace(
         comparison,
-        results=comparison.results.with_judged(results)
-        if isinstance(comparison.results, StepResults)
-        else tuple(results),
+        results=steps.with_judged(results) if isinstance(steps, StepResults) else tuple(results),
         lone=lone,
         parted=left if known else comparison.parted,
         remarks=(*comparison.remarks, *unused),

@@ -42,22 +42,15 @@ def doctor() -> list[Finding]:
     """
     import numpy
 
+    formats = f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
+    fast = digest.backend() == "numba"
+    speed = "numba" if fast else "numpy only: recording works, and is slower"
     findings = [
         Finding("python", True, platform.python_version()),
         Finding("numpy", True, numpy.__version__),
-        Finding(
-            "layouts", True, f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
-        ),
+        Finding("layouts", True, formats),
+        Finding("fast digest", fast, speed, "pip install 'twintrace[fast]'"),
     ]
-    fast = digest.backend() == "numba"
-    findings.append(
-        Finding(
-            "fast digest",
-            fast,
-            "numba" if fast else "numpy only: recording works, and is slower",
-            "pip install 'twintrace[fast]'",
-        )
-    )
     for name in registry.names():
         if name == registry.REFERENCE:
             continue

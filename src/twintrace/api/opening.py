@@ -86,20 +86,10 @@ def listing(
         damage += [str(item) for item in journal.damage]
     shown = tuple(rows if limit is None else rows[:limit])
     settings = trace.manifest.get("settings")
-    return Listing(
-        trace.path,
-        trace.layout,
-        trace.framework,
-        trace.steps,
-        trace.ranks,
-        settings if isinstance(settings, Mapping) else {},
-        calls,
-        tensors,
-        shown,
-        (len(rows) if nonfinite else calls) - len(shown),
-        tuple(dict.fromkeys(notes)),
-        tuple(damage),
-    )
+    settings = settings if isinstance(settings, Mapping) else {}
+    head = (trace.path, trace.layout, trace.framework, trace.steps, trace.ranks, settings, calls, tensors, shown)
+    hidden = (len(rows) if nonfinite else calls) - len(shown)
+    return Listing(*head, hidden, tuple(dict.fromkeys(notes)), tuple(damage))
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
@@ -117,26 +107,15 @@ def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
         tensors = [(part, journal.tensor(number)) for part, _, _, number in call.tensors() if part not in held]
         inputs = [tensor for part, tensor in tensors if part is Part.INPUT]
         outputs = [tensor for part, tensor in tensors if part in _RESULTS]
-        yield Row(
-            journal.header.step,
-            journal.header.rank,
-            depths[call.id],
-            phase + name,
-            str(site.kind),
-            site.type,
-            tuple(map(_spec, inputs)),
-            tuple(map(_spec, outputs)),
-            len(call.gradients),
-            frame,
-            remark,
-            tuple(map(_range, outputs)),
-            tuple(
-                f"{_GRADIENT if part.backward else ''}{text}"
-                for part, tensor in tensors
-                if part.backward or part in _RESULTS
-                for text in _oddities(tensor)
-            ),
-        )
+        marks = [
+            f"{_GRADIENT if part.backward else ''}{text}"
+            for part, tensor in tensors
+            if part is not Part.INPUT
+            for text in _oddities(tensor)
+        ]
+        place = (journal.header.step, journal.header.rank, depths[call.id], phase + name, str(site.kind), site.type)
+        flow = (tuple(map(_spec, inputs)), tuple(map(_spec, outputs)), len(call.gradients))
+        yield Row(*place, *flow, frame, remark, tuple(map(_range, outputs)), tuple(marks))
 
 
 _RESULTS = (Part.OUTPUT, Part.AFTER)

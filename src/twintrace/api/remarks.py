@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..model.errors import TraceFormatError
 from ..model.pairs import Part
-from ..model.results import CallResult
+from ..model.results import CallResult, TensorResult
 from ..model.sites import Kind
 from ..model.steps import FollowedStep
 from ..model.tensors import UNITS
@@ -44,16 +44,11 @@ def remarks_on(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple
         open_ones = [place for place, seen in walk.seen.items() if not seen.complete[which]]
         if open_ones:
             yield f"{trace.path} ended before {listed(open_ones)} was closed; what it wrote is compared."
-    unreadable = [
-        item
-        for part in parts
-        for result in part.results
-        for item in result.tensors
-        if item.verdict.outcome is Outcome.UNKNOWN
-    ]
-    if unreadable:
-        yield f"{counted(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
     results = [result for part in parts for result in part.results]
+    verdicts = [item.verdict for result in results for item in result.tensors]
+    unknown = [verdict for verdict in verdicts if verdict.outcome is Outcome.UNKNOWN]
+    if unknown:
+        yield f"{counted(len(unknown), 'pair')} of tensors could not be compared, first: {unknown[0].because}"
     parted = any(not result.harmless for result in results)
     harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
     if harmless and not parted:
@@ -84,15 +79,11 @@ def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
     """Two runs that agree in being NaN agree, and yet neither of them is well."""
     from ..report.naming import places
 
-    found = [
-        result
-        for result in results
-        if any(
-            item.left.statistics and item.right.statistics and item.left.statistics.nan and item.right.statistics.nan
-            for item in result.tensors
-            if not item.pair.part.incoming
-        )
-    ]
+    def is_nan(item: TensorResult) -> bool:
+        known = (item.left.statistics, item.right.statistics)
+        return not item.pair.part.incoming and all(side is not None and side.nan for side in known)
+
+    found = [result for result in results if any(map(is_nan, result.tensors))]
     if found:
         count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
         yield f"{count} NaN on both sides, first: {places(found[0])}."

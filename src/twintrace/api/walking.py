@@ -112,16 +112,9 @@ class Walk:
     def recording(self, which: int) -> Recording:
         """One side, as far as it was gone through."""
         trace, head = self._traces[which], self._heads[0][which] if self._heads else None
-        return Recording(
-            trace.path,
-            trace.framework,
-            trace.layout,
-            trace.steps,
-            trace.ranks,
-            sum(seen.calls[which] for seen in self.seen.values()),
-            head.environment if head else {},
-            head.settings if head else {},
-        )
+        calls = sum(seen.calls[which] for seen in self.seen.values())
+        told = (head.environment, head.settings) if head else ({}, {})
+        return Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls, *told)
 
     def _pass_over(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried) -> bool:
         known = None if outlines is None else self._quiet.get(outlines.skeleton)

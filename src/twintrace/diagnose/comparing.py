@@ -22,15 +22,10 @@ _MEANINGS = {
 def compared(comparison: Comparison, left: Curves, right: Curves) -> ComparedCurves:
     """Curves of two runs, with those of the distance between them."""
     other = {curve.name: dict(curve.points) for curve in right.curves}
-    apart = [
-        Curve(
-            curve.name,
-            _MEANINGS[curve.name],
-            tuple((s, _distance(v, other[curve.name].get(s))) for s, v in curve.points),
-        )
-        for curve in left.curves
-        if curve.name in _MEANINGS and curve.name in other
-    ]
+    apart = []
+    for curve in (curve for curve in left.curves if curve.name in _MEANINGS and curve.name in other):
+        points = ((step, _distance(value, other[curve.name].get(step))) for step, value in curve.points)
+        apart.append(Curve(curve.name, _MEANINGS[curve.name], tuple(points)))
     results = [result for result in comparison.results if result.rank == left.rank]
     steps = sorted({result.step for result in results})
     apart.append(bound_curve(comparison, left.rank))

@@ -86,11 +86,6 @@ def _input_size(journal: Journal, framework: str, call: Call) -> float | None:
     if call.site.phase is Phase.BACKWARD:
         return None
     flow = Flow(journal, framework)
-    same = [other for other in flow.calls if other.site == call.site]
-    sizes = [
-        size
-        for other in same[:1]
-        for number in flow.taken(other)
-        if (size := flow.range_of(number, "").size) is not None
-    ]
-    return max(sizes, default=None)
+    same = next((other for other in flow.calls if other.site == call.site), None)
+    sizes = [] if same is None else [flow.range_of(number, "").size for number in flow.taken(same)]
+    return max((size for size in sizes if size is not None), default=None)

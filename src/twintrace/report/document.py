@@ -277,21 +277,11 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
         tuple(_made(Stray, item) for item in wire["only_left"]),
         tuple(_made(Stray, item) for item in wire["only_right"]),
     )
-    return CallResult(
-        wire["step"],
-        wire["rank"],
-        match,
-        tensors,
-        _maybe(Verdict, wire["forward"]),
-        _maybe(Verdict, wire["backward"]),
-        wire["introduced_forward"],
-        wire["introduced_backward"],
-        {key: (left, right) for key, (left, right) in wire["settings"].items()},
-        wire["absorbed_forward"],
-        wire["absorbed_backward"],
-        tuple(_made(Mistake, item) for item in wire.get("mistakes", ())),
-        wire.get("untold", ""),
-    )
+    told = {name: wire[name] for name in _OF_RESULT if name in wire}  # an older report has neither mistakes nor untold
+    told |= {name: _maybe(Verdict, wire[name]) for name in ("forward", "backward")}
+    told["settings"] = {key: (left, right) for key, (left, right) in wire["settings"].items()}
+    told["mistakes"] = tuple(_made(Mistake, item) for item in wire.get("mistakes", ()))
+    return CallResult(wire["step"], wire["rank"], match, tensors, **told)
 
 
 def _tensors_of(wire: dict[str, Any]) -> TensorResult:

@@ -184,15 +184,9 @@ def _json(document: object) -> str:
 
 
 def _marks(item: KnownOperation) -> str:
-    marks = (
-        ("forward", item.forward),
-        ("backward", item.backward),
-        (f"draws {item.draws}", item.draws),
-        ("moves", item.moves),
-        ("asks", item.asks),
-        ("writes", item.writes),
-    )
-    return " ".join(word for word, given in marks if given)
+    words = {name: name for name in ("forward", "backward", "draws", "moves", "asks", "writes")}
+    words["draws"] = f"draws {item.draws}"
+    return " ".join(word for name, word in words.items() if getattr(item, name))
 
 
 def _line(item: KnownOperation) -> str:
@@ -207,13 +201,8 @@ def _line(item: KnownOperation) -> str:
 def _paragraph(item: KnownOperation) -> Iterator[str]:
     yield f"{item.name}  {_marks(item)}".rstrip()
     # MSAdapter has PyTorch's names but those of its kernels.
-    facts = (
-        ("PyTorch", item.torch),
-        ("MindSpore", item.mindspore),
-        ("MSAdapter", item.msadapter),
-        ("writes", item.writes),
-        ("variants", item.variants),
-    )
+    names = (("PyTorch", item.torch), ("MindSpore", item.mindspore), ("MSAdapter", item.msadapter))
+    facts = (*names, ("writes", item.writes), ("variants", item.variants))
     for label, values in facts:
         if values:
             text = ("; " if label == "variants" else ", ").join(values)

@@ -160,14 +160,8 @@ def _load(
                 f"Nothing was loaded."
             )
     filled = {pair.right for pair in map.pairs} | {item.name for item in map.only_right if item.harmless}
-    empty = [
-        item.name
-        for item in target.items.values()
-        if item.name not in filled
-        and item.same_as not in filled
-        and not item.counter
-        and item.role not in item.rule.neutral
-    ]
+    wanting = [item for item in target.items.values() if not item.counter and item.role not in item.rule.neutral]
+    empty = [item.name for item in wanting if item.name not in filled and item.same_as not in filled]
     if empty and not partial:
         raise WeightsError(
             f"nothing fills {some(empty)} of {target.label}. Nothing was loaded. Map the two nets with each other "

@@ -120,15 +120,9 @@ def _read_alone(content: Mapping[str, Any], key: str, where: str) -> tuple[Unpai
     found = []
     for number, item in enumerate(_list(content, key, where)):
         here = f"{where}: {key}[{number}]"
-        neutral = item.get("neutral") if isinstance(item, dict) else None
-        found.append(
-            Unpaired(
-                _text(item, "name", here),
-                str(item.get("because", "")),
-                item.get("harmless") is True,
-                float(neutral) if isinstance(neutral, int | float) else None,
-            )
-        )
+        name, neutral = _text(item, "name", here), item.get("neutral")
+        value = float(neutral) if isinstance(neutral, int | float) else None
+        found.append(Unpaired(name, str(item.get("because", "")), item.get("harmless") is True, value))
     return tuple(found)
 
 

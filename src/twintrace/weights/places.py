@@ -211,15 +211,11 @@ def _lay(
         done = {id(one) for pair in pairs for one in pair[:2]}
         # what has no counterpart is looked into: its branches may have one
         rest = [[series for series in side if id(series) not in done] for side in sides]
-        sides = [
-            [
-                inner
-                for s in side
-                for number, node in enumerate(s.members)
-                for inner in node.series((*s.above, str(number)))
-            ]
-            for side in rest
-        ]
+        sides = [[], []]
+        for inner, others in zip(sides, rest, strict=True):
+            for series in others:
+                for number, node in enumerate(series.members):
+                    inner += node.series((*series.above, str(number)))
 
 
 def _by_use(one: _Series, two: _Series, look: Look, in_order: InOrder) -> list[tuple[_Node, _Node]]:

@@ -150,18 +150,9 @@ def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
     if last in outer.children:
         path = ".".join(filter(None, (head, outer.children[last])))
     norm = weight.settings.get("weight_norm", ...)
-    return Item(
-        weight.name,
-        Spec(*workshop.spec_of(weight.tensor)),
-        path,
-        rule.roles.get(weight.own, weight.own),
-        kind,
-        outside,
-        rule,
-        weight.learned,
-        weight.same_as,
-        None if norm is ... else "None" if norm is None else norm,
-    )
+    norm = None if norm is ... else "None" if norm is None else norm
+    spec, role = Spec(*workshop.spec_of(weight.tensor)), rule.roles.get(weight.own, weight.own)
+    return Item(weight.name, spec, path, role, kind, outside, rule, weight.learned, weight.same_as, norm)
 
 
 def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) -> State:
