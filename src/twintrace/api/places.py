@@ -132,7 +132,9 @@ def compare_place(
     foreign = sides[0].framework != sides[1].framework
     graphs = graphs_of(journals, sides)
     readers = graphs[0].meaning, graphs[1].meaning
-    bounds = BoundsJudge(policy, noise=noise, before=before, equal_nan=request.equal_nan, foreign=foreign, readers=readers)
+    bounds = BoundsJudge(
+        policy, noise=noise, before=before, equal_nan=request.equal_nan, foreign=foreign, readers=readers
+    )
     inside = _inside(sides[0].calls)
     cases = [
         Case(
